@@ -1,0 +1,82 @@
+// Backend: what turns partitions into StaticLibraries. The only thing that the rest of inlay knows about oneDNN,
+// cuBLAS, ...
+//
+// To add one: clone core/backends/null, derive Backend, declare INLAY_REGISTER_BACKEND at file scope, give the library
+// alwayslink = 1 and name it in core/backends/BUILD.bazel's list; run the conformance suite (core/backend/testing) on
+// it.
+//
+// Threads: every method is const and may be called from several threads. Only a worker process calls Codegen; the
+// daemon calls the others (it links the backends without a library's code where that is heavy).
+#ifndef INLAY_CORE_BACKEND_BACKEND_H_
+#define INLAY_CORE_BACKEND_BACKEND_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "core/ir/ir_module.h"
+#include "core/ir/pattern.h"
+#include "core/target/target.h"
+#include "proto/artifact.pb.h"
+
+namespace inlay::backend {
+
+// Claims sub-graphs. The partitioner matches `pattern` at every binding, then asks `check`.
+struct PatternRule {
+  std::string name;        // "onednn.conv_bias_add_relu": kept for explanations
+  ir::PatternPtr pattern;  // rooted at the binding whose value leaves the sub-graph
+  // Whether this very match can be compiled (dtypes, shapes, attributes); the text of a refusal is kept for
+  // explanations.
+  std::function<absl::Status(const ir::PatternMatch&, const target::Target&)> check;
+  int priority = 0;  // among this backend's rules: higher first (bigger patterns)
+};
+
+struct CodegenRequest {
+  // A partition a function, whole IRModule at a time, so that they can share code. A function's name is the symbol that
+  // the manifest must implement. Parameters with a true attribute "constant_params"[i] are constant after load.
+  const ir::IRModule& module;
+  target::Target target;          // completed
+  target::Target codegen_target;  // this backend's own attributes
+  std::string scratch_dir;        // private, removed afterwards
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  virtual std::string name() const = 0;
+  // Changes whenever the code it generates may: the worker's build id, the versions and build ids of the libraries it
+  // loads and of the compilers it calls. Part of every key.
+  virtual std::string version() const = 0;
+  // Whether it can serve a target at all (kind, architecture, features).
+  virtual absl::Status CheckTarget(const target::Target& target, const target::Target& codegen_target) const = 0;
+  virtual const std::vector<PatternRule>& rules() const = 0;
+  // Whether adjacent matches may be merged into one partition, within which it chooses the layouts.
+  virtual bool merges_regions() const { return false; }
+  virtual absl::StatusOr<proto::StaticLibrary> Codegen(const CodegenRequest& request) const = 0;
+  // Analytic estimate in microseconds of one call on one core of the target; negative: unknown.
+  virtual double EstimateMicros(const ir::Function& partition, const target::Target& target) const { return -1; }
+};
+
+// The attribute of a partition function (ints): indices of its parameters that are constant after load.
+inline constexpr char kConstantParams[] = "constant_params";
+
+class BackendRegistry {
+ public:
+  static BackendRegistry& Global();
+  void Register(std::unique_ptr<Backend> backend);
+  const Backend* Find(absl::string_view name) const;
+  std::vector<const Backend*> All() const;  // sorted by name
+};
+
+struct BackendRegistration {
+  explicit BackendRegistration(std::unique_ptr<Backend> b) { BackendRegistry::Global().Register(std::move(b)); }
+};
+#define INLAY_REGISTER_BACKEND(Type) \
+  static const ::inlay::backend::BackendRegistration inlay_backend_registration(std::make_unique<Type>())
+
+}  // namespace inlay::backend
+
+#endif  // INLAY_CORE_BACKEND_BACKEND_H_
