@@ -1,0 +1,109 @@
+"""Extents of shapes: an int, or the text of a symbolic expression ("batch", "batch*4")."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+Dim = int | str
+Shape = tuple[Dim, ...]
+
+_ATOM = re.compile(r"^[A-Za-z_][A-Za-z0-9_.]*$|^\d+$")
+
+
+def _wrap(dim: Dim) -> str:
+    text = str(dim)
+    return text if _ATOM.match(text) else f"({text})"
+
+
+def add(a: Dim, b: Dim) -> Dim:
+    if isinstance(a, int) and isinstance(b, int):
+        return a + b
+    if a == 0:
+        return b
+    if b == 0:
+        return a
+    if isinstance(b, int) and b < 0:
+        return f"{_wrap(a)}-{-b}"
+    return f"{_wrap(a)}+{_wrap(b)}"
+
+
+def sub(a: Dim, b: Dim) -> Dim:
+    if isinstance(a, int) and isinstance(b, int):
+        return a - b
+    if a == b:
+        return 0
+    if b == 0:
+        return a
+    return f"{_wrap(a)}-{_wrap(b)}"
+
+
+def mul(a: Dim, b: Dim) -> Dim:
+    if isinstance(a, int) and isinstance(b, int):
+        return a * b
+    if a == 0 or b == 0:
+        return 0
+    if a == 1:
+        return b
+    if b == 1:
+        return a
+    return f"{_wrap(a)}*{_wrap(b)}"
+
+
+def floordiv(a: Dim, b: Dim) -> Dim:
+    if isinstance(a, int) and isinstance(b, int):
+        return a // b
+    if b == 1:
+        return a
+    if a == b:
+        return 1
+    return f"{_wrap(a)}/{_wrap(b)}"
+
+
+def product(dims: Sequence[Dim]) -> Dim:
+    result: Dim = 1
+    for dim in dims:
+        result = mul(result, dim)
+    return result
+
+
+def static(shape: Sequence[Dim]) -> bool:
+    return all(isinstance(dim, int) for dim in shape)
+
+
+def broadcast_dim(a: Dim, b: Dim) -> Dim:
+    """NumPy's rule; a symbol only equals itself. Raises ValueError."""
+    if a == b:
+        return a
+    if a == 1:
+        return b
+    if b == 1:
+        return a
+    raise ValueError(f"extents {a} and {b} do not broadcast")
+
+
+def broadcast(*shapes: Sequence[Dim]) -> Shape:
+    """The common shape by NumPy's rule. Raises ValueError naming the shapes."""
+    rank = max((len(shape) for shape in shapes), default=0)
+    result: list[Dim] = [1] * rank
+    for shape in shapes:
+        offset = rank - len(shape)
+        for i, dim in enumerate(shape):
+            try:
+                result[offset + i] = broadcast_dim(result[offset + i], dim)
+            except ValueError as error:
+                text = " and ".join(str(list(s)) for s in shapes)
+                raise ValueError(f"shapes {text} do not broadcast: {error}") from None
+    return tuple(result)
+
+
+def axis(value: int, rank: int, what: str = "axis") -> int:
+    """The non-negative form of an axis. Raises ValueError."""
+    if not -rank <= value < max(rank, 1) and not (rank == 0 and value in (0, -1)):
+        raise ValueError(f"{what} {value} is outside rank {rank}")
+    return value + rank if value < 0 else value
+
+
+def symbols(shape: Sequence[Dim]) -> list[str]:
+    """The symbolic extents of a shape, in order, each once."""
+    return list(dict.fromkeys(dim for dim in shape if isinstance(dim, str)))

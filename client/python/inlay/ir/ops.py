@@ -1,0 +1,349 @@
+"""The operators of core/ir/OPS.md as the client sees them: attributes, and the type of the result.
+
+The server checks and infers again (op_registry); this side exists so that importers know every shape while they build.
+An inference function takes the argument types and the completed attributes, and returns one TensorType or a tuple of
+them. It raises ValueError with a message that the builder prefixes with the op's name.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from inlay.ir import dims
+from inlay.ir.types import ALL, FLOATS, INTS, TensorType
+
+N = FLOATS + INTS
+Infer = Callable[[Sequence[TensorType], dict[str, Any]], "TensorType | tuple[TensorType, ...]"]
+
+
+@dataclasses.dataclass(frozen=True)
+class OpSchema:
+    """name; attributes as {name: (type, default)} where a default of `...` means required and None absent; infer."""
+
+    name: str
+    attrs: dict[str, tuple[str, Any]]
+    infer: Infer
+
+
+REGISTRY: dict[str, OpSchema] = {}
+
+
+def op(*names: str, **attrs: str | tuple[str, Any]):
+    """Registers an inference function for several ops. attrs: name="int" (required) or name=("int", default)."""
+
+    def register(infer: Infer) -> Infer:
+        table = {key: value if isinstance(value, tuple) else (value, ...) for key, value in attrs.items()}
+        for name in names:
+            REGISTRY[name] = OpSchema(name, table, infer)
+        return infer
+
+    return register
+
+
+def _dtype(arg: TensorType, allowed: Sequence[str], what: str = "x") -> None:
+    if arg.dtype not in allowed:
+        raise ValueError(f"{what} is {arg.dtype}, wants one of {' '.join(allowed)}")
+
+
+def _count(args: Sequence[TensorType], least: int, most: int | None = None) -> None:
+    most = least if most is None else most
+    if not least <= len(args) <= most:
+        raise ValueError(f"{len(args)} arguments, wants {least}{'' if least == most else f' to {most}'}")
+
+
+def _same_dtype(args: Sequence[TensorType]) -> str:
+    kinds = {arg.dtype for arg in args}
+    if len(kinds) != 1:
+        raise ValueError(f"arguments of different dtypes: {', '.join(arg.dtype for arg in args)}")
+    return args[0].dtype
+
+
+# --- Elementwise -----------------------------------------------------------------------------------------------------
+
+
+def _unary(allowed: Sequence[str], result: str | None = None) -> Infer:
+    def infer(args, attrs):
+        _count(args, 1)
+        _dtype(args[0], allowed)
+        return TensorType(result or args[0].dtype, args[0].shape)
+
+    return infer
+
+
+op("neg", "abs", "sign", "relu")(_unary(N))
+op("exp", "log", "sqrt", "rsqrt", "reciprocal", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh",
+   "asinh", "acosh", "atanh", "erf", "sigmoid", "floor", "ceil", "round", "silu", "softplus")(_unary(FLOATS))  # fmt: skip
+op("gelu", approximate=("string", "none"))(_unary(FLOATS))
+op("leaky_relu", alpha=("float", 0.01))(_unary(FLOATS))
+op("elu", alpha=("float", 1.0))(_unary(FLOATS))
+op("hard_sigmoid", alpha=("float", 0.2), beta=("float", 0.5))(_unary(FLOATS))
+op("clip", min=("float", None), max=("float", None))(_unary(N))
+op("logical_not")(_unary(("bool",)))
+op("bitwise_not")(_unary(INTS))
+op("isnan")(_unary(FLOATS, "bool"))
+op("isinf", positive=("bool", True), negative=("bool", True))(_unary(FLOATS, "bool"))
+op("identity")(_unary(ALL))
+
+
+@op("cast", dtype="dtype")
+def _cast(args, attrs):
+    _count(args, 1)
+    return TensorType(attrs["dtype"], args[0].shape)
+
+
+def _binary(allowed: Sequence[str], result: str | None = None) -> Infer:
+    def infer(args, attrs):
+        _count(args, 2)
+        _same_dtype(args)
+        _dtype(args[0], allowed)
+        return TensorType(result or args[0].dtype, dims.broadcast(args[0].shape, args[1].shape))
+
+    return infer
+
+
+op("add", "sub", "mul", "minimum", "maximum", "div")(_binary(N))
+op("equal", "not_equal")(_binary(ALL, "bool"))
+op("less", "less_equal", "greater", "greater_equal")(_binary(N, "bool"))
+op("logical_and", "logical_or", "logical_xor")(_binary(("bool",)))
+op("bitwise_and", "bitwise_or", "bitwise_xor", "shift_left", "shift_right")(_binary(INTS))
+
+
+@op("mod", fmod=("bool", False))
+def _mod(args, attrs):
+    return _binary(N if attrs["fmod"] else INTS)(args, attrs)
+
+
+@op("pow")
+def _pow(args, attrs):
+    _count(args, 2)
+    for arg in args:
+        _dtype(arg, N)
+    return TensorType(args[0].dtype, dims.broadcast(args[0].shape, args[1].shape))
+
+
+@op("where")
+def _where(args, attrs):
+    _count(args, 3)
+    _dtype(args[0], ("bool",), "condition")
+    _same_dtype(args[1:])
+    return TensorType(args[1].dtype, dims.broadcast(*(arg.shape for arg in args)))
+
+
+# --- Reductions, scans -----------------------------------------------------------------------------------------------
+
+
+def reduced(shape: dims.Shape, axes: Sequence[int], keepdims: bool) -> dims.Shape:
+    """The shape after reducing `axes` (empty: all)."""
+    chosen = {dims.axis(a, len(shape)) for a in axes} if axes else set(range(len(shape)))
+    if keepdims:
+        return tuple(1 if i in chosen else d for i, d in enumerate(shape))
+    return tuple(d for i, d in enumerate(shape) if i not in chosen)
+
+
+def _reduce(allowed: Sequence[str]) -> Infer:
+    def infer(args, attrs):
+        _count(args, 1)
+        _dtype(args[0], allowed)
+        return TensorType(args[0].dtype, reduced(args[0].shape, attrs["axes"], attrs["keepdims"]))
+
+    return infer
+
+
+op("reduce_sum", "reduce_mean", "reduce_prod", axes=("ints", []), keepdims=("bool", False))(_reduce(N))
+op("reduce_max", "reduce_min", axes=("ints", []), keepdims=("bool", False))(_reduce(N + ("bool",)))
+
+
+@op("argmax", "argmin", axis=("int", 0), keepdims=("bool", False), select_last=("bool", False))
+def _arg(args, attrs):
+    _count(args, 1)
+    _dtype(args[0], N)
+    return TensorType("i64", reduced(args[0].shape, [attrs["axis"]], attrs["keepdims"]))
+
+
+@op("cumsum", axis="int", exclusive=("bool", False), reverse=("bool", False))
+def _cumsum(args, attrs):
+    dims.axis(attrs["axis"], args[0].rank)
+    return _unary(N)(args, attrs)
+
+
+@op("softmax", "log_softmax", axis=("int", -1))
+def _softmax(args, attrs):
+    dims.axis(attrs["axis"], args[0].rank)
+    return _unary(FLOATS)(args, attrs)
+
+
+@op("topk", k="int", axis=("int", -1), largest=("bool", True), sorted=("bool", True))
+def _topk(args, attrs):
+    _count(args, 1)
+    shape = list(args[0].shape)
+    axis = dims.axis(attrs["axis"], len(shape))
+    extent = shape[axis]
+    if attrs["k"] < 0 or (isinstance(extent, int) and attrs["k"] > extent):
+        raise ValueError(f"k {attrs['k']} is outside extent {extent}")
+    shape[axis] = attrs["k"]
+    return TensorType(args[0].dtype, tuple(shape)), TensorType("i64", tuple(shape))
+
+
+# --- Normalisation ---------------------------------------------------------------------------------------------------
+
+
+@op("layer_norm", axis=("int", -1), epsilon=("float", 1e-5))
+def _layer_norm(args, attrs):
+    _count(args, 3)
+    _same_dtype(args)
+    _dtype(args[0], FLOATS)
+    axis = dims.axis(attrs["axis"], args[0].rank)
+    for arg in args[1:]:
+        if dims.broadcast(args[0].shape[axis:], arg.shape) != args[0].shape[axis:]:
+            raise ValueError(f"scale or bias {arg} does not fit {args[0]} from axis {axis}")
+    return args[0]
+
+
+@op("batch_norm", epsilon=("float", 1e-5))
+def _batch_norm(args, attrs):
+    _count(args, 5)
+    _same_dtype(args)
+    _dtype(args[0], FLOATS)
+    if args[0].rank < 2 or any(arg.shape != args[0].shape[1:2] for arg in args[1:]):
+        raise ValueError(f"statistics do not have the channels of {args[0]}")
+    return args[0]
+
+
+@op("lrn", size="int", alpha=("float", 1e-4), beta=("float", 0.75), bias=("float", 1.0))
+def _lrn(args, attrs):
+    return _unary(FLOATS)(args, attrs)
+
+
+# --- Contractions ----------------------------------------------------------------------------------------------------
+
+
+@op("matmul", transpose_a=("bool", False), transpose_b=("bool", False))
+def _matmul(args, attrs):
+    _count(args, 2)
+    _same_dtype(args)
+    _dtype(args[0], N)
+    a, b = list(args[0].shape), list(args[1].shape)
+    if not a or not b:
+        raise ValueError("a scalar argument")
+    if (attrs["transpose_a"] and len(a) < 2) or (attrs["transpose_b"] and len(b) < 2):
+        raise ValueError("transposed argument of rank 1")
+    if attrs["transpose_a"]:
+        a[-1], a[-2] = a[-2], a[-1]
+    if attrs["transpose_b"]:
+        b[-1], b[-2] = b[-2], b[-1]
+    vector_a, vector_b = len(a) == 1, len(b) == 1
+    if vector_a:
+        a = [1] + a
+    if vector_b:
+        b = b + [1]
+    if a[-1] != b[-2]:
+        raise ValueError(f"inner extents {a[-1]} and {b[-2]} differ ({args[0]} by {args[1]})")
+    tail = ([] if vector_a else [a[-2]]) + ([] if vector_b else [b[-1]])
+    return TensorType(args[0].dtype, dims.broadcast(a[:-2], b[:-2]) + tuple(tail))
+
+
+def _window(extent, kernel, stride, dilation, before, after, ceil_mode=False):
+    if not isinstance(extent, int):
+        room = dims.add(extent, before + after - ((kernel - 1) * dilation + 1))
+        return dims.add(room if stride == 1 else dims.floordiv(room, stride), 1)
+    room = extent + before + after - ((kernel - 1) * dilation + 1)
+    if room < 0:
+        raise ValueError(f"a window of {(kernel - 1) * dilation + 1} does not fit into {extent + before + after}")
+    count = room // stride + 1
+    if ceil_mode and room % stride:
+        count += 1
+        if (count - 1) * stride >= extent + before:
+            count -= 1
+    return count
+
+
+def _spatial_lists(attrs, spatial: int, names=("strides", "dilations")) -> None:
+    for name in names:
+        if len(attrs[name]) != spatial:
+            raise ValueError(f"{name} {attrs[name]} for {spatial} spatial axes")
+        if any(v < 1 for v in attrs[name]):
+            raise ValueError(f"{name} {attrs[name]} must be positive")
+    if len(attrs["pads"]) != 2 * spatial:
+        raise ValueError(f"pads {attrs['pads']} for {spatial} spatial axes")
+
+
+def _conv_args(args) -> int:
+    _count(args, 2, 3)
+    _same_dtype(args)
+    _dtype(args[0], FLOATS)
+    spatial = args[0].rank - 2
+    if not 1 <= spatial <= 3 or args[1].rank != args[0].rank:
+        raise ValueError(f"x {args[0]} and w {args[1]}: wants 1 to 3 spatial axes in both")
+    return spatial
+
+
+@op("conv", strides="ints", dilations="ints", pads="ints", groups=("int", 1))
+def _conv(args, attrs):
+    spatial = _conv_args(args)
+    _spatial_lists(attrs, spatial)
+    x, w, groups = args[0].shape, args[1].shape, attrs["groups"]
+    if dims.mul(w[1], groups) != x[1] or (isinstance(w[0], int) and w[0] % groups):
+        raise ValueError(f"channels of x {args[0]}, w {args[1]} and groups {groups} disagree")
+    if len(args) == 3 and args[2].shape != (w[0],):
+        raise ValueError(f"bias {args[2]} does not have the {w[0]} channels of w")
+    p = attrs["pads"]
+    out = [
+        _window(x[2 + i], w[2 + i], attrs["strides"][i], attrs["dilations"][i], p[i], p[spatial + i])
+        for i in range(spatial)
+    ]
+    return TensorType(args[0].dtype, (x[0], w[0], *out))
+
+
+@op("conv_transpose", strides="ints", dilations="ints", pads="ints", output_padding="ints", groups=("int", 1))
+def _conv_transpose(args, attrs):
+    spatial = _conv_args(args)
+    _spatial_lists(attrs, spatial)
+    x, w, groups = args[0].shape, args[1].shape, attrs["groups"]
+    if w[0] != x[1] or (isinstance(w[0], int) and w[0] % groups):
+        raise ValueError(f"channels of x {args[0]}, w {args[1]} and groups {groups} disagree")
+    channels = dims.mul(w[1], groups)
+    if len(args) == 3 and args[2].shape != (channels,):
+        raise ValueError(f"bias {args[2]} does not have {channels} channels")
+    p, out = attrs["pads"], []
+    for i in range(spatial):
+        full = dims.mul(dims.sub(x[2 + i], 1), attrs["strides"][i])
+        more = (w[2 + i] - 1) * attrs["dilations"][i] + 1 + attrs["output_padding"][i] - p[i] - p[spatial + i]
+        extent = dims.add(full, more)
+        if isinstance(extent, int) and extent < 0:
+            raise ValueError(f"negative extent {extent} of spatial axis {i}")
+        out.append(extent)
+    return TensorType(args[0].dtype, (x[0], channels, *out))
+
+
+def _pool(args, attrs):
+    x = args[0].shape
+    spatial = len(x) - 2
+    if not 1 <= spatial <= 3:
+        raise ValueError(f"x {args[0]}: wants 1 to 3 spatial axes")
+    _spatial_lists(attrs, spatial, ("kernel", "strides", "dilations"))
+    p = attrs["pads"]
+    out = [
+        _window(
+            x[2 + i], attrs["kernel"][i], attrs["strides"][i], attrs["dilations"][i], p[i], p[spatial + i],
+            attrs["ceil_mode"],
+        )
+        for i in range(spatial)
+    ]  # fmt: skip
+    return TensorType(args[0].dtype, (*x[:2], *out))
+
+
+@op("max_pool", kernel="ints", strides="ints", dilations="ints", pads="ints", ceil_mode=("bool", False))
+def _max_pool(args, attrs):
+    _count(args, 1)
+    _dtype(args[0], N)
+    return _pool(args, attrs)
+
+
+@op("avg_pool", kernel="ints", strides="ints", dilations="ints", pads="ints", ceil_mode=("bool", False),
+    count_include_pad=("bool", False))  # fmt: skip
+def _avg_pool(args, attrs):
+    _count(args, 1)
+    _dtype(args[0], FLOATS)
+    return _pool(args, attrs)
