@@ -1,15 +1,19 @@
-// Backend: what turns partitions into StaticLibraries. The only thing that the rest of inlay knows about oneDNN,
-// cuBLAS, ...
+// Backend and BackendCodegen: what claims parts of a model, and what turns them into StaticLibraries. The only thing
+// that the rest of inlay knows about oneDNN, cuBLAS, ...
 //
-// To add one: clone core/backends/null, derive Backend, declare INLAY_REGISTER_BACKEND at file scope, give the library
-// alwayslink = 1 and name it in core/backends/BUILD.bazel's list; run the conformance suite (core/backend/testing) on
-// it.
+// Two halves, because the daemon must stay light: a Backend (rules, estimates) is linked into daemon and worker and
+// sees no MLIR, no LLVM, no library; its BackendCodegen is linked into the worker alone.
 //
-// Threads: every method is const and may be called from several threads. Only a worker process calls Codegen; the
-// daemon calls the others (it links the backends without a library's code where that is heavy).
+// To add one: clone core/backends/null, derive both, declare INLAY_REGISTER_BACKEND and INLAY_REGISTER_CODEGEN at file
+// scope, give the libraries alwayslink = 1 and name them in the lists of core/backends/BUILD.bazel; run the conformance
+// suite (core/backend/testing) on it.
+//
+// Threads: every method is const and may be called from several threads.
 #ifndef INLAY_CORE_BACKEND_BACKEND_H_
 #define INLAY_CORE_BACKEND_BACKEND_H_
 
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -47,17 +51,28 @@ class Backend {
   virtual ~Backend() = default;
 
   virtual std::string name() const = 0;
-  // Changes whenever the code it generates may: the worker's build id, the versions and build ids of the libraries it
-  // loads and of the compilers it calls. Part of every key.
-  virtual std::string version() const = 0;
   // Whether it can serve a target at all (kind, architecture, features).
   virtual absl::Status CheckTarget(const target::Target& target, const target::Target& codegen_target) const = 0;
   virtual const std::vector<PatternRule>& rules() const = 0;
   // Whether adjacent matches may be merged into one partition, within which it chooses the layouts.
   virtual bool merges_regions() const { return false; }
-  virtual absl::StatusOr<proto::StaticLibrary> Codegen(const CodegenRequest& request) const = 0;
+  // Whether neighbouring partitions are fused by the kinds of their operators (ir::OpPattern): for a code generator.
+  virtual bool fuses_by_kind() const { return false; }
+  // Whether it takes any operator, so that others are preferred where nothing is known about costs.
+  virtual bool is_fallback() const { return false; }
   // Analytic estimate in microseconds of one call on one core of the target; negative: unknown.
   virtual double EstimateMicros(const ir::Function& partition, const target::Target& target) const { return -1; }
+};
+
+class BackendCodegen {
+ public:
+  virtual ~BackendCodegen() = default;
+
+  virtual std::string name() const = 0;  // of its Backend
+  // Changes whenever the code it generates may: the worker's build id, the versions and build ids of the libraries it
+  // loads and of the compilers it calls. Part of every key; the daemon learns it by asking a worker.
+  virtual std::string version() const = 0;
+  virtual absl::StatusOr<proto::StaticLibrary> Codegen(const CodegenRequest& request) const = 0;
 };
 
 // The attribute of a partition function (ints): indices of its parameters that are constant after load.
@@ -69,6 +84,20 @@ class BackendRegistry {
   void Register(std::unique_ptr<Backend> backend);
   const Backend* Find(absl::string_view name) const;
   std::vector<const Backend*> All() const;  // sorted by name
+
+ private:
+  std::map<std::string, std::unique_ptr<Backend>, std::less<>> backends_;
+};
+
+class CodegenRegistry {
+ public:
+  static CodegenRegistry& Global();
+  void Register(std::unique_ptr<BackendCodegen> codegen);
+  const BackendCodegen* Find(absl::string_view name) const;
+  std::vector<const BackendCodegen*> All() const;  // sorted by name
+
+ private:
+  std::map<std::string, std::unique_ptr<BackendCodegen>, std::less<>> codegens_;
 };
 
 struct BackendRegistration {
@@ -76,6 +105,12 @@ struct BackendRegistration {
 };
 #define INLAY_REGISTER_BACKEND(Type) \
   static const ::inlay::backend::BackendRegistration inlay_backend_registration(std::make_unique<Type>())
+
+struct CodegenRegistration {
+  explicit CodegenRegistration(std::unique_ptr<BackendCodegen> c) { CodegenRegistry::Global().Register(std::move(c)); }
+};
+#define INLAY_REGISTER_CODEGEN(Type) \
+  static const ::inlay::backend::CodegenRegistration inlay_codegen_registration(std::make_unique<Type>())
 
 }  // namespace inlay::backend
 

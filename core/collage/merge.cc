@@ -1,0 +1,160 @@
+#include "core/collage/merge.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/collage/convexity.h"
+#include "core/ir/op_registry.h"
+
+namespace inlay::collage {
+namespace {
+
+using ir::OpPattern;
+
+class Merger {
+ public:
+  Merger(const DataflowGraph& graph, const std::vector<Candidate>& cover)
+      : graph_(graph),
+        groups_(MakeGroups(graph, cover)),
+        candidates_in_(groups_.size(), 1),
+        quotient_(graph, GroupOf(), groups_.size()) {}
+
+  std::vector<Group> Run() {
+    MergeRegions();
+    FuseByKind();
+    std::vector<Group> ordered;
+    for (int group : quotient_.TopologicalOrder()) {
+      groups_[group].positions = quotient_.members(group);
+      ordered.push_back(std::move(groups_[group]));
+    }
+    return ordered;
+  }
+
+ private:
+  static std::vector<Group> MakeGroups(const DataflowGraph& graph, const std::vector<Candidate>& cover) {
+    std::vector<bool> covered(graph.size(), false);
+    std::vector<Group> groups;
+    for (const Candidate& candidate : cover) {
+      groups.push_back({candidate.positions, candidate.backend, {candidate.rule}, candidate.cost_us});
+      for (int position : candidate.positions) covered[position] = true;
+    }
+    for (int i = 0; i < graph.size(); ++i) {
+      if (!covered[i]) groups.push_back({{i}, nullptr, {}, 0});
+    }
+    return groups;
+  }
+
+  std::vector<int> GroupOf() const {
+    std::vector<int> group_of(graph_.size(), -1);
+    for (int group = 0; group < static_cast<int>(groups_.size()); ++group) {
+      for (int position : groups_[group].positions) group_of[position] = group;
+    }
+    return group_of;
+  }
+
+  void Merge(int into, int from) {
+    quotient_.Merge(into, from);
+    groups_[into].rules.insert(groups_[into].rules.end(), groups_[from].rules.begin(), groups_[from].rules.end());
+    groups_[into].cost_us += groups_[from].cost_us;
+    candidates_in_[into] += candidates_in_[from];
+  }
+
+  // Regions grow along the dataflow: each candidate joins the region of a producer where it may.
+  void MergeRegions() {
+    for (int position = 0; position < graph_.size(); ++position) {
+      for (int producer : graph_.producers(position)) {
+        int group = quotient_.group_of(position), region = quotient_.group_of(producer);
+        if (group == region || !SameBackend(group, region)) continue;
+        if (!groups_[group].backend->merges_regions()) continue;
+        if (candidates_in_[group] + candidates_in_[region] > kMaxRegionCandidates) continue;
+        if (quotient_.CanMerge(region, group)) Merge(region, group);
+      }
+    }
+  }
+
+  // As TVM's FuseOps: elementwise and injective producers into what consumes them, elementwise consumers onto a
+  // contraction or a reduction. A producer goes in only where nobody else needs its value.
+  void FuseByKind() {
+    for (int position = 0; position < graph_.size(); ++position) {
+      bool changed = true;
+      while (changed) {
+        changed = false;
+        int group = quotient_.group_of(position);
+        for (int member : quotient_.members(group)) {
+          for (int producer : graph_.producers(member)) {
+            int other = quotient_.group_of(producer);
+            if (other == group || !MayFuse(other, group) || !quotient_.CanMerge(other, group)) continue;
+            Merge(other, group);
+            changed = true;
+            break;
+          }
+          if (changed) break;
+        }
+      }
+    }
+  }
+
+  bool SameBackend(int a, int b) const {
+    return groups_[a].backend != nullptr && groups_[a].backend == groups_[b].backend;
+  }
+
+  OpPattern KindOf(int position) const {
+    const ir::Binding& binding = graph_.binding(position);
+    if (binding.kind == ir::Binding::Kind::kTupleGetItem) return OpPattern::kElementwise;
+    const ir::OpSchema* schema = ir::OpRegistry::Global().Find(binding.callee);
+    return schema == nullptr ? OpPattern::kOpaque : schema->pattern;
+  }
+
+  OpPattern KindOfGroup(int group) const {
+    OpPattern kind = OpPattern::kElementwise;
+    for (int member : quotient_.members(group)) kind = std::max(kind, KindOf(member));
+    return kind;
+  }
+
+  bool MayFuse(int producer, int consumer) const {
+    if (!SameBackend(producer, consumer) || !groups_[consumer].backend->fuses_by_kind()) return false;
+    if (quotient_.members(producer).size() + quotient_.members(consumer).size() > kMaxFusedCalls) return false;
+    for (int member : quotient_.members(producer)) {
+      if (graph_.is_result(member)) return false;
+      for (int user : graph_.consumers(member)) {
+        if (quotient_.group_of(user) != producer && quotient_.group_of(user) != consumer) return false;
+      }
+    }
+    const OpPattern from = KindOfGroup(producer), to = KindOfGroup(consumer);
+    if (from == OpPattern::kOpaque || to == OpPattern::kOpaque) return false;
+    if (from <= OpPattern::kInjective) return to <= OpPattern::kReduction;
+    return to <= OpPattern::kBroadcast && SameSpace(producer, consumer);
+  }
+
+  // Whether every value that crosses from producer to consumer has the shape of everything in the consumer: an
+  // epilogue.
+  bool SameSpace(int producer, int consumer) const {
+    const ir::TensorType* space = nullptr;
+    for (int member : quotient_.members(producer)) {
+      for (int user : graph_.consumers(member)) {
+        if (quotient_.group_of(user) != consumer) continue;
+        if (!graph_.binding(member).var->type.is_tensor()) return false;
+        space = &graph_.binding(member).var->type.tensor();
+      }
+    }
+    if (space == nullptr) return false;
+    for (int member : quotient_.members(consumer)) {
+      const ir::Type& type = graph_.binding(member).var->type;
+      if (!type.is_tensor() || type.tensor().dims != space->dims) return false;
+    }
+    return true;
+  }
+
+  const DataflowGraph& graph_;
+  std::vector<Group> groups_;
+  std::vector<int> candidates_in_;
+  Quotient quotient_;
+};
+
+}  // namespace
+
+std::vector<Group> MergeCover(const DataflowGraph& graph, const std::vector<Candidate>& cover) {
+  return Merger(graph, cover).Run();
+}
+
+}  // namespace inlay::collage

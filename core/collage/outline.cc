@@ -1,0 +1,82 @@
+#include "core/collage/outline.h"
+
+#include <unordered_map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "core/backend/backend.h"
+
+namespace inlay::collage {
+namespace {
+
+class Outliner {
+ public:
+  Outliner(const DataflowGraph& graph, const std::vector<int>& positions,
+           const std::unordered_set<const ir::Var*>& constant_vars)
+      : graph_(graph), positions_(positions), constant_vars_(constant_vars) {}
+
+  Outlined Run() {
+    for (int position : positions_) inside_.insert(graph_.binding(position).var.get());
+    for (int position : positions_) CopyBinding(graph_.binding(position));
+    for (int position : positions_) {
+      if (IsUsedOutside(position)) {
+        const ir::VarPtr& var = graph_.binding(position).var;
+        outlined_.results.push_back(var);
+        outlined_.function.body.results.push_back(renamed_.at(var.get()));
+      }
+    }
+    outlined_.function.attrs.Set(backend::kConstantParams, constant_params_);
+    return std::move(outlined_);
+  }
+
+ private:
+  void CopyBinding(const ir::Binding& binding) {
+    ir::Binding copy = binding;
+    for (ir::Operand& arg : copy.args) arg = Inside(arg);
+    auto var = ir::MakeVar(binding.var->name, binding.var->type);
+    renamed_.emplace(binding.var.get(), var);
+    copy.var = std::move(var);
+    outlined_.function.body.bindings.push_back(std::move(copy));
+  }
+
+  ir::Operand Inside(const ir::Operand& operand) {
+    if (operand.is_literal()) return operand;
+    const void* key = operand.is_var() ? static_cast<const void*>(operand.var.get()) : operand.constant.get();
+    auto found = renamed_.find(key);
+    if (found != renamed_.end()) return found->second;
+    const bool constant = operand.is_weight() || constant_vars_.count(operand.var.get()) > 0;
+    std::string name = operand.is_var() ? operand.var->name : operand.constant->name;
+    auto param = ir::MakeVar(std::move(name), operand.type());
+    if (constant) constant_params_.push_back(static_cast<int64_t>(outlined_.function.params.size()));
+    outlined_.function.params.push_back(param);
+    outlined_.args.push_back(operand);
+    renamed_.emplace(key, param);
+    return param;
+  }
+
+  bool IsUsedOutside(int position) const {
+    if (graph_.binding(position).var->type.is_tuple()) return false;  // its TupleGetItems are members
+    if (graph_.is_result(position)) return true;
+    for (int consumer : graph_.consumers(position)) {
+      if (inside_.count(graph_.binding(consumer).var.get()) == 0) return true;
+    }
+    return false;
+  }
+
+  const DataflowGraph& graph_;
+  const std::vector<int>& positions_;
+  const std::unordered_set<const ir::Var*>& constant_vars_;
+  std::unordered_set<const ir::Var*> inside_;
+  std::unordered_map<const void*, ir::VarPtr> renamed_;
+  std::vector<int64_t> constant_params_;
+  Outlined outlined_;
+};
+
+}  // namespace
+
+Outlined Outline(const DataflowGraph& graph, const std::vector<int>& positions,
+                 const std::unordered_set<const ir::Var*>& constant_vars) {
+  return Outliner(graph, positions, constant_vars).Run();
+}
+
+}  // namespace inlay::collage
