@@ -60,6 +60,8 @@ class Backend {
   virtual bool fuses_by_kind() const { return false; }
   // Whether it takes any operator, so that others are preferred where nothing is known about costs.
   virtual bool is_fallback() const { return false; }
+  // Whether it is used only where a configuration names it (null, fakes).
+  virtual bool is_hidden() const { return false; }
   // Analytic estimate in microseconds of one call on one core of the target; negative: unknown.
   virtual double EstimateMicros(const ir::Function& partition, const target::Target& target) const { return -1; }
 };

@@ -1,0 +1,205 @@
+#include "core/collage/partitioner.h"
+
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "core/base/status_macros.h"
+#include "core/collage/merge.h"
+#include "core/collage/outline.h"
+#include "core/collage/partition_rule.h"
+#include "core/collage/search.h"
+#include "core/ir/structural_hash.h"
+
+namespace inlay::collage {
+namespace {
+
+// Rewrites one function of the module to calls of partitions, which it adds to the module.
+class FunctionPartitioner {
+ public:
+  FunctionPartitioner(const ir::Function& function, std::vector<Group> groups, const DataflowGraph& graph,
+                      const std::unordered_set<const ir::Var*>& constant_vars, const target::CompilationConfig& config,
+                      Partitioned* out, std::unordered_map<std::string, int>* index_of)
+      : function_(function),
+        groups_(std::move(groups)),
+        graph_(graph),
+        constant_vars_(constant_vars),
+        config_(config),
+        out_(out),
+        index_of_(index_of) {}
+
+  ir::Function Run() {
+    ir::Function result = function_;
+    result.body.bindings.clear();
+    for (const Group& group : groups_) {
+      if (group.backend == nullptr) {
+        for (int position : group.positions) result.body.bindings.push_back(graph_.binding(position));
+      } else {
+        AddCall(group, &result.body);
+      }
+    }
+    return result;
+  }
+
+ private:
+  void AddCall(const Group& group, ir::Block* body) {
+    Outlined outlined = Outline(graph_, group.positions, constant_vars_);
+    outlined.function.attrs.Set("backend", group.backend->name());
+    const std::string name = AddPartition(group, std::move(outlined.function));
+    ir::Binding call;
+    call.kind = ir::Binding::Kind::kCallFunction;
+    call.callee = name;
+    call.args = std::move(outlined.args);
+    call.location = graph_.binding(group.positions.front()).location;
+    if (outlined.results.size() == 1) {
+      call.var = outlined.results[0];
+      body->bindings.push_back(std::move(call));
+      return;
+    }
+    ir::TupleType tuple;
+    for (const ir::VarPtr& var : outlined.results) tuple.fields.push_back(var->type);
+    call.var = ir::MakeVar(name, std::move(tuple));
+    const ir::VarPtr tuple_var = call.var;
+    body->bindings.push_back(std::move(call));
+    for (int i = 0; i < static_cast<int>(outlined.results.size()); ++i) {
+      ir::Binding item;
+      item.kind = ir::Binding::Kind::kTupleGetItem;
+      item.var = outlined.results[i];
+      item.args = {tuple_var};
+      item.index = i;
+      body->bindings.push_back(std::move(item));
+    }
+  }
+
+  // Structurally equal partitions of one backend are one function.
+  std::string AddPartition(const Group& group, ir::Function function) {
+    const std::string codegen_target = config_.CodegenTarget(group.backend->name()).ToString();
+    Hasher hasher;
+    hasher.UpdateField(ir::StructuralHash(function).bytes());
+    hasher.UpdateField(group.backend->name()).UpdateField(config_.target().ToString()).UpdateField(codegen_target);
+    std::string name = absl::StrCat("inlay_", hasher.Finish().hex().substr(0, 32));
+    auto [found, added] = index_of_->emplace(name, static_cast<int>(out_->partitions.size()));
+    if (added) {
+      out_->module.functions[name] = ir::Canonicalize(function);
+      out_->partitions.push_back(Describe(group, name));
+    }
+    ++out_->partitions[found->second].call_sites;
+    return name;
+  }
+
+  PartitionInfo Describe(const Group& group, const std::string& name) const {
+    PartitionInfo info;
+    info.function = name;
+    info.backend = group.backend->name();
+    info.cost_us = group.cost_us;
+    for (int position : group.positions) {
+      if (!graph_.needs_cover(position)) continue;
+      info.ops.push_back(graph_.binding(position).callee);
+      const std::string& location = graph_.binding(position).location;
+      if (!location.empty()) info.locations.push_back(location);
+    }
+    std::vector<std::string> rules;
+    for (const std::string& rule : group.rules) {
+      if (std::find(rules.begin(), rules.end(), rule) == rules.end()) rules.push_back(rule);
+    }
+    if (rules.size() > 4) rules.resize(4), rules.push_back("...");
+    info.why = absl::StrCat("cheapest cover by the ",
+                            config_.search_mode == target::SearchMode::kNone ? "order of preference" : "analytic model",
+                            "; rules ", absl::StrJoin(rules, ", "));
+    return info;
+  }
+
+  const ir::Function& function_;
+  std::vector<Group> groups_;
+  const DataflowGraph& graph_;
+  const std::unordered_set<const ir::Var*>& constant_vars_;
+  const target::CompilationConfig& config_;
+  Partitioned* out_;
+  std::unordered_map<std::string, int>* index_of_;
+};
+
+std::unordered_set<const ir::Var*> LiftedParams(const ir::Function& function) {
+  std::unordered_set<const ir::Var*> lifted;
+  const int64_t count = function.attrs.IntOr("num_lifted_params", 0);
+  for (size_t i = function.params.size() - count; i < function.params.size(); ++i) {
+    lifted.insert(function.params[i].get());
+  }
+  return lifted;
+}
+
+}  // namespace
+
+Partitioner::Partitioner(std::vector<const backend::Backend*> backends, const CostEstimator* estimator)
+    : backends_(std::move(backends)), estimator_(estimator) {}
+
+absl::StatusOr<Partitioned> Partitioner::Run(const ir::IRModule& module) const {
+  const target::CompilationConfig& config = module.config();
+  std::vector<PartitionRulePtr> rules;
+  for (const backend::Backend* backend : backends_) rules.push_back(BackendPatterns(backend));
+  const PartitionRulePtr rule = OnlyValid(UnionOf("backends", std::move(rules)));
+
+  Partitioned result;
+  result.module = module;
+  std::unordered_map<std::string, int> index_of;
+  for (const char* name : {"transform_params", "main"}) {
+    auto function = module.functions.find(name);
+    if (function == module.functions.end()) continue;
+    DataflowGraph graph(function->second.body);
+    const bool is_main = function->first == "main";
+    std::vector<Candidate> candidates = rule->Find(graph, config.target(), is_main ? &result.refusals : nullptr);
+    for (Candidate& candidate : candidates) candidate.cost_us = estimator_->EstimateMicros(graph, candidate);
+    INLAY_ASSIGN_OR_RETURN(std::vector<Candidate> cover, CheapestCover(graph, std::move(candidates)));
+    // Nothing in transform_params depends on an argument: all of it is constant.
+    std::unordered_set<const ir::Var*> constants = LiftedParams(function->second);
+    FunctionPartitioner rewrite(function->second, MergeCover(graph, cover), graph, constants, config, &result,
+                                &index_of);
+    result.module.functions[name] = rewrite.Run();
+  }
+  return result;
+}
+
+absl::StatusOr<std::vector<const backend::Backend*>> SelectBackends(const target::CompilationConfig& config) {
+  const backend::BackendRegistry& registry = backend::BackendRegistry::Global();
+  std::vector<std::string> known;
+  for (const backend::Backend* backend : registry.All()) known.push_back(backend->name());
+  std::vector<const backend::Backend*> wanted;
+  for (const std::string& name : config.backends) {
+    const backend::Backend* backend = registry.Find(name);
+    if (backend == nullptr) {
+      return absl::NotFoundError(
+          absl::StrCat("config.search.backends names '", name, "'; this server has: ", absl::StrJoin(known, ", ")));
+    }
+    wanted.push_back(backend);
+  }
+  if (config.backends.empty()) {
+    for (const backend::Backend* backend : registry.All()) {
+      if (!backend->is_hidden()) wanted.push_back(backend);
+    }
+  }
+  // Native code is always possible: what nobody else takes goes there.
+  for (const backend::Backend* backend : registry.All()) {
+    if (backend->is_fallback() && std::find(wanted.begin(), wanted.end(), backend) == wanted.end()) {
+      wanted.push_back(backend);
+    }
+  }
+  std::vector<const backend::Backend*> usable;
+  std::vector<std::string> reasons;
+  for (const backend::Backend* backend : wanted) {
+    absl::Status status = backend->CheckTarget(config.target(), config.CodegenTarget(backend->name()));
+    if (status.ok()) {
+      usable.push_back(backend);
+    } else {
+      reasons.push_back(absl::StrCat(backend->name(), ": ", status.message()));
+    }
+  }
+  if (usable.empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("no backend serves target '", config.target().ToString(), "': ", absl::StrJoin(reasons, "; ")));
+  }
+  return usable;
+}
+
+}  // namespace inlay::collage
