@@ -1,0 +1,93 @@
+// ExecutionPlan: everything that the graph executor does, as data. core/runtime/PLAN.md gives its JSON form.
+//
+// Made by core/artifact/planner, carried as JSON in an Executable and in an exported library, executed by
+// core/runtime/graph. Plain values. Part of every exported library, so: no Abseil, no protobuf, no LLVM.
+#ifndef INLAY_CORE_RUNTIME_PLAN_H_
+#define INLAY_CORE_RUNTIME_PLAN_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/runtime/status.h"
+#include "core/runtime/tensor_type.h"
+
+namespace inlay::runtime {
+
+inline constexpr int kPlanVersion = 1;
+inline constexpr int64_t kAlignment = 64;  // of every offset and of every region
+
+struct NamedTensor {
+  std::string name;
+  TensorType type;
+};
+
+enum class BufferKind : uint8_t {
+  kInput,     // index: of the model's input
+  kOutput,    // index: of the model's output (the caller's memory; written in place)
+  kParam,     // index: into ExecutionPlan::params
+  kLiteral,   // index: into ExecutionPlan::literals
+  kConstant,  // offset into the region that is filled at load and read by every run
+  kLoad,      // offset into the region that exists only while loading
+  kArena,     // offset into the arena of one run
+};
+
+struct Buffer {
+  BufferKind kind = BufferKind::kArena;
+  int64_t index = 0;
+  int64_t offset = 0;
+  int64_t bytes = 0;
+};
+
+// A primitive function that the plan calls: what its StaticLibrary's manifest says of it.
+struct PlanFunction {
+  std::string symbol;
+  int32_t num_inputs = 0;
+  int32_t num_outputs = 0;
+  bool has_state = false;
+  int64_t workspace_bytes = 0;
+};
+
+enum class StepKind : uint8_t {
+  kRun,      // <symbol>_run
+  kInit,     // <symbol>_init: makes states[state]; only at load
+  kDestroy,  // <symbol>_destroy: of a state that no run uses; only at load
+  kCopy,     // args = {from, to}: an output that is an input, a constant, or returned twice
+};
+
+struct Step {
+  StepKind kind = StepKind::kRun;
+  int32_t function = -1;          // index into functions; kCopy: -1
+  int32_t state = -1;             // -1: none
+  int64_t workspace_offset = -1;  // into the arena (load steps: the load region); -1: none
+  std::vector<int32_t> args;      // buffers, inputs then outputs; -1 (only in kInit): not given
+  std::string name;               // for messages: the partition, or the node it came from
+};
+
+struct ExecutionPlan {
+  std::vector<NamedTensor> inputs;
+  std::vector<NamedTensor> outputs;
+  std::vector<NamedTensor> params;  // names are unique
+  // Of each param: nothing reads it once loading is over, so its memory may go.
+  std::vector<bool> param_load_only;
+  std::vector<std::string> literals;  // raw bytes
+  std::vector<PlanFunction> functions;
+  std::vector<Buffer> buffers;
+  std::vector<Step> load_steps;
+  std::vector<Step> run_steps;
+  int32_t num_states = 0;
+  int64_t constant_bytes = 0;
+  int64_t load_bytes = 0;
+  int64_t arena_bytes = 0;
+  int32_t num_threads = 0;  // default; 0 = the cores of the machine that runs it
+
+  std::string ToJson() const;
+  // Checks everything that executing relies on (indices, bounds, alignment, no write to a constant), so that a damaged
+  // plan is an error and not a crash.
+  static StatusOr<ExecutionPlan> FromJson(const std::string& json);
+  Status Check() const;
+};
+
+}  // namespace inlay::runtime
+
+#endif  // INLAY_CORE_RUNTIME_PLAN_H_

@@ -1,0 +1,33 @@
+// Static tensor types as the runtime knows them. No Abseil: part of every exported library.
+#ifndef INLAY_CORE_RUNTIME_TENSOR_TYPE_H_
+#define INLAY_CORE_RUNTIME_TENSOR_TYPE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace inlay::runtime {
+
+// The numbers are those of proto/ir.proto's DType.
+enum class DType : uint8_t { kF32 = 1, kF64, kF16, kBF16, kI8, kU8, kI16, kI32, kI64, kBool };
+
+int64_t ByteSize(DType dtype);
+const char* Name(DType dtype);                           // "f32"
+const char* SafetensorsName(DType dtype);                // "F32"
+bool ParseDType(const std::string& name, DType* dtype);  // false: no such name
+
+struct TensorType {
+  DType dtype = DType::kF32;
+  std::vector<int64_t> shape;
+
+  // -1: negative extent or overflow.
+  int64_t NumElements() const;
+  int64_t NumBytes() const;
+  std::string ToString() const;  // "f32[1, 3, 224]"
+  bool operator==(const TensorType& other) const { return dtype == other.dtype && shape == other.shape; }
+  bool operator!=(const TensorType& other) const { return !(*this == other); }
+};
+
+}  // namespace inlay::runtime
+
+#endif  // INLAY_CORE_RUNTIME_TENSOR_TYPE_H_
