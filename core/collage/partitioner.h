@@ -45,7 +45,8 @@ class Partitioner {
 };
 
 // The backends of the registry that a configuration may use, in the order of its list (all: by name). NOT_FOUND for a
-// name that is not there, saying which are; FAILED_PRECONDITION where none can serve the target, with each one's reason.
+// name that is not there, saying which are; FAILED_PRECONDITION where none can serve the target, with each one's
+// reason.
 absl::StatusOr<std::vector<const backend::Backend*>> SelectBackends(const target::CompilationConfig& config);
 
 }  // namespace inlay::collage
