@@ -1,0 +1,376 @@
+#include "server/service/compile_service.h"
+
+#include <spdlog/spdlog.h>
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "core/base/file_system.h"
+#include "core/base/status_macros.h"
+#include "server/service/rpc_status.h"
+#include "server/service/tensor_stream.h"
+
+namespace inlay::server {
+namespace {
+
+constexpr int kRetryDelayMs = 500;
+constexpr absl::Duration kStallLimit = absl::Seconds(60);
+constexpr int kMaxDigestsPerRequest = 100000;
+constexpr int64_t kMapAbove = 1 << 20;
+constexpr int64_t kMaxBlobBytes = int64_t{1} << 40;
+
+// The deadline that the client gave, if any.
+absl::Time DeadlineOf(const grpc::ServerContext& context) {
+  const auto deadline = context.deadline();
+  if (deadline == std::chrono::system_clock::time_point::max()) return absl::InfiniteFuture();
+  return absl::FromChrono(deadline);
+}
+
+proto::NamedType ToNamedType(const runtime::NamedTensor& tensor) {
+  proto::NamedType named;
+  named.set_name(tensor.name);
+  *named.mutable_type() = ToProto(tensor.type);
+  return named;
+}
+
+// Receives the blobs of one UploadBlobs stream.
+class BlobReceiver {
+ public:
+  explicit BlobReceiver(cache::BlobStore* blobs) : blobs_(blobs) {}
+
+  absl::Status Receive(const proto::UploadBlobsRequest& message) {
+    if (!message.digest().empty()) INLAY_RETURN_IF_ERROR(Begin(message));
+    if (writer_ == nullptr && !skipping_) {
+      return absl::InvalidArgumentError("an upload begins with a digest and a size");
+    }
+    total_bytes_ += static_cast<int64_t>(message.data().size());
+    left_ -= static_cast<int64_t>(message.data().size());
+    if (left_ < 0) return absl::InvalidArgumentError(absl::StrCat("blob ", name_, ": more data than its size"));
+    if (skipping_) return absl::OkStatus();
+    INLAY_RETURN_IF_ERROR(Annotate(writer_->Append(message.data()), absl::StrCat("blob ", name_)));
+    if (left_ > 0) return absl::OkStatus();
+    INLAY_RETURN_IF_ERROR(Annotate(writer_->Commit(), absl::StrCat("blob ", name_)));
+    writer_ = nullptr;
+    skipping_ = true;  // complete: nothing may follow but the next blob
+    return absl::OkStatus();
+  }
+
+  absl::Status Finish() const {
+    if (left_ > 0) return absl::InvalidArgumentError(absl::StrCat("blob ", name_, " ends ", left_, " bytes early"));
+    return absl::OkStatus();
+  }
+
+  int blobs() const { return num_blobs_; }
+  int64_t bytes() const { return total_bytes_; }
+
+ private:
+  absl::Status Begin(const proto::UploadBlobsRequest& message) {
+    INLAY_RETURN_IF_ERROR(Finish());
+    INLAY_ASSIGN_OR_RETURN(Digest digest, Digest::FromBytes(message.digest()));
+    name_ = digest.short_hex();
+    if (message.size() < 0 || message.size() > kMaxBlobBytes) {
+      return absl::InvalidArgumentError(absl::StrCat("blob ", name_, ": size ", message.size()));
+    }
+    left_ = message.size();
+    ++num_blobs_;
+    INLAY_ASSIGN_OR_RETURN(std::vector<Digest> missing, blobs_->FindMissing({digest}));
+    skipping_ = missing.empty();
+    writer_ = nullptr;
+    if (!skipping_) {
+      INLAY_ASSIGN_OR_RETURN(writer_, blobs_->NewWriter(digest, message.size()));
+    }
+    return absl::OkStatus();
+  }
+
+  cache::BlobStore* blobs_;
+  std::unique_ptr<cache::BlobWriter> writer_;
+  bool skipping_ = false;  // this blob is there already (or just became so)
+  std::string name_;
+  int64_t left_ = 0;
+  int num_blobs_ = 0;
+  int64_t total_bytes_ = 0;
+};
+
+}  // namespace
+
+class CompileServiceImpl::Admission {
+ public:
+  explicit Admission(CompileServiceImpl* service) : service_(service) {
+    service_->last_request_ns_ = absl::ToUnixNanos(absl::Now());
+    now_ = ++service_->in_flight_;
+  }
+  ~Admission() {
+    --service_->in_flight_;
+    service_->last_request_ns_ = absl::ToUnixNanos(absl::Now());
+  }
+
+  grpc::Status Check(grpc::ServerContext* context) const {
+    if (service_->draining_) {
+      return RetryLater(context, absl::UnavailableError("the server is shutting down"), kRetryDelayMs);
+    }
+    if (now_ > service_->deps_.queue_limit) {
+      return RetryLater(context,
+                        absl::ResourceExhaustedError(absl::StrCat("the queue is full (", service_->deps_.queue_limit,
+                                                                  " requests): try again in a moment")),
+                        kRetryDelayMs);
+    }
+    return grpc::Status::OK;
+  }
+
+ private:
+  CompileServiceImpl* service_;
+  int now_;
+};
+
+CompileServiceImpl::CompileServiceImpl(Dependencies dependencies)
+    : deps_(std::move(dependencies)), executables_(deps_.blobs), last_request_ns_(absl::ToUnixNanos(absl::Now())) {}
+
+grpc::Status CompileServiceImpl::GetServerInfo(grpc::ServerContext*, const proto::GetServerInfoRequest*,
+                                               proto::GetServerInfoResponse* response) {
+  *response = deps_.info;
+  return grpc::Status::OK;
+}
+
+grpc::Status CompileServiceImpl::FindMissingBlobs(grpc::ServerContext*, const proto::FindMissingBlobsRequest* request,
+                                                  proto::FindMissingBlobsResponse* response) {
+  if (request->digests_size() > kMaxDigestsPerRequest) {
+    return ToGrpc(absl::InvalidArgumentError(absl::StrCat("at most ", kMaxDigestsPerRequest, " digests a request")));
+  }
+  std::vector<Digest> digests;
+  for (int i = 0; i < request->digests_size(); ++i) {
+    absl::StatusOr<Digest> digest = Digest::FromBytes(request->digests(i));
+    if (!digest.ok()) return ToGrpc(Annotate(digest.status(), absl::StrCat("digests[", i, "]")));
+    digests.push_back(*digest);
+  }
+  absl::StatusOr<std::vector<Digest>> missing = deps_.blobs->FindMissing(digests);
+  if (!missing.ok()) return ToGrpc(missing.status());
+  for (const Digest& digest : *missing) response->add_missing(std::string(digest.bytes()));
+  return grpc::Status::OK;
+}
+
+grpc::Status CompileServiceImpl::UploadBlobs(grpc::ServerContext* context,
+                                             grpc::ServerReader<proto::UploadBlobsRequest>* reader,
+                                             proto::UploadBlobsResponse* response) {
+  Admission admission(this);
+  if (grpc::Status status = admission.Check(context); !status.ok()) return status;
+  auto watch = watcher_.Add(context, nullptr, kStallLimit);
+  BlobReceiver receiver(deps_.blobs);
+  proto::UploadBlobsRequest message;
+  while (reader->Read(&message)) {
+    watch->Touch();
+    if (absl::Status status = receiver.Receive(message); !status.ok()) return ToGrpc(status);
+  }
+  if (context->IsCancelled()) return ToGrpc(absl::CancelledError("the upload was cut off, or stalled"));
+  if (absl::Status status = receiver.Finish(); !status.ok()) return ToGrpc(status);
+  response->set_blobs(receiver.blobs());
+  response->set_bytes(receiver.bytes());
+  return grpc::Status::OK;
+}
+
+grpc::Status CompileServiceImpl::Compile(grpc::ServerContext* context, const proto::CompileRequest* request,
+                                         grpc::ServerWriter<proto::CompileEvent>* writer) {
+  Admission admission(this);
+  if (grpc::Status status = admission.Check(context); !status.ok()) return status;
+  auto token = std::make_shared<CancelToken>(DeadlineOf(*context));
+  auto watch = watcher_.Add(context, token.get());
+  auto progress = [&](const compiler::Progress& p) {
+    proto::CompileEvent event;
+    event.mutable_progress()->set_phase(p.phase);
+    event.mutable_progress()->set_done(p.done);
+    event.mutable_progress()->set_total(p.total);
+    event.mutable_progress()->set_detail(p.detail);
+    writer->Write(event);
+  };
+  absl::StatusOr<compiler::CompileResult> result = deps_.pipeline->Compile(request->module(), token.get(), progress);
+  if (!result.ok()) {
+    spdlog::info("compile failed request={} code={} message={}", request->request_id(),
+                 absl::StatusCodeToString(result.status().code()), std::string(result.status().message()));
+    return ToGrpc(result.status());
+  }
+  proto::CompileEvent event;
+  proto::CompileEvent::Result* out = event.mutable_result();
+  out->set_executable(std::string(result->executable_digest.bytes()));
+  *out->mutable_report() = result->report;
+  runtime::StatusOr<runtime::ExecutionPlan> plan = runtime::ExecutionPlan::FromJson(result->executable.plan_json());
+  if (!plan.ok())
+    return ToGrpc(absl::InternalError(absl::StrCat("the plan does not read back: ", plan.status().message())));
+  for (const runtime::NamedTensor& input : plan->inputs) *out->add_inputs() = ToNamedType(input);
+  for (const runtime::NamedTensor& output : plan->outputs) *out->add_outputs() = ToNamedType(output);
+  spdlog::info("compiled request={} executable={} server_ms={:.1f} actions_run={} partitions={} hits={}",
+               request->request_id(), result->executable_digest.short_hex(), result->report.server_ms(),
+               result->report.actions_run(), result->report.partitions_size(), result->report.cache_hits());
+  writer->Write(event);
+  return grpc::Status::OK;
+}
+
+grpc::Status CompileServiceImpl::ExportLibrary(grpc::ServerContext* context, const proto::ExportLibraryRequest* request,
+                                               grpc::ServerWriter<proto::ExportLibraryChunk>* writer) {
+  Admission admission(this);
+  if (grpc::Status status = admission.Check(context); !status.ok()) return status;
+  if (deps_.toolchain == nullptr) {
+    return ToGrpc(absl::UnimplementedError("this server has no linker (ld.lld 19, libstdc++.a): see deploy/setup.sh"));
+  }
+  CancelToken token(DeadlineOf(*context));
+  auto watch = watcher_.Add(context, &token);
+  auto loaded = executables_.Load(request->executable());
+  if (!loaded.ok()) return ToGrpc(loaded.status());
+  absl::StatusOr<TempDir> directory = TempDir::Create("export", deps_.scratch_dir);
+  if (!directory.ok()) return ToGrpc(directory.status());
+  runtime::StatusOr<runtime::ExecutionPlan> plan = runtime::ExecutionPlan::FromJson((*loaded)->executable.plan_json());
+  if (!plan.ok()) return ToGrpc(absl::InternalError("the executable's plan does not read back"));
+
+  artifact::LinkRequest link;
+  link.libraries = (*loaded)->library_pointers();
+  link.plan = &*plan;
+  link.params.assign((*loaded)->executable.params().begin(), (*loaded)->executable.params().end());
+  link.param_source = executables_.param_source();
+  const auto& config = (*loaded)->executable.config();
+  link.link_params =
+      request->has_link_params() ? request->link_params() : (!config.has_link_params() || config.link_params());
+  link.output = directory->path() + "/library.so";
+  link.cancel = &token;
+  absl::StatusOr<artifact::LinkResult> linked = artifact::LinkLibrary(*deps_.toolchain, link);
+  if (!linked.ok()) return ToGrpc(linked.status());
+
+  auto library = FileSystem::Default()->Read(link.output, kMapAbove);
+  if (!library.ok()) return ToGrpc(library.status());
+  proto::ExportLibraryChunk first;
+  first.set_library_size(static_cast<int64_t>(library->data.size()));
+  for (const proto::RequiredLibrary& required : linked->required_libraries) *first.add_required_libraries() = required;
+  if (!writer->Write(first)) return grpc::Status::CANCELLED;
+  auto send = [&](absl::string_view data, auto set) -> bool {
+    for (size_t at = 0; at < data.size(); at += kChunkBytes) {
+      proto::ExportLibraryChunk chunk;
+      set(&chunk, std::string(data.substr(at, kChunkBytes)));
+      if (!writer->Write(chunk)) return false;
+    }
+    return true;
+  };
+  if (!send(library->data, [](proto::ExportLibraryChunk* c, std::string d) { c->set_library(std::move(d)); })) {
+    return grpc::Status::CANCELLED;
+  }
+  if (!linked->params_path.empty()) {
+    auto params = FileSystem::Default()->Read(linked->params_path, kMapAbove);
+    if (!params.ok()) return ToGrpc(params.status());
+    if (!send(params->data, [](proto::ExportLibraryChunk* c, std::string d) { c->set_params(std::move(d)); })) {
+      return grpc::Status::CANCELLED;
+    }
+  }
+  return grpc::Status::OK;
+}
+
+grpc::Status CompileServiceImpl::Jit(grpc::ServerContext* context, const proto::JitRequest* request,
+                                     proto::JitResponse* response) {
+  Admission admission(this);
+  if (grpc::Status status = admission.Check(context); !status.ok()) return status;
+  if (!deps_.jit_enabled) {
+    return ToGrpc(absl::FailedPreconditionError(
+        "this server's configuration does not trust its cache for JIT (trust_cache_for_jit=false): export instead"));
+  }
+  if (request->num_threads() < 0 || request->num_threads() > 1024) {
+    return ToGrpc(absl::InvalidArgumentError(absl::StrCat("num_threads ", request->num_threads(), ": 0 to 1024")));
+  }
+  const absl::Time start = absl::Now();
+  auto loaded = executables_.Load(request->executable());
+  if (!loaded.ok()) return ToGrpc(loaded.status());
+  if (absl::Status room = deps_.handles->CheckRoom((*loaded)->param_bytes()); !room.ok()) return ToGrpc(room);
+  jit::LoadedModule::Options options;
+  options.num_threads = request->num_threads();
+  auto get_param = [&](const Digest& digest) -> absl::StatusOr<jit::ParamBytes> {
+    INLAY_ASSIGN_OR_RETURN(cache::Blob blob, executables_.Param(digest));
+    auto owner = std::make_shared<cache::Blob>(blob);
+    return jit::ParamBytes{owner->view(), owner};
+  };
+  auto module = jit::LoadedModule::Load((*loaded)->executable.plan_json(), (*loaded)->library_pointers(),
+                                        (*loaded)->executable.params(), get_param, options);
+  if (!module.ok()) return ToGrpc(module.status());
+  std::shared_ptr<const jit::LoadedModule> shared = *std::move(module);
+  for (const runtime::NamedTensor& input : shared->inputs()) *response->add_inputs() = ToNamedType(input);
+  for (const runtime::NamedTensor& output : shared->outputs()) *response->add_outputs() = ToNamedType(output);
+  auto handle = deps_.handles->Add((*loaded)->digest, std::move(shared), absl::Seconds(request->idle_expiry_s()));
+  if (!handle.ok()) return ToGrpc(handle.status());
+  response->set_handle(*handle);
+  response->set_load_ms(absl::ToDoubleMilliseconds(absl::Now() - start));
+  return grpc::Status::OK;
+}
+
+grpc::Status CompileServiceImpl::Run(grpc::ServerContext* context,
+                                     grpc::ServerReaderWriter<proto::RunResponse, proto::RunRequest>* stream) {
+  Admission admission(this);
+  auto watch = watcher_.Add(context, nullptr, kStallLimit);
+  proto::RunRequest message;
+  if (!stream->Read(&message)) return ToGrpc(absl::InvalidArgumentError("Run: the stream has no message"));
+  auto module = deps_.handles->Get(message.handle());
+  if (!module.ok()) return ToGrpc(module.status());
+  InputCollector inputs((*module)->inputs());
+  do {
+    watch->Touch();
+    if (!message.has_input()) continue;  // a model without inputs: the handle alone
+    if (absl::Status status = inputs.Add(message.input()); !status.ok()) return ToGrpc(status);
+  } while (stream->Read(&message));
+  if (absl::Status status = inputs.Finish(); !status.ok()) return ToGrpc(status);
+
+  std::vector<AlignedBuffer> outputs;
+  std::vector<void*> output_pointers;
+  for (const runtime::NamedTensor& output : (*module)->outputs()) {
+    outputs.emplace_back(output.type.NumBytes());
+    if (outputs.back().data() == nullptr) return ToGrpc(absl::ResourceExhaustedError("no memory for the outputs"));
+    output_pointers.push_back(outputs.back().data());
+  }
+  const absl::Time start = absl::Now();
+  std::vector<const void*> input_pointers = inputs.pointers();
+  if (absl::Status status = (*module)->Run(input_pointers, output_pointers); !status.ok()) return ToGrpc(status);
+  const double run_ms = absl::ToDoubleMilliseconds(absl::Now() - start);
+  watch->Touch();
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const bool last_output = i + 1 == outputs.size();
+    bool sent =
+        SendTensor(static_cast<int>(i), (*module)->outputs()[i].type, outputs[i].data(), [&](proto::TensorChunk chunk) {
+          proto::RunResponse response;
+          if (last_output && chunk.last()) response.set_run_ms(run_ms);
+          *response.mutable_output() = std::move(chunk);
+          watch->Touch();
+          return stream->Write(response);
+        });
+    if (!sent) return grpc::Status::CANCELLED;
+  }
+  return grpc::Status::OK;
+}
+
+grpc::Status CompileServiceImpl::Unload(grpc::ServerContext*, const proto::UnloadRequest* request,
+                                        proto::UnloadResponse*) {
+  return ToGrpc(deps_.handles->Remove(request->handle()));
+}
+
+grpc::Status CompileServiceImpl::ListHandles(grpc::ServerContext*, const proto::ListHandlesRequest*,
+                                             proto::ListHandlesResponse* response) {
+  for (const HandleTable::Info& info : deps_.handles->List()) {
+    proto::ListHandlesResponse::Handle* handle = response->add_handles();
+    handle->set_handle(info.handle);
+    handle->set_executable(info.executable.hex());
+    handle->set_memory_bytes(info.memory_bytes);
+    handle->set_runs(info.runs);
+    handle->set_idle_s(absl::ToDoubleSeconds(info.idle));
+  }
+  return grpc::Status::OK;
+}
+
+grpc::Status CompileServiceImpl::GetStats(grpc::ServerContext*, const proto::GetStatsRequest*,
+                                          proto::GetStatsResponse* response) {
+  for (const auto& [name, value] : deps_.stats()) (*response->mutable_values())[name] = value;
+  return grpc::Status::OK;
+}
+
+grpc::Status CompileServiceImpl::Drain(grpc::ServerContext* context, const proto::DrainRequest*,
+                                       proto::DrainResponse*) {
+  if (context->peer().rfind("unix:", 0) != 0) {
+    return grpc::Status(grpc::StatusCode::PERMISSION_DENIED, "Drain is taken over the Unix socket only");
+  }
+  StopAccepting();
+  deps_.drain();
+  return grpc::Status::OK;
+}
+
+}  // namespace inlay::server
