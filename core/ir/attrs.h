@@ -3,6 +3,7 @@
 #define INLAY_CORE_IR_ATTRS_H_
 
 #include <cstdint>
+#include <initializer_list>
 #include <map>
 #include <string>
 #include <variant>
@@ -18,12 +19,14 @@ struct Literal {
   TensorType type;   // static
   std::string data;  // dense, row-major, little-endian
   bool operator==(const Literal& other) const { return type == other.type && data == other.data; }
+  bool operator!=(const Literal& other) const { return !(*this == other); }
 };
 
 using AttrValue = std::variant<int64_t, double, std::string, bool, DType, std::vector<int64_t>, std::vector<double>,
                                std::vector<std::string>, Literal>;
 
 std::string ToString(const AttrValue& value);
+std::string DoubleToString(double value);  // the shortest that reads back the same; "2.0", "1e-05"
 
 class Attrs {
  public:

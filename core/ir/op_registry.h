@@ -16,7 +16,8 @@
 
 namespace inlay::ir {
 
-enum class AttrKind { kInt, kFloat, kString, kBool, kDType, kInts, kFloats };
+// kNumber: an int or a float, kept as it is (the value that fills an integer tensor must not pass through a double).
+enum class AttrKind { kInt, kFloat, kNumber, kString, kBool, kDType, kInts, kFloats };
 
 struct AttrSpec {
   std::string name;
@@ -39,7 +40,9 @@ enum class OpPattern {
 
 struct InferContext {
   const std::vector<Operand>& args;
-  const Attrs& attrs;  // defaults filled in
+  // Defaults are filled in. An op's infer also makes axes non-negative and lists complete, so that what the registry
+  // has seen is canonical: backends need not handle absent strides or axis=-1.
+  Attrs& attrs;
   const TensorType& arg(int i) const { return args[i].tensor_type(); }
 };
 
@@ -58,10 +61,14 @@ class OpRegistry {
   static OpRegistry& Global();
   void Register(OpSchema schema);
   const OpSchema* Find(absl::string_view name) const;  // nullptr: no such op
-  std::vector<std::string> Names() const;
+  std::vector<std::string> Names() const;              // sorted
 
-  // Checks the number of arguments and the attributes (unknown, missing, of a wrong type), fills in defaults, infers.
+  // Checks the number of arguments and the attributes (unknown, missing, of a wrong type), fills in defaults, makes the
+  // attributes canonical, infers. The result's size has been checked (CheckTensorType).
   absl::StatusOr<Type> Infer(absl::string_view op, const std::vector<Operand>& args, Attrs* attrs) const;
+
+ private:
+  std::map<std::string, OpSchema, std::less<>> schemas_;
 };
 
 struct OpRegistration {

@@ -1,7 +1,10 @@
 // Dataflow patterns: what a sub-graph must look like, and what matched. Patterns are immutable and shared.
 //
-//   auto conv = Op("conv", {Any(), Any()}).Named("conv");       // named parts can be found in the match
+//   auto conv = Op("conv", {Any(), Any()}, "conv");             // named parts can be found in the match
 //   auto p = Optional("relu", Op("add", {conv, Any()}));         // the relu may be there or not
+//
+// A name that occurs more than once in a pattern must match the same operand each time: Any("x") twice = one value used
+// twice. Unnamed patterns are free, also where one object is used in several places.
 #ifndef INLAY_CORE_IR_PATTERN_H_
 #define INLAY_CORE_IR_PATTERN_H_
 
@@ -11,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "core/ir/ir_module.h"
 
 namespace inlay::ir {
@@ -47,19 +51,35 @@ struct PatternMatch {
   const Binding* Find(const std::string& name) const;  // nullptr: that optional part is not there
 };
 
-// Who defines a Var and who uses it, within one block.
+// Who defines a Var and who uses it, within one block. It points into the block, which must outlive it unchanged.
 class DefUse {
  public:
   explicit DefUse(const Block& block);
   const Binding* Def(const VarPtr& var) const;  // nullptr: a parameter
   int NumUses(const VarPtr& var) const;         // uses by bindings (nested blocks too) and by the block's results
-  std::vector<const Binding*> Users(const VarPtr& var) const;
+  // In order, each once; a use in a nested block counts as one of the binding that holds the block.
+  const std::vector<const Binding*>& Users(const VarPtr& var) const;
   bool IsResult(const VarPtr& var) const;
-  int Position(const Binding* binding) const;
+  int Position(const Binding* binding) const;  // of a binding of this block
+
+ private:
+  struct Uses {
+    const Binding* def = nullptr;
+    std::vector<const Binding*> users;
+    int count = 0;
+    bool is_result = false;
+  };
+  const Uses* Find(const VarPtr& var) const;
+  void AddBlockUses(const Block& block, const Binding* user);
+
+  const Block* block_;
+  absl::flat_hash_map<const Var*, Uses> uses_;
 };
 
-// Matches at `root`. Inner bindings (all but the root) must have all of their uses inside the match, and the sub-graph
-// must be convex. False: *match is unspecified.
+// Matches at `root`. Inner bindings (all but the root) must have all of their uses inside the match; with the root as
+// the only exit the sub-graph is then convex (a path that leaves it leaves from the root, and nothing leads back up).
+// Tries alternatives (Or, Optional, commuted arguments) in order until one fits as a whole. False: *match is
+// unspecified.
 bool Match(const PatternPtr& pattern, const Binding& root, const DefUse& def_use, PatternMatch* match);
 
 }  // namespace inlay::ir

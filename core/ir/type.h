@@ -59,9 +59,11 @@ struct TensorType {
 
 TensorType MakeTensorType(DType dtype, const std::vector<int64_t>& shape);
 
-// A tensor or more is refused: INVALID_ARGUMENT, naming the node.
+// A tensor of so many bytes or more, or of a higher rank, is refused: INVALID_ARGUMENT, naming the node.
 inline constexpr int64_t kMaxTensorBytes = int64_t{1} << 40;
 inline constexpr int kMaxRank = 16;
+// INVALID_ARGUMENT where a limit is passed or an extent is negative. Symbols count as 1.
+absl::Status CheckTensorType(const TensorType& type);
 
 struct Type;
 struct TupleType {

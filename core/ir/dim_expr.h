@@ -1,0 +1,39 @@
+// Arithmetic on extents that may be symbolic: what shape inference derives new extents with.
+//
+// A symbol holds a polynomial over names with integer coefficients in one normal form, so that equal derivations give
+// equal symbols: "2*batch", "past+seq", "((h-1)/2)+1" (floor division is opaque unless it is exact).
+// Every function is pure; hostile extents give INVALID_ARGUMENT, never an overflow.
+#ifndef INLAY_CORE_IR_DIM_EXPR_H_
+#define INLAY_CORE_IR_DIM_EXPR_H_
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "core/ir/type.h"
+
+namespace inlay::ir {
+
+absl::StatusOr<Dim> AddDims(const Dim& a, const Dim& b);
+absl::StatusOr<Dim> AddDims(const Dim& a, int64_t b);
+absl::StatusOr<Dim> MulDims(const Dim& a, const Dim& b);
+// floor(a / divisor), divisor > 0.
+absl::StatusOr<Dim> FloorDivDims(const Dim& a, int64_t divisor);
+// a / b where that is exact whatever the symbols stand for ("6*batch" / "2*batch" = 3), else INVALID_ARGUMENT.
+absl::StatusOr<Dim> ExactDivDims(const Dim& a, const Dim& b);
+// An extent that follows from others in a way that is no polynomial: "slice(seq,1,5,2)". `args` are its inputs.
+Dim OpaqueDim(absl::string_view function, const std::vector<std::string>& args);
+
+// The symbol in its normal form ("batch * 4" -> "4*batch"); a name that is no expression stays as it is.
+Dim CanonicalDim(const std::string& symbol);
+
+// The names that a symbol consists of ("2*batch+seq" -> batch, seq). Opaque parts are given whole.
+std::vector<std::string> SymbolNames(const Dim& dim);
+
+// The value with every name replaced; INVALID_ARGUMENT names the one that is missing or an opaque part.
+absl::StatusOr<int64_t> EvaluateDim(const Dim& dim, const std::map<std::string, int64_t>& values);
+
+}  // namespace inlay::ir
+
+#endif  // INLAY_CORE_IR_DIM_EXPR_H_

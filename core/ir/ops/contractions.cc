@@ -1,0 +1,121 @@
+// matmul and convolutions: OPS.md, "Contractions".
+#include "core/ir/ops/windows.h"
+
+namespace inlay::ir::ops {
+namespace {
+
+absl::StatusOr<Type> InferMatmul(const InferContext& ctx) {
+  INLAY_RETURN_IF_ERROR(CheckDType(ctx, 0, DTypes::kN));
+  INLAY_RETURN_IF_ERROR(CheckSameDType(ctx));
+  std::vector<Dim> a = ctx.arg(0).dims, b = ctx.arg(1).dims;
+  if (a.empty() || b.empty()) {
+    return absl::InvalidArgumentError("a matmul argument of rank 0; the lowest rank is 1");
+  }
+  const bool vector_a = a.size() == 1, vector_b = b.size() == 1;
+  if ((vector_a && ctx.attrs.Bool("transpose_a")) || (vector_b && ctx.attrs.Bool("transpose_b"))) {
+    return absl::InvalidArgumentError("a vector can't be transposed");
+  }
+  if (vector_a) a.insert(a.begin(), 1);
+  if (vector_b) b.push_back(1);
+  if (ctx.attrs.Bool("transpose_a")) std::swap(a[a.size() - 1], a[a.size() - 2]);
+  if (ctx.attrs.Bool("transpose_b")) std::swap(b[b.size() - 1], b[b.size() - 2]);
+  const Dim m = a[a.size() - 2], n = b.back(), k = a.back();
+  if (k != b[b.size() - 2]) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the contracted extents differ: ", k.ToString(), " of ", ctx.arg(0).ToString(), " against ",
+        b[b.size() - 2].ToString(), " of ", ctx.arg(1).ToString(), ctx.attrs.Bool("transpose_a") ? ", transpose_a" : "",
+        ctx.attrs.Bool("transpose_b") ? ", transpose_b" : ""));
+  }
+  a.resize(a.size() - 2, 0);
+  b.resize(b.size() - 2, 0);
+  INLAY_ASSIGN_OR_RETURN(std::vector<Dim> dims, Broadcast(a, b));
+  if (!vector_a) dims.push_back(m);
+  if (!vector_b) dims.push_back(n);
+  return Type(TensorType{ctx.arg(0).dtype, std::move(dims)});
+}
+
+absl::StatusOr<int64_t> GetGroups(const InferContext& ctx) {
+  const int64_t groups = ctx.attrs.Int("groups");
+  if (groups < 1) return absl::InvalidArgumentError(absl::StrCat("groups is ", groups, "; it must be at least 1"));
+  return groups;
+}
+
+absl::StatusOr<std::vector<int64_t>> CheckedKernel(const InferContext& ctx) {
+  const TensorType& w = ctx.arg(1);
+  INLAY_RETURN_IF_ERROR(CheckDType(ctx, 0, DTypes::kF));
+  INLAY_RETURN_IF_ERROR(CheckSameDType(ctx));
+  INLAY_RETURN_IF_ERROR(CheckImage(ctx, 0));
+  INLAY_RETURN_IF_ERROR(CheckRank(ctx, 1, ctx.arg(0).rank()));
+  if (!w.is_static()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the kernel's extent '", w.FirstSymbol(), "' is symbolic; fix its value"));
+  }
+  std::vector<int64_t> shape = w.Shape();
+  return std::vector<int64_t>(shape.begin() + 2, shape.end());
+}
+
+absl::StatusOr<Type> InferConv(const InferContext& ctx) {
+  INLAY_ASSIGN_OR_RETURN(std::vector<int64_t> kernel, CheckedKernel(ctx));
+  INLAY_ASSIGN_OR_RETURN(Windows windows, GetWindows(ctx, kernel));
+  INLAY_ASSIGN_OR_RETURN(int64_t groups, GetGroups(ctx));
+  const TensorType &x = ctx.arg(0), &w = ctx.arg(1);
+  INLAY_ASSIGN_OR_RETURN(int64_t channels, StaticExtent(x, 1, "conv"));
+  const int64_t m = w.dims[0].value(), c = w.dims[1].value();
+  if (channels % groups != 0 || channels / groups != c || m % groups != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("x has ", channels, " channels and groups is ", groups,
+                                                   "; w must be [M,C/groups,k...] with M a multiple of groups, not ",
+                                                   w.ToString()));
+  }
+  if (ctx.args.size() == 3) INLAY_RETURN_IF_ERROR(CheckDims(ctx, 2, {m}, "one value an output channel"));
+  std::vector<Dim> dims = {x.dims[0], m};
+  for (size_t i = 0; i < kernel.size(); ++i) {
+    INLAY_ASSIGN_OR_RETURN(Dim out, WindowedExtent(x.dims[i + 2], windows, i, false));
+    dims.push_back(out);
+  }
+  return Type(TensorType{x.dtype, std::move(dims)});
+}
+
+// out = (in - 1) * stride - pads + window + output_padding
+absl::StatusOr<Type> InferConvTranspose(const InferContext& ctx) {
+  INLAY_ASSIGN_OR_RETURN(std::vector<int64_t> kernel, CheckedKernel(ctx));
+  INLAY_ASSIGN_OR_RETURN(Windows windows, GetWindows(ctx, kernel));
+  INLAY_ASSIGN_OR_RETURN(int64_t groups, GetGroups(ctx));
+  const int n = static_cast<int>(kernel.size());
+  INLAY_ASSIGN_OR_RETURN(std::vector<int64_t> extra, CompleteInts(ctx, "output_padding", n, 0, 0, 1 << 24));
+  const TensorType &x = ctx.arg(0), &w = ctx.arg(1);
+  INLAY_ASSIGN_OR_RETURN(int64_t channels, StaticExtent(x, 1, "conv_transpose"));
+  if (channels != w.dims[0].value() || channels % groups != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("x has ", channels, " channels and groups is ", groups,
+                                                   "; w must be [C,M/groups,k...], not ", w.ToString()));
+  }
+  INLAY_ASSIGN_OR_RETURN(Dim m, MulDims(w.dims[1], groups));
+  if (ctx.args.size() == 3) INLAY_RETURN_IF_ERROR(CheckDims(ctx, 2, {m}, "one value an output channel"));
+  std::vector<Dim> dims = {x.dims[0], m};
+  for (int i = 0; i < n; ++i) {
+    INLAY_ASSIGN_OR_RETURN(Dim out, MulDims(x.dims[i + 2], windows.strides[i]));
+    INLAY_ASSIGN_OR_RETURN(out, AddDims(out, windows.Extent(i) + extra[i] - windows.strides[i] - windows.pads_begin[i] -
+                                                 windows.pads_end[i]));
+    if (out.is_static() && (out.value() < 0 || x.dims[i + 2] == Dim(0))) {
+      return absl::InvalidArgumentError(absl::StrCat("spatial axis ", i, " would have ", out.value(), " elements"));
+    }
+    dims.push_back(out);
+  }
+  return Type(TensorType{x.dtype, std::move(dims)});
+}
+
+INLAY_REGISTER_OP(Schema("matmul", 2, 2,
+                         {WithDefault("transpose_a", AttrKind::kBool, false),
+                          WithDefault("transpose_b", AttrKind::kBool, false)},
+                         OpPattern::kContraction, InferMatmul));
+INLAY_REGISTER_OP(Schema("conv", 2, 3,
+                         {MayBeAbsent("strides", AttrKind::kInts), MayBeAbsent("dilations", AttrKind::kInts),
+                          MayBeAbsent("pads", AttrKind::kInts), WithDefault("groups", AttrKind::kInt, int64_t{1})},
+                         OpPattern::kContraction, InferConv));
+INLAY_REGISTER_OP(Schema("conv_transpose", 2, 3,
+                         {MayBeAbsent("strides", AttrKind::kInts), MayBeAbsent("dilations", AttrKind::kInts),
+                          MayBeAbsent("pads", AttrKind::kInts), MayBeAbsent("output_padding", AttrKind::kInts),
+                          WithDefault("groups", AttrKind::kInt, int64_t{1})},
+                         OpPattern::kContraction, InferConvTranspose));
+
+}  // namespace
+}  // namespace inlay::ir::ops

@@ -1,0 +1,103 @@
+// Operators that make tensors or resample them: full, iota, resize, reverse_sequence (OPS.md, "Moving data").
+#include <cmath>
+
+#include "core/ir/ops/common.h"
+
+namespace inlay::ir::ops {
+namespace {
+
+absl::StatusOr<std::vector<Dim>> ShapeAttr(const InferContext& ctx) {
+  std::vector<Dim> dims;
+  for (int64_t extent : ctx.attrs.Ints("shape")) {
+    if (extent < 0) return absl::InvalidArgumentError(absl::StrCat("attribute 'shape' holds ", extent));
+    dims.push_back(extent);
+  }
+  return dims;
+}
+
+absl::StatusOr<Type> InferFull(const InferContext& ctx) {
+  INLAY_ASSIGN_OR_RETURN(std::vector<Dim> dims, ShapeAttr(ctx));
+  const DType dtype = ctx.attrs.GetDType("dtype");
+  if (IsFloat(dtype)) {
+    ctx.attrs.Set("value", ctx.attrs.Float("value"));
+  } else {
+    const AttrValue& value = ctx.attrs.values().find("value")->second;
+    if (auto* f = std::get_if<double>(&value)) {
+      if (!(std::fabs(*f) < 9e18) || *f != std::floor(*f)) {
+        return absl::InvalidArgumentError(absl::StrCat("value ", *f, " is no ", Name(dtype)));
+      }
+      ctx.attrs.Set("value", static_cast<int64_t>(*f));
+    }
+  }
+  return Type(TensorType{dtype, std::move(dims)});
+}
+
+absl::StatusOr<Type> InferIota(const InferContext& ctx) {
+  INLAY_ASSIGN_OR_RETURN(std::vector<Dim> dims, ShapeAttr(ctx));
+  INLAY_RETURN_IF_ERROR(CanonicalAxis(ctx, "axis", static_cast<int>(dims.size())).status());
+  const DType dtype = ctx.attrs.GetDType("dtype");
+  if (!Contains(DTypes::kN, dtype)) return absl::InvalidArgumentError("iota makes numbers, not bool");
+  return Type(TensorType{dtype, std::move(dims)});
+}
+
+absl::StatusOr<Type> InferResize(const InferContext& ctx) {
+  const TensorType& x = ctx.arg(0);
+  INLAY_RETURN_IF_ERROR(CheckDType(ctx, 0, ctx.attrs.String("mode") == "nearest" ? DTypes::kA : DTypes::kF));
+  const std::vector<int64_t>& sizes = ctx.attrs.Ints("sizes");
+  const std::vector<double> scales = ctx.attrs.Floats("scales");
+  if (static_cast<int>(sizes.size()) != x.rank() || static_cast<int>(scales.size()) != x.rank()) {
+    return absl::InvalidArgumentError(absl::StrCat("'sizes' has ", sizes.size(), " and 'scales' ", scales.size(),
+                                                   " elements; x has rank ", x.rank()));
+  }
+  std::vector<Dim> dims;
+  for (int i = 0; i < x.rank(); ++i) {
+    if (sizes[i] == -1 && scales[i] == 1.0) {  // an axis that is left alone may be symbolic
+      dims.push_back(x.dims[i]);
+      continue;
+    }
+    INLAY_ASSIGN_OR_RETURN(int64_t extent, StaticExtent(x, i, "resize"));
+    if (sizes[i] < 0 || !(scales[i] > 0) || !std::isfinite(scales[i]) || (extent == 0 && sizes[i] > 0)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("axis ", i, " can't go from ", extent, " to ", sizes[i], " by the scale ", scales[i]));
+    }
+    dims.push_back(sizes[i]);
+  }
+  TensorType result{x.dtype, std::move(dims)};
+  if (result.is_static()) ctx.attrs.Set("sizes", result.Shape());
+  return Type(std::move(result));
+}
+
+absl::StatusOr<Type> InferReverseSequence(const InferContext& ctx) {
+  const TensorType& x = ctx.arg(0);
+  INLAY_ASSIGN_OR_RETURN(int batch, CanonicalAxis(ctx, "batch_axis", x.rank()));
+  INLAY_ASSIGN_OR_RETURN(int time, CanonicalAxis(ctx, "time_axis", x.rank()));
+  if (batch == time) return absl::InvalidArgumentError("batch_axis and time_axis are the same");
+  if (ctx.arg(1).dtype != DType::kI64) return absl::InvalidArgumentError("the lengths must be i64");
+  INLAY_RETURN_IF_ERROR(CheckDims(ctx, 1, {x.dims[batch]}, "one length a batch element"));
+  return Type(x);
+}
+
+INLAY_REGISTER_OP(Schema("full", 0, 0,
+                         {Required("shape", AttrKind::kInts), Required("value", AttrKind::kNumber),
+                          Required("dtype", AttrKind::kDType)},
+                         OpPattern::kInjective, InferFull));
+INLAY_REGISTER_OP(Schema("iota", 0, 0,
+                         {Required("shape", AttrKind::kInts), Required("axis", AttrKind::kInt),
+                          Required("dtype", AttrKind::kDType)},
+                         OpPattern::kInjective, InferIota));
+INLAY_REGISTER_OP(Schema(
+    "resize", 1, 1,
+    {Required("sizes", AttrKind::kInts), Required("scales", AttrKind::kFloats),
+     RequiredChoice("mode", {"nearest", "linear", "cubic"}),
+     RequiredChoice("coordinate",
+                    {"half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric"}),
+     Choice("nearest_mode", "round_prefer_floor", {"round_prefer_floor", "round_prefer_ceil", "floor", "ceil"}),
+     WithDefault("cubic_coeff", AttrKind::kFloat, -0.75), WithDefault("exclude_outside", AttrKind::kBool, false)},
+    OpPattern::kOpaque, InferResize));
+INLAY_REGISTER_OP(Schema("reverse_sequence", 2, 2,
+                         {WithDefault("batch_axis", AttrKind::kInt, int64_t{1}),
+                          WithDefault("time_axis", AttrKind::kInt, int64_t{0})},
+                         OpPattern::kInjective, InferReverseSequence));
+
+}  // namespace
+}  // namespace inlay::ir::ops

@@ -1,0 +1,33 @@
+// x86-64 CPUs by LLVM's names and the instruction sets that follow from them, without LLVM. Read-only tables; any
+// thread.
+#ifndef INLAY_CORE_TARGET_X86_CPUS_H_
+#define INLAY_CORE_TARGET_X86_CPUS_H_
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+
+namespace inlay::target {
+
+using Features = std::set<std::string>;
+
+// nullptr: no such CPU.
+const Features* X86CpuFeatures(absl::string_view cpu);
+std::vector<std::string> X86CpuNames();
+std::vector<std::string> X86FeatureNames();
+
+bool IsX86Feature(absl::string_view feature);
+// LLVM knows it, but no generated code uses it (sgx, pku, ...): accepted and dropped.
+bool IsX86SystemFeature(absl::string_view feature);
+
+// With all that it implies (avx2 brings avx, sse4.2, ...).
+void EnableX86Feature(absl::string_view feature, Features* features);
+// With all that implies it (without avx2 there is no avx512f).
+void DisableX86Feature(absl::string_view feature, Features* features);
+
+}  // namespace inlay::target
+
+#endif  // INLAY_CORE_TARGET_X86_CPUS_H_
