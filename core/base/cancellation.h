@@ -1,7 +1,7 @@
 // Cancellation: how a request that nobody waits for any more, or whose deadline has passed, stops the work under it.
 //
-// A CancelToken is shared (shared_ptr) between whoever may cancel and whoever works; every method may be called from any
-// thread. Work either polls `status()` between steps or registers a callback (to kill a worker, to wake a wait).
+// A CancelToken is shared (shared_ptr) between whoever may cancel and whoever works; every method may be called from
+// any thread. Work either polls `status()` between steps or registers a callback (to kill a worker, to wake a wait).
 #ifndef INLAY_CORE_BASE_CANCELLATION_H_
 #define INLAY_CORE_BASE_CANCELLATION_H_
 
@@ -28,7 +28,8 @@ class CancelToken {
   absl::Time deadline() const { return deadline_; }
 
   // Runs `callback` when cancelled (at once, here, if that has happened). It is not called after the returned object is
-  // destroyed, which waits for a callback that is running. A deadline alone calls nothing: bound your waits by deadline().
+  // destroyed, which waits for a callback that is running. A deadline alone calls nothing: bound your waits by
+  // deadline().
   class Registration {
    public:
     Registration(CancelToken* token, int64_t id) : token_(token), id_(id) {}
