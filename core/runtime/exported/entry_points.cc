@@ -1,0 +1,251 @@
+// The functions of an exported library, in tvm-ffi's ABI (core/artifact/FORMAT.md lists them). Only tvm-ffi's C API is
+// used, so that nothing it keeps points into this library. No exception leaves a function here.
+#include <tvm/ffi/c_api.h>
+
+#include <exception>
+#include <vector>
+
+#include "core/runtime/exported/dlpack_args.h"
+#include "core/runtime/exported/library.h"
+
+namespace inlay::runtime {
+namespace {
+
+Library& TheLibrary() {
+  static Library library(inlay_library_table);  // destroyed when the library is unloaded
+  return library;
+}
+
+const char* KindOf(Code code) {
+  switch (code) {
+    case Code::kInvalidArgument:
+      return "ValueError";
+    case Code::kResourceExhausted:
+      return "MemoryError";
+    default:
+      return "RuntimeError";
+  }
+}
+
+template <typename F>
+int SafeCall(F f) {
+  Status status;
+  try {
+    status = f();
+  } catch (const std::exception& e) {
+    status = Internal(e.what());
+  }
+  if (status.ok()) return 0;
+  TVMFFIErrorSetRaisedFromCStr(KindOf(status.code()), status.message().c_str());
+  return -1;
+}
+
+std::string Where(const char* kind, size_t i, const NamedTensor& tensor) {
+  return std::string(kind) + " " + std::to_string(i) + " '" + tensor.name + "'";
+}
+
+// The caller's inputs as dense pointers; what is not dense, or not aligned to its element, is copied.
+class Inputs {
+ public:
+  Status Bind(const ExecutionPlan& plan, const TVMFFIAny* args) {
+    static char empty[64] __attribute__((aligned(64)));
+    for (size_t i = 0; i < plan.inputs.size(); ++i) {
+      const NamedTensor& want = plan.inputs[i];
+      if (Status s = CheckTensor(args[i], want, Where("input", i, want)); !s.ok()) return s;
+      const DLTensor& tensor = *AsTensor(args[i]);
+      const int64_t element = ByteSize(want.type.dtype);
+      if (want.type.NumBytes() == 0) {
+        data_.push_back(empty);
+      } else if (IsDense(tensor) && reinterpret_cast<uintptr_t>(DataOf(tensor)) % element == 0) {
+        data_.push_back(DataOf(tensor));
+      } else {
+        copies_.push_back(AlignedMemory::Allocate(want.type.NumBytes()));
+        if (copies_.back().data() == nullptr)
+          return ResourceExhausted(Where("input", i, want) + ": no memory to copy it");
+        CopyDense(tensor, element, copies_.back().data());
+        data_.push_back(copies_.back().data());
+      }
+    }
+    return Status();
+  }
+  const std::vector<const void*>& data() const { return data_; }
+
+ private:
+  std::vector<const void*> data_;
+  std::vector<AlignedMemory> copies_;
+};
+
+Status CheckCount(int32_t given, size_t wanted, const char* what) {
+  if (given == static_cast<int64_t>(wanted)) return Status();
+  return InvalidArgument("expected " + std::to_string(wanted) + " " + what + ", got " + std::to_string(given));
+}
+
+// Strong references, let go at the end of the scope unless moved out.
+struct Tensors {
+  std::vector<TVMFFIObjectHandle> handles;
+  ~Tensors() {
+    for (TVMFFIObjectHandle handle : handles) {
+      if (handle != nullptr) TVMFFIObjectDecRef(handle);
+    }
+  }
+};
+
+// One tensor as itself, several as an Array, made inside libtvm_ffi.
+Status Return(Tensors* tensors, TVMFFIAny* result) {
+  if (tensors->handles.size() == 1) {
+    result->type_index = kTVMFFITensor;
+    result->zero_padding = 0;
+    result->v_obj = static_cast<TVMFFIObject*>(tensors->handles[0]);
+    tensors->handles[0] = nullptr;
+    return Status();
+  }
+  static constexpr char kName[] = "ffi.Array";
+  const TVMFFIByteArray name = {kName, sizeof(kName) - 1};
+  TVMFFIObjectHandle make_array = nullptr;
+  if (TVMFFIFunctionGetGlobal(&name, &make_array) != 0 || make_array == nullptr) {
+    return Internal("this tvm-ffi has no ffi.Array");
+  }
+  std::vector<TVMFFIAny> items(tensors->handles.size());
+  for (size_t i = 0; i < items.size(); ++i) {
+    items[i] = {};
+    items[i].type_index = kTVMFFITensor;
+    items[i].v_obj = static_cast<TVMFFIObject*>(tensors->handles[i]);
+  }
+  const int rc = TVMFFIFunctionCall(make_array, items.data(), static_cast<int32_t>(items.size()), result);
+  TVMFFIObjectDecRef(make_array);
+  return rc == 0 ? Status() : Internal("tvm-ffi could not make an Array of the outputs");
+}
+
+Status Main(const TVMFFIAny* args, int32_t num_args, TVMFFIAny* result) {
+  StatusOr<std::shared_ptr<const GraphExecutor>> executor = TheLibrary().Get();
+  if (!executor.ok()) return executor.status();
+  const ExecutionPlan& plan = (*executor)->plan();
+  if (Status s = CheckCount(num_args, plan.inputs.size(), "inputs"); !s.ok()) return s;
+  Inputs inputs;
+  if (Status s = inputs.Bind(plan, args); !s.ok()) return s;
+  Tensors outputs;
+  std::vector<void*> output_data;
+  for (const NamedTensor& output : plan.outputs) {
+    TVMFFIObjectHandle tensor = nullptr;
+    if (Status s = AllocateOutput(output.type, &tensor); !s.ok()) return s;
+    outputs.handles.push_back(tensor);
+    output_data.push_back(DataOf(*TVMFFITensorGetDLTensorPtr(tensor)));
+  }
+  if (Status s = (*executor)->Run(inputs.data().data(), output_data.data()); !s.ok()) return s;
+  return Return(&outputs, result);
+}
+
+// No output may overlap another one or an input: compiled code reads inputs after it has begun to write.
+Status CheckOverlaps(const ExecutionPlan& plan, const std::vector<const void*>& inputs,
+                     const std::vector<void*>& outputs) {
+  auto overlap = [](const void* a, int64_t a_bytes, const void* b, int64_t b_bytes) {
+    const char* pa = static_cast<const char*>(a);
+    const char* pb = static_cast<const char*>(b);
+    return a_bytes > 0 && b_bytes > 0 && pa < pb + b_bytes && pb < pa + a_bytes;
+  };
+  for (size_t o = 0; o < outputs.size(); ++o) {
+    const int64_t bytes = plan.outputs[o].type.NumBytes();
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (overlap(outputs[o], bytes, inputs[i], plan.inputs[i].type.NumBytes())) {
+        return InvalidArgument(Where("output", o, plan.outputs[o]) + " overlaps " + Where("input", i, plan.inputs[i]));
+      }
+    }
+    for (size_t p = 0; p < o; ++p) {
+      if (overlap(outputs[o], bytes, outputs[p], plan.outputs[p].type.NumBytes())) {
+        return InvalidArgument(Where("output", o, plan.outputs[o]) + " overlaps output " + std::to_string(p));
+      }
+    }
+  }
+  return Status();
+}
+
+Status MainInto(const TVMFFIAny* args, int32_t num_args) {
+  StatusOr<std::shared_ptr<const GraphExecutor>> executor = TheLibrary().Get();
+  if (!executor.ok()) return executor.status();
+  const ExecutionPlan& plan = (*executor)->plan();
+  const size_t num_inputs = plan.inputs.size();
+  if (Status s = CheckCount(num_args, num_inputs + plan.outputs.size(), "inputs and outputs"); !s.ok()) return s;
+  Inputs inputs;
+  if (Status s = inputs.Bind(plan, args); !s.ok()) return s;
+  std::vector<void*> outputs;
+  for (size_t i = 0; i < plan.outputs.size(); ++i) {
+    const NamedTensor& want = plan.outputs[i];
+    const std::string where = Where("output", i, want);
+    if (Status s = CheckTensor(args[num_inputs + i], want, where); !s.ok()) return s;
+    const DLTensor& tensor = *AsTensor(args[num_inputs + i]);
+    void* data = DataOf(tensor);
+    if (!IsDense(tensor) || reinterpret_cast<uintptr_t>(data) % ByteSize(want.type.dtype) != 0) {
+      return InvalidArgument(where + ": must be dense, row-major and aligned");
+    }
+    outputs.push_back(data);
+  }
+  if (Status s = CheckOverlaps(plan, inputs.data(), outputs); !s.ok()) return s;
+  return (*executor)->Run(inputs.data().data(), outputs.data());
+}
+
+// The text of a string argument, in whichever of tvm-ffi's forms.
+bool AsString(const TVMFFIAny& arg, std::string* text) {
+  switch (arg.type_index) {
+    case kTVMFFIRawStr:
+      *text = arg.v_c_str;
+      return true;
+    case kTVMFFISmallStr:
+      text->assign(arg.v_bytes, arg.small_str_len);
+      return true;
+    case kTVMFFIStr: {
+      const TVMFFIByteArray* bytes = TVMFFIBytesGetByteArrayPtr(arg.v_obj);
+      text->assign(bytes->data, bytes->size);
+      return true;
+    }
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+}  // namespace inlay::runtime
+
+#define INLAY_EXPORT extern "C" __attribute__((visibility("default"))) int
+
+using inlay::runtime::TheLibrary;
+
+INLAY_EXPORT __tvm_ffi_main(void*, const TVMFFIAny* args, int32_t num_args, TVMFFIAny* result) {
+  return inlay::runtime::SafeCall([&] { return inlay::runtime::Main(args, num_args, result); });
+}
+
+INLAY_EXPORT __tvm_ffi_main_into(void*, const TVMFFIAny* args, int32_t num_args, TVMFFIAny*) {
+  return inlay::runtime::SafeCall([&] { return inlay::runtime::MainInto(args, num_args); });
+}
+
+// load() or load(params_path): everything that the first call would do otherwise.
+INLAY_EXPORT __tvm_ffi_load(void*, const TVMFFIAny* args, int32_t num_args, TVMFFIAny*) {
+  return inlay::runtime::SafeCall([&]() -> inlay::runtime::Status {
+    std::string path;
+    if (num_args > 1 || (num_args == 1 && !inlay::runtime::AsString(args[0], &path))) {
+      return inlay::runtime::InvalidArgument("load takes the path of the parameters' file, or nothing");
+    }
+    if (num_args == 1) {
+      if (inlay::runtime::Status s = TheLibrary().SetParamsPath(path); !s.ok()) return s;
+    }
+    return TheLibrary().Get().status();
+  });
+}
+
+INLAY_EXPORT __tvm_ffi_set_num_threads(void*, const TVMFFIAny* args, int32_t num_args, TVMFFIAny*) {
+  return inlay::runtime::SafeCall([&]() -> inlay::runtime::Status {
+    if (num_args != 1 || args[0].type_index != kTVMFFIInt || args[0].v_int64 != static_cast<int>(args[0].v_int64)) {
+      return inlay::runtime::InvalidArgument("set_num_threads takes one integer");
+    }
+    return TheLibrary().SetNumThreads(static_cast<int>(args[0].v_int64));
+  });
+}
+
+// The manifest with the plan, as JSON; needs nothing loaded.
+INLAY_EXPORT __tvm_ffi_get_metadata(void*, const TVMFFIAny*, int32_t, TVMFFIAny* result) {
+  return inlay::runtime::SafeCall([&]() -> inlay::runtime::Status {
+    const std::string manifest = TheLibrary().manifest();
+    const TVMFFIByteArray bytes = {manifest.data(), manifest.size()};
+    return TVMFFIStringFromByteArray(&bytes, result) == 0 ? inlay::runtime::Status()
+                                                          : inlay::runtime::Internal("no memory for the metadata");
+  });
+}

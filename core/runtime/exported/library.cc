@@ -1,0 +1,135 @@
+#include "core/runtime/exported/library.h"
+
+#include <dlfcn.h>
+
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "core/runtime/cpu_features.h"
+#include "core/runtime/threads.h"
+
+namespace inlay::runtime {
+namespace {
+
+// An executor and the file that its parameters lie in.
+struct Loaded {
+  std::optional<MappedFile> params_file;
+  std::unique_ptr<GraphExecutor> executor;
+};
+
+// The head of the manifest: what must fit before anything else is looked at.
+struct Manifest {
+  ExecutionPlan plan;
+  bool params_linked = true;
+  std::vector<uint64_t> param_offsets;
+};
+
+StatusOr<Manifest> ReadManifest(const InlayLibraryTable& table) {
+  Manifest manifest;
+  std::string plan;
+  try {
+    const nlohmann::json json = nlohmann::json::parse(table.manifest, table.manifest + table.manifest_bytes);
+    const int format = json.at("inlay_library").get<int>();
+    const int abi = json.at("kernel_abi").get<int>();
+    if (format != kLibraryFormatVersion || abi != INLAY_KERNEL_ABI_VERSION) {
+      return FailedPrecondition("library of format " + std::to_string(format) + " with kernel ABI " +
+                                std::to_string(abi) + "; its runtime has " + std::to_string(kLibraryFormatVersion) +
+                                " and " + std::to_string(INLAY_KERNEL_ABI_VERSION));
+    }
+    const auto& target = json.at("target");
+    Status cpu = CheckCpu(target.at("triple").get<std::string>(), target.at("features").get<std::string>());
+    if (!cpu.ok()) return cpu;
+    manifest.params_linked = json.at("params_linked").get<bool>();
+    manifest.param_offsets = json.at("param_offsets").get<std::vector<uint64_t>>();
+    plan = json.at("plan").dump();
+  } catch (const std::exception& e) {
+    return InvalidArgument(std::string("the library's manifest is damaged: ") + e.what());
+  }
+  StatusOr<ExecutionPlan> parsed = ExecutionPlan::FromJson(plan);
+  if (!parsed.ok()) return parsed.status();
+  manifest.plan = std::move(*parsed);
+  return manifest;
+}
+
+StatusOr<std::vector<const void*>> LinkedParams(const InlayLibraryTable& table, const Manifest& manifest) {
+  std::vector<const void*> params;
+  if (manifest.param_offsets.size() != manifest.plan.params.size()) return InvalidArgument("param_offsets do not fit");
+  for (size_t i = 0; i < manifest.param_offsets.size(); ++i) {
+    const uint64_t offset = manifest.param_offsets[i];
+    const uint64_t bytes = manifest.plan.params[i].type.NumBytes();
+    if (offset > table.params_bytes || bytes > table.params_bytes - offset) {
+      return InvalidArgument("param '" + manifest.plan.params[i].name + "' lies outside the library");
+    }
+    params.push_back(table.params + offset);
+  }
+  return params;
+}
+
+// The file that this code was loaded from.
+std::string OwnPath() {
+  Dl_info info = {};
+  if (dladdr(reinterpret_cast<const void*>(&inlay_library_table), &info) == 0 || info.dli_fname == nullptr) return "";
+  return info.dli_fname;
+}
+
+}  // namespace
+
+StatusOr<std::shared_ptr<const GraphExecutor>> Library::Load() const {
+  StatusOr<Manifest> manifest = ReadManifest(table_);
+  if (!manifest.ok()) return manifest.status();
+  auto loaded = std::make_shared<Loaded>();
+  StatusOr<std::vector<const void*>> params = std::vector<const void*>();
+  if (manifest->params_linked) {
+    params = LinkedParams(table_, *manifest);
+  } else if (!manifest->plan.params.empty()) {
+    const std::string path = params_path_.empty() ? OwnPath() + ".safetensors" : params_path_;
+    StatusOr<MappedFile> file = MappedFile::Open(path);
+    if (!file.ok()) return file.status();
+    params = FindSafetensors(path, *file, manifest->plan.params);
+    loaded->params_file = std::move(*file);
+  }
+  if (!params.ok()) return params.status();
+  const auto* pointers = reinterpret_cast<const FunctionPointers*>(&table_ + 1);
+  std::vector<FunctionPointers> functions(pointers, pointers + table_.num_functions);
+  PinThreadLibrary();
+  StatusOr<std::unique_ptr<GraphExecutor>> executor =
+      GraphExecutor::Load(std::move(manifest->plan), std::move(functions), *params, {num_threads_});
+  if (!executor.ok()) return executor.status();
+  loaded->executor = std::move(*executor);
+  const ExecutionPlan& plan = loaded->executor->plan();
+  for (size_t i = 0; i < plan.params.size(); ++i) {
+    if (plan.param_load_only[i]) DropPages((*params)[i], plan.params[i].type.NumBytes());
+  }
+  const GraphExecutor* result = loaded->executor.get();
+  return std::shared_ptr<const GraphExecutor>(std::move(loaded), result);
+}
+
+StatusOr<std::shared_ptr<const GraphExecutor>> Library::Get() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (executor_ == nullptr) {
+    StatusOr<std::shared_ptr<const GraphExecutor>> executor = Load();
+    if (!executor.ok()) return executor.status();
+    executor_ = std::move(*executor);
+  }
+  return executor_;
+}
+
+Status Library::SetParamsPath(const std::string& path) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (executor_ != nullptr) return FailedPrecondition("the library is loaded already; give the parameters' path first");
+  params_path_ = path;
+  return Status();
+}
+
+Status Library::SetNumThreads(int num_threads) {
+  if (num_threads < 0 || num_threads > 4096) {
+    return InvalidArgument("num_threads is " + std::to_string(num_threads) + ", not 0 to 4096");
+  }
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (num_threads == num_threads_) return Status();
+  num_threads_ = num_threads;
+  executor_ = nullptr;
+  return Status();
+}
+
+}  // namespace inlay::runtime

@@ -1,0 +1,47 @@
+// Library: the model of an exported library, loaded when it is first used. One a library, made at first use.
+//
+// Threads: all methods may be called from any.
+#ifndef INLAY_CORE_RUNTIME_EXPORTED_LIBRARY_H_
+#define INLAY_CORE_RUNTIME_EXPORTED_LIBRARY_H_
+
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "core/runtime/exported/params.h"
+#include "core/runtime/exported/tables.h"
+#include "core/runtime/graph/graph_executor.h"
+
+namespace inlay::runtime {
+
+inline constexpr int kLibraryFormatVersion = 1;
+
+class Library {
+ public:
+  explicit Library(const InlayLibraryTable& table) : table_(table) {}
+
+  // Checks the ABI and the CPU, finds the parameters, runs the load steps; once. A failure is not remembered: what
+  // hindered it (a missing file) may be gone next time.
+  StatusOr<std::shared_ptr<const GraphExecutor>> Get();
+
+  // The parameters' file instead of "<library>.safetensors"; before the first Get.
+  Status SetParamsPath(const std::string& path);
+  // Takes effect at once; a loaded model is loaded anew, for its state may depend on it. Calls under way end as they
+  // began. 0 = the plan's default.
+  Status SetNumThreads(int num_threads);
+
+  std::string manifest() const { return std::string(table_.manifest, table_.manifest_bytes); }
+
+ private:
+  StatusOr<std::shared_ptr<const GraphExecutor>> Load() const;
+
+  const InlayLibraryTable& table_;
+  std::mutex mutex_;
+  std::shared_ptr<const GraphExecutor> executor_;
+  std::string params_path_;
+  int num_threads_ = 0;
+};
+
+}  // namespace inlay::runtime
+
+#endif  // INLAY_CORE_RUNTIME_EXPORTED_LIBRARY_H_

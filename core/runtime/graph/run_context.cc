@@ -1,0 +1,84 @@
+#include "core/runtime/graph/run_context.h"
+
+#include <cstring>
+
+namespace inlay::runtime {
+
+void* Resolve(const FixedAddresses& fixed, char* arena, const Buffer& buffer) {
+  switch (buffer.kind) {
+    case BufferKind::kInput:
+    case BufferKind::kOutput:
+      return nullptr;
+    case BufferKind::kParam:
+      return const_cast<void*>((*fixed.params)[buffer.index]);
+    case BufferKind::kLiteral:
+      return (*fixed.literals)[buffer.index].data();
+    case BufferKind::kConstant:
+      return fixed.constants + buffer.offset;
+    case BufferKind::kLoad:
+      return fixed.load + buffer.offset;
+    case BufferKind::kArena:
+      return arena + buffer.offset;
+  }
+  return nullptr;
+}
+
+StatusOr<std::unique_ptr<RunContext>> RunContext::Make(const ExecutionPlan& plan, const FixedAddresses& fixed,
+                                                       ThreadPool* pool) {
+  std::unique_ptr<RunContext> context(new RunContext(plan));
+  // The tail lets vector code read past the last buffer's end within its page, as it may past any other.
+  context->arena_ = AlignedMemory::Allocate(plan.arena_bytes + kAlignment);
+  if (context->arena_.data() == nullptr) {
+    return ResourceExhausted("no memory for an arena of " + std::to_string(plan.arena_bytes) + " bytes");
+  }
+  char* arena = context->arena_.data();
+  size_t num_args = 0;
+  for (const Step& step : plan.run_steps) num_args += step.args.size();
+  context->args_.resize(num_args);
+  int32_t slot = 0;
+  for (const Step& step : plan.run_steps) {
+    Call call = {};
+    call.args = context->args_.data() + slot;
+    if (step.kind == StepKind::kCopy) {
+      call.bytes = plan.buffers[step.args[0]].bytes;
+    } else {
+      call.run = (*fixed.functions)[step.function].run;
+      if (step.state >= 0) call.state = (*fixed.states)[step.state];
+      if (step.workspace_offset >= 0) call.workspace = arena + step.workspace_offset;
+    }
+    context->calls_.push_back(call);
+    for (int32_t arg : step.args) {
+      const Buffer& buffer = plan.buffers[arg];
+      void* address = Resolve(fixed, arena, buffer);
+      if (address == nullptr) {
+        context->patches_.push_back({slot, static_cast<int32_t>(buffer.index), buffer.kind == BufferKind::kOutput});
+      }
+      context->args_[slot++] = address;
+    }
+  }
+  context->context_ = context->owner_.MakeContext(pool);
+  return context;
+}
+
+Status RunContext::Run(const void* const* inputs, void* const* outputs) {
+  for (const Patch& patch : patches_) {
+    args_[patch.slot] = patch.output ? outputs[patch.index] : const_cast<void*>(inputs[patch.index]);
+  }
+  ScopedFloatMode mode;
+  for (const Call& call : calls_) {
+    if (call.run == nullptr) {
+      if (call.bytes > 0) std::memcpy(call.args[1], call.args[0], call.bytes);
+      continue;
+    }
+    context_.state = call.state;
+    context_.workspace = call.workspace;
+    const int32_t rc = call.run(&context_, call.args);
+    if (rc != INLAY_OK || owner_.failed.load(std::memory_order_relaxed)) {
+      const Step& step = plan_.run_steps[&call - calls_.data()];
+      return owner_.TakeError(rc, plan_.functions[step.function], step, "_run");
+    }
+  }
+  return Status();
+}
+
+}  // namespace inlay::runtime

@@ -1,0 +1,63 @@
+// RunContext: what one run of a plan needs for itself, made once and used again: an arena, and every call's arguments
+// as pointers, of which a run fills in only those to the caller's tensors.
+//
+// One thread at a time.
+#ifndef INLAY_CORE_RUNTIME_GRAPH_RUN_CONTEXT_H_
+#define INLAY_CORE_RUNTIME_GRAPH_RUN_CONTEXT_H_
+
+#include <memory>
+#include <vector>
+
+#include "core/runtime/graph/call_owner.h"
+#include "core/runtime/graph/graph_executor.h"
+
+namespace inlay::runtime {
+
+// Addresses of what is the same in every run.
+struct FixedAddresses {
+  const std::vector<const void*>* params;
+  const std::vector<AlignedMemory>* literals;
+  char* constants;
+  char* load;  // null once loading is over
+  const std::vector<FunctionPointers>* functions;
+  const std::vector<void*>* states;
+};
+
+// Where `buffer` lies; null: a caller's tensor.
+void* Resolve(const FixedAddresses& fixed, char* arena, const Buffer& buffer);
+
+class RunContext {
+ public:
+  // RESOURCE_EXHAUSTED: no memory for the arena.
+  static StatusOr<std::unique_ptr<RunContext>> Make(const ExecutionPlan& plan, const FixedAddresses& fixed,
+                                                    ThreadPool* pool);
+  Status Run(const void* const* inputs, void* const* outputs);
+  int64_t bytes() const { return arena_.bytes(); }
+
+ private:
+  struct Call {
+    InlayRunFunction run;  // null: a copy of `bytes` from args[0] to args[1]
+    void* state;
+    void* workspace;
+    void** args;
+    int64_t bytes;
+  };
+  struct Patch {  // args_[slot] = the caller's tensor
+    int32_t slot;
+    int32_t index;
+    bool output;
+  };
+  explicit RunContext(const ExecutionPlan& plan) : plan_(plan) {}
+
+  const ExecutionPlan& plan_;
+  AlignedMemory arena_;
+  std::vector<void*> args_;
+  std::vector<Call> calls_;
+  std::vector<Patch> patches_;
+  CallOwner owner_;
+  InlayCallContext context_ = {};
+};
+
+}  // namespace inlay::runtime
+
+#endif  // INLAY_CORE_RUNTIME_GRAPH_RUN_CONTEXT_H_

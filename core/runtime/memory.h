@@ -1,0 +1,40 @@
+// AlignedMemory: a zeroed block of memory, 64-byte aligned, freed with its owner. Big blocks are mappings of their own
+// (zeroed by the kernel when they are touched, in huge pages where the machine has them).
+#ifndef INLAY_CORE_RUNTIME_MEMORY_H_
+#define INLAY_CORE_RUNTIME_MEMORY_H_
+
+#include <cstdint>
+#include <utility>
+
+namespace inlay::runtime {
+
+class AlignedMemory {
+ public:
+  AlignedMemory() = default;
+  // Zero bytes give a valid, unique pointer too. data() is null where there is no memory.
+  static AlignedMemory Allocate(int64_t bytes);
+  ~AlignedMemory();
+  AlignedMemory(AlignedMemory&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), bytes_(other.bytes_), mapped_(other.mapped_) {}
+  AlignedMemory& operator=(AlignedMemory&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+    std::swap(mapped_, other.mapped_);
+    return *this;
+  }
+
+  char* data() const { return data_; }
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  char* data_ = nullptr;
+  int64_t bytes_ = 0;  // as allocated
+  bool mapped_ = false;
+};
+
+// Whether p is 64-byte aligned.
+inline bool IsAligned(const void* p) { return reinterpret_cast<uintptr_t>(p) % 64 == 0; }
+
+}  // namespace inlay::runtime
+
+#endif  // INLAY_CORE_RUNTIME_MEMORY_H_

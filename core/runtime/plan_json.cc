@@ -1,0 +1,174 @@
+// The JSON form of an ExecutionPlan. nlohmann's exceptions stay in this file.
+#include <nlohmann/json.hpp>
+
+#include "core/runtime/plan.h"
+
+namespace inlay::runtime {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr const char* kKinds[] = {"input", "output", "param", "literal", "constant", "load", "arena"};
+constexpr const char* kSteps[] = {"run", "init", "destroy", "copy"};
+
+bool HasIndex(BufferKind kind) { return kind <= BufferKind::kLiteral; }
+
+template <typename Enum, size_t N>
+Enum ParseEnum(const char* const (&names)[N], const Json& json) {
+  const std::string& text = json.get_ref<const std::string&>();
+  for (size_t i = 0; i < N; ++i) {
+    if (text == names[i]) return static_cast<Enum>(i);
+  }
+  throw std::runtime_error("unknown word '" + text + "'");
+}
+
+std::string ToHex(const std::string& bytes) {
+  std::string hex;
+  for (unsigned char c : bytes) {
+    hex += "0123456789abcdef"[c >> 4];
+    hex += "0123456789abcdef"[c & 15];
+  }
+  return hex;
+}
+
+std::string FromHex(const std::string& hex) {
+  auto digit = [](char c) {
+    if (c >= '0' && c <= '9') return c - '0';
+    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+    throw std::runtime_error("a literal is not hexadecimal");
+  };
+  if (hex.size() % 2 != 0) throw std::runtime_error("a literal is not hexadecimal");
+  std::string bytes;
+  for (size_t i = 0; i < hex.size(); i += 2) bytes += static_cast<char>(digit(hex[i]) * 16 + digit(hex[i + 1]));
+  return bytes;
+}
+
+Json TensorJson(const NamedTensor& t) {
+  return {{"name", t.name}, {"dtype", Name(t.type.dtype)}, {"shape", t.type.shape}};
+}
+
+NamedTensor TensorFromJson(const Json& json) {
+  NamedTensor t;
+  t.name = json.at("name").get<std::string>();
+  const std::string dtype = json.at("dtype").get<std::string>();
+  if (!ParseDType(dtype, &t.type.dtype)) throw std::runtime_error("unknown dtype '" + dtype + "'");
+  t.type.shape = json.at("shape").get<std::vector<int64_t>>();
+  return t;
+}
+
+Json StepJson(const Step& step) {
+  Json json = {{"do", kSteps[static_cast<int>(step.kind)]}, {"args", step.args}};
+  if (step.function >= 0) json["function"] = step.function;
+  if (step.state >= 0) json["state"] = step.state;
+  if (step.workspace_offset >= 0) json["workspace"] = step.workspace_offset;
+  if (!step.name.empty()) json["name"] = step.name;
+  return json;
+}
+
+Step StepFromJson(const Json& json) {
+  Step step;
+  step.kind = ParseEnum<StepKind>(kSteps, json.at("do"));
+  step.args = json.at("args").get<std::vector<int32_t>>();
+  step.function = json.value("function", -1);
+  step.state = json.value("state", -1);
+  step.workspace_offset = json.value("workspace", int64_t{-1});
+  step.name = json.value("name", "");
+  return step;
+}
+
+// nlohmann converts numbers of any kind to any other without a word; a plan holds integers only.
+void RequireIntegers(const Json& json) {
+  if (json.is_number_float()) throw std::runtime_error("a number is not an integer");
+  if (json.is_structured()) {
+    for (const Json& child : json) RequireIntegers(child);
+  }
+}
+
+ExecutionPlan Parse(const Json& json) {
+  RequireIntegers(json);
+  if (json.at("version").get<int64_t>() != kPlanVersion) {
+    throw std::runtime_error("version " + json.at("version").dump() + ", this runtime reads " +
+                             std::to_string(kPlanVersion));
+  }
+  ExecutionPlan plan;
+  for (const Json& t : json.at("inputs")) plan.inputs.push_back(TensorFromJson(t));
+  for (const Json& t : json.at("outputs")) plan.outputs.push_back(TensorFromJson(t));
+  for (const Json& t : json.at("params")) {
+    plan.params.push_back(TensorFromJson(t));
+    plan.param_load_only.push_back(t.value("load_only", false));
+  }
+  for (const Json& t : json.at("literals")) plan.literals.push_back(FromHex(t.get_ref<const std::string&>()));
+  for (const Json& f : json.at("functions")) {
+    plan.functions.push_back({f.at("symbol").get<std::string>(), f.at("inputs").get<int32_t>(),
+                              f.at("outputs").get<int32_t>(), f.at("state").get<bool>(),
+                              f.at("workspace").get<int64_t>()});
+  }
+  for (const Json& b : json.at("buffers")) {
+    Buffer buffer;
+    buffer.kind = ParseEnum<BufferKind>(kKinds, b.at(0));
+    (HasIndex(buffer.kind) ? buffer.index : buffer.offset) = b.at(1).get<int64_t>();
+    buffer.bytes = b.at(2).get<int64_t>();
+    plan.buffers.push_back(buffer);
+  }
+  for (const Json& s : json.at("load")) plan.load_steps.push_back(StepFromJson(s));
+  for (const Json& s : json.at("run")) plan.run_steps.push_back(StepFromJson(s));
+  plan.num_states = json.at("states").get<int32_t>();
+  plan.constant_bytes = json.at("constant_bytes").get<int64_t>();
+  plan.load_bytes = json.at("load_bytes").get<int64_t>();
+  plan.arena_bytes = json.at("arena_bytes").get<int64_t>();
+  plan.num_threads = json.at("num_threads").get<int32_t>();
+  return plan;
+}
+
+}  // namespace
+
+std::string ExecutionPlan::ToJson() const {
+  Json json = {{"version", kPlanVersion},
+               {"inputs", Json::array()},
+               {"outputs", Json::array()},
+               {"params", Json::array()},
+               {"literals", Json::array()},
+               {"functions", Json::array()},
+               {"buffers", Json::array()},
+               {"load", Json::array()},
+               {"run", Json::array()},
+               {"states", num_states},
+               {"constant_bytes", constant_bytes},
+               {"load_bytes", load_bytes},
+               {"arena_bytes", arena_bytes},
+               {"num_threads", num_threads}};
+  for (const NamedTensor& t : inputs) json["inputs"].push_back(TensorJson(t));
+  for (const NamedTensor& t : outputs) json["outputs"].push_back(TensorJson(t));
+  for (size_t i = 0; i < params.size(); ++i) {
+    json["params"].push_back(TensorJson(params[i]));
+    if (param_load_only[i]) json["params"].back()["load_only"] = true;
+  }
+  for (const std::string& l : literals) json["literals"].push_back(ToHex(l));
+  for (const PlanFunction& f : functions) {
+    json["functions"].push_back({{"symbol", f.symbol},
+                                 {"inputs", f.num_inputs},
+                                 {"outputs", f.num_outputs},
+                                 {"state", f.has_state},
+                                 {"workspace", f.workspace_bytes}});
+  }
+  for (const Buffer& b : buffers) {
+    json["buffers"].push_back(
+        Json::array({kKinds[static_cast<int>(b.kind)], HasIndex(b.kind) ? b.index : b.offset, b.bytes}));
+  }
+  for (const Step& s : load_steps) json["load"].push_back(StepJson(s));
+  for (const Step& s : run_steps) json["run"].push_back(StepJson(s));
+  // A name from a model may hold any bytes; what is not UTF-8 becomes U+FFFD.
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+StatusOr<ExecutionPlan> ExecutionPlan::FromJson(const std::string& text) {
+  try {
+    ExecutionPlan plan = Parse(Json::parse(text));
+    if (Status s = plan.Check(); !s.ok()) return s;
+    return plan;
+  } catch (const std::exception& e) {
+    return InvalidArgument(std::string("execution plan: ") + e.what());
+  }
+}
+
+}  // namespace inlay::runtime
