@@ -17,14 +17,39 @@ _LAZY = {
     "InlayError": "inlay.errors",
     "InvalidModelError": "inlay.errors",
     "UnsupportedOperatorError": "inlay.errors",
+    "build": "inlay.executable",
+    "Executable": "inlay.executable",
+    "Target": "inlay.target",
+    "CompilationConfig": "inlay.config",
+    "Client": "inlay.client",
+    "load_library": "inlay.library",
+    "Module": "inlay.runtime",
+    "VirtualMachine": "inlay.runtime",
+    "RemoteModule": "inlay.remote",
+    "CompileError": "inlay.server_errors",
+    "UnsupportedError": "inlay.server_errors",
+    "ServerError": "inlay.server_errors",
+    "ServerUnavailableError": "inlay.server_errors",
+    "ServerBusyError": "inlay.server_errors",
+    "DeadlineExceededError": "inlay.server_errors",
+    "RequestCancelledError": "inlay.server_errors",
+    "NotFoundError": "inlay.server_errors",
+    "RunError": "inlay.server_errors",
+    "DaemonError": "inlay.server_errors",
+    "LoadError": "inlay.server_errors",
 }
 
-__all__ = ["FunctionBuilder", "IRModule", "InlayError", "InvalidModelError", "UnsupportedOperatorError", "from_onnx"]
+# Modules that are used by name: inlay.config.cpu().
+_MODULES = ("config", "onnx_backend")
+
+__all__ = list(_LAZY)
 
 
 def __getattr__(name: str):
     if name in _LAZY:
         return getattr(importlib.import_module(_LAZY[name]), name)
+    if name in _MODULES:
+        return importlib.import_module(f"inlay.{name}")
     raise AttributeError(f"module 'inlay' has no attribute {name!r}")
 
 

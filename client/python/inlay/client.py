@@ -9,7 +9,7 @@ import random
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import grpc
 import numpy as np
@@ -55,7 +55,7 @@ class Client:
     def close(self) -> None:
         self._channel.close()
 
-    def __enter__(self) -> Client:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_) -> None:
@@ -79,12 +79,16 @@ class Client:
         if not weights:
             return 0
         request = pb.FindMissingBlobsRequest(digests=list(weights))
-        found = self._call("find missing weights", lambda m: self._stub.FindMissingBlobs(request, timeout=60, metadata=m))
+        found = self._call(
+            "find missing weights", lambda m: self._stub.FindMissingBlobs(request, timeout=60, metadata=m)
+        )
         missing = {digest: weights[digest] for digest in found.missing if digest in weights}
         if not missing:
             return 0
         total = sum(array.nbytes for array in missing.values())
-        self._call("upload weights", lambda m: self._stub.UploadBlobs(_blob_messages(missing, total, progress), metadata=m))
+        self._call(
+            "upload weights", lambda m: self._stub.UploadBlobs(_blob_messages(missing, total, progress), metadata=m)
+        )
         return total
 
     def compile(
@@ -111,24 +115,32 @@ class Client:
         for attempt in (1, 2):
             self.upload(weights or {}, progress)
             try:
-                return self._call("compile", lambda m: self._compile_once(request, progress, deadline, m), deadline=deadline)
+                return self._call(
+                    "compile", lambda m: self._compile_once(request, progress, deadline, m), deadline=deadline
+                )
             except server_errors.CompileError as error:
                 # A weight was evicted between upload and compile: once more.
                 if error.code != grpc.StatusCode.FAILED_PRECONDITION or attempt == 2 or not weights:
                     raise
         raise AssertionError("not reached")
 
-    def export(self, executable: bytes, link_params: bool | None = None, timeout: float | None = None) -> Iterator[pb.ExportLibraryChunk]:
+    def export(
+        self, executable: bytes, link_params: bool | None = None, timeout: float | None = None
+    ) -> Iterator[pb.ExportLibraryChunk]:
         """The linked library of a compiled executable, in chunks (the first has size and required libraries)."""
         request = pb.ExportLibraryRequest(executable=executable, link_params=link_params)
         return self._stream("export", lambda m: self._stub.ExportLibrary(request, timeout=timeout, metadata=m))
 
-    def jit(self, executable: bytes, num_threads: int = 0, idle_expiry_s: float = 0, timeout: float | None = 300) -> pb.JitResponse:
+    def jit(
+        self, executable: bytes, num_threads: int = 0, idle_expiry_s: float = 0, timeout: float | None = 300
+    ) -> pb.JitResponse:
         """Loads the executable into the server; the answer's handle is what `run` wants."""
         request = pb.JitRequest(executable=executable, num_threads=num_threads, idle_expiry_s=idle_expiry_s)
         return self._call("jit", lambda m: self._stub.Jit(request, timeout=timeout, metadata=m))
 
-    def run(self, handle: str, inputs: Iterable[pb.TensorChunk], timeout: float | None = None) -> Iterator[pb.RunResponse]:
+    def run(
+        self, handle: str, inputs: Iterable[pb.TensorChunk], timeout: float | None = None
+    ) -> Iterator[pb.RunResponse]:
         """Runs a loaded module; tensors go in and come out in chunks (remote.py makes and reads them)."""
 
         def requests():
@@ -139,14 +151,18 @@ class Client:
             if first:
                 yield pb.RunRequest(handle=first)
 
-        return self._stream("run", lambda m: self._stub.Run(requests(), timeout=timeout, metadata=m), server_errors.RunError)
+        return self._stream(
+            "run", lambda m: self._stub.Run(requests(), timeout=timeout, metadata=m), server_errors.RunError
+        )
 
     def unload(self, handle: str) -> None:
         self._call("unload", lambda m: self._stub.Unload(pb.UnloadRequest(handle=handle), timeout=60, metadata=m))
 
     def handles(self) -> list[pb.ListHandlesResponse.Handle]:
         request = pb.ListHandlesRequest()
-        return list(self._call("list handles", lambda m: self._stub.ListHandles(request, timeout=10, metadata=m)).handles)
+        return list(
+            self._call("list handles", lambda m: self._stub.ListHandles(request, timeout=10, metadata=m)).handles
+        )
 
     def stats(self) -> dict[str, float]:
         request = pb.GetStatsRequest()
@@ -174,7 +190,9 @@ class Client:
             raise server_errors.CompileError("compile: the server ended the stream without a result; see its log")
         return result
 
-    def _stream(self, what: str, start: Callable[[Any], Iterable[T]], invalid=server_errors.CompileError) -> Iterator[T]:
+    def _stream(
+        self, what: str, start: Callable[[Any], Iterable[T]], invalid=server_errors.CompileError
+    ) -> Iterator[T]:
         # Not retried once begun: the caller may have used what came.
         call = start(self._metadata)
         try:
@@ -213,11 +231,13 @@ def _retry_delay(error: grpc.RpcError, attempt: int) -> float | None:
     return min(0.1 * 2**attempt, 5.0) * random.uniform(0.7, 1.3)
 
 
-def _blob_messages(blobs: Mapping[bytes, np.ndarray], total: int, progress: Progress | None) -> Iterator[pb.UploadBlobsRequest]:
+def _blob_messages(
+    blobs: Mapping[bytes, np.ndarray], total: int, progress: Progress | None
+) -> Iterator[pb.UploadBlobsRequest]:
     sent = 0
     for digest, array in blobs.items():
-        data = memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
-        first = {"digest": digest, "size": len(data)}
+        data = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+        first: dict[str, Any] = {"digest": digest, "size": len(data)}
         for begin in range(0, max(len(data), 1), CHUNK_BYTES):
             piece = data[begin : begin + CHUNK_BYTES]
             yield pb.UploadBlobsRequest(data=bytes(piece), **first)

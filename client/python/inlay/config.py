@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from inlay._proto import config_pb2
 from inlay.target import Target
@@ -89,7 +90,7 @@ class CompilationConfig:
 
     @staticmethod
     def from_proto(proto: config_pb2.CompilationConfig) -> CompilationConfig:
-        def name(table: dict[str, int], value: int, default: str | None) -> str | None:
+        def name(table: Mapping[str, int], value: int, default: Any) -> Any:
             return next((key for key, number in table.items() if number == value), default)
 
         return CompilationConfig(
@@ -122,6 +123,6 @@ def make(value: str | Target | CompilationConfig | config_pb2.CompilationConfig 
     return CompilationConfig(targets=[Target(value)])
 
 
-def _one_of(what: str, value: str, table: dict[str, int]) -> None:
+def _one_of(what: str, value: str, table: Mapping[str, int]) -> None:
     if value not in table:
         raise ValueError(f"{what} {value!r} is not one of {', '.join(table)}")

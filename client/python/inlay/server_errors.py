@@ -68,7 +68,9 @@ class LoadError(InlayError):
 _CODES = grpc.StatusCode
 
 
-def from_rpc_error(error: grpc.RpcError, what: str, address: str, invalid: type[ServerError] = CompileError) -> ServerError:
+def from_rpc_error(
+    error: grpc.RpcError, what: str, address: str, invalid: type[ServerError] = CompileError
+) -> ServerError:
     """The exception for a failed RPC.
 
     Args:
@@ -81,7 +83,10 @@ def from_rpc_error(error: grpc.RpcError, what: str, address: str, invalid: type[
     details = " ".join((error.details() or "").split())  # type: ignore[attr-defined]
     kind: type[ServerError] = invalid
     if code == _CODES.UNAVAILABLE:
-        kind, text = ServerUnavailableError, f"no server at {address} ({details}); start one with `inlay serve`, or name another with --server"
+        kind, text = (
+            ServerUnavailableError,
+            f"no server at {address} ({details}); start one with `inlay serve`, or name another with --server",
+        )
     elif code == _CODES.RESOURCE_EXHAUSTED:
         kind, text = ServerBusyError, f"{what}: the server is full ({details}); try again later, or use another server"
     elif code == _CODES.DEADLINE_EXCEEDED:

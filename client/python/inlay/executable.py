@@ -1,0 +1,121 @@
+"""build and Executable: a model compiled on a server, to be exported, or loaded here or there."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import tempfile
+
+from inlay._proto import compile_service_pb2 as pb
+from inlay._proto import config_pb2
+from inlay.client import Client, Progress
+from inlay.config import CompilationConfig, make
+from inlay.daemon import connect
+from inlay.ir import IRModule
+from inlay.library import load_from_memory
+from inlay.remote import RemoteModule, specs
+from inlay.report import Report
+from inlay.runtime import Module
+from inlay.target import Target
+
+
+def build(
+    mod: IRModule,
+    target_or_config: str | Target | CompilationConfig | config_pb2.CompilationConfig | None = None,
+    *,
+    server: str | Client | None = None,
+    progress: Progress | None = None,
+    timeout: float | None = None,
+) -> Executable:
+    """Compiles a module; uploads those of its weights that the server lacks.
+
+    Args:
+        mod: from `inlay.from_onnx`, or the builder.
+        target_or_config: "llvm -mcpu=native", a Target, a CompilationConfig (`inlay.config.cpu()`), or None: the
+            module's own configuration if it has one, else this machine for a daemon on it, and x86-64-v3 for a
+            server elsewhere.
+        server: an address ("unix:/path", "host:port"); None: $INLAY_SERVER, else this user's own daemon, which is
+            started if none runs.
+        progress: called with (phase, done, total, detail) as the work goes on.
+        timeout: seconds; the work stops when they are over.
+
+    Raises CompileError (what is wrong with the module, naming the place), UnsupportedError, ServerUnavailableError,
+    ServerBusyError, DeadlineExceededError, DaemonError.
+    """
+    client = connect(server)
+    if target_or_config is None and mod.proto.HasField("config"):
+        target_or_config = mod.config
+    config = make(target_or_config)
+    needs_host = client.is_local and (not config.targets or any(t.is_native for t in config.targets))
+    host = client.server_info().host if needs_host else None
+    default = Target("llvm -mcpu=native") if client.is_local else None
+    config = config.resolved(host, default)
+    module = mod.with_configuration(config.to_proto())
+    uploaded = [0]
+
+    def watch(phase: str, done: int, total: int, detail: str) -> None:
+        if phase == "upload":
+            uploaded[0] = total
+        if progress is not None:
+            progress(phase, done, total, detail)
+
+    result = client.compile(module.proto, module.weights, progress=watch, timeout=timeout)
+    report = Report.from_proto(result.report)
+    report["upload_bytes"] = uploaded[0]
+    return Executable(client, result, config, report)
+
+
+class Executable:
+    """A compiled model on a server. Small on this side: its digest, its report, and the types of inputs and outputs.
+
+    Attributes:
+        digest: names it on the server (hex).
+        report: what the compile did (`Report`).
+        inputs, outputs: [(name, dtype, shape)] in call order.
+        config: the configuration it was compiled with, targets resolved.
+    """
+
+    def __init__(self, client: Client, result: pb.CompileEvent.Result, config: CompilationConfig, report: Report):
+        self.client = client
+        self.digest = result.executable.hex()
+        self.report = report
+        self.inputs = specs(result.inputs)
+        self.outputs = specs(result.outputs)
+        self.config = config
+
+    def jit(self, *, remote: bool = False, num_threads: int = 0) -> Module | RemoteModule:
+        """Loads the model: into this process (the server links, the library is loaded from memory; no compiler is
+        needed here), or with `remote` into the server, where it is run over the wire."""
+        if remote:
+            return self.remote_jit(num_threads=num_threads)
+        library, params = bytearray(), bytearray()
+        for chunk in self.client.export(bytes.fromhex(self.digest)):
+            library += chunk.library
+            params += chunk.params
+        return load_from_memory(library, params or None, num_threads)
+
+    def remote_jit(self, *, num_threads: int = 0, idle_expiry_s: float = 0) -> RemoteModule:
+        """Loads the model into the server; it stays until `unload()`, or until it was idle for so many seconds
+        (0: the server's default)."""
+        return RemoteModule(self.client, self.client.jit(bytes.fromhex(self.digest), num_threads, idle_expiry_s))
+
+    def export_library(self, path: str | os.PathLike, link_params: bool | None = None) -> pathlib.Path:
+        """Writes the model as a shared library; returns its path. With parameters beside it (link_params=False, or so
+        configured), these go to "<path>.safetensors". Replaces an earlier file only when all has arrived."""
+        path = pathlib.Path(path)
+        beside = pathlib.Path(f"{path}.safetensors")
+        link_params = self.config.link_params if link_params is None else link_params
+        with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.resolve().parent) as folder:
+            library, params = pathlib.Path(folder) / "library", pathlib.Path(folder) / "params"
+            with library.open("wb") as out, params.open("wb") as out_params:
+                for chunk in self.client.export(bytes.fromhex(self.digest), link_params):
+                    out.write(chunk.library)
+                    out_params.write(chunk.params)
+            library.chmod(0o755)
+            if params.stat().st_size:
+                params.replace(beside)
+            library.replace(path)
+        return path
+
+    def __repr__(self) -> str:
+        return f"<Executable {self.digest[:12]}: {len(self.report['partitions'])} partitions>"

@@ -1,0 +1,193 @@
+"""Exported libraries on this machine: what one says of itself, and loading it.
+
+Start with `load_library`. Its manifest is read and checked before any of its code is mapped, so that a library for
+another CPU, or one whose libraries are missing, is an error that says so and not a crash.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import json
+import os
+import pathlib
+import platform
+import site
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import tvm_ffi
+from elftools.common.exceptions import ELFError
+from elftools.elf.elffile import ELFFile
+
+from inlay import cpu
+from inlay.runtime import Module
+from inlay.server_errors import LoadError
+
+MANIFEST_SECTION = ".inlay.manifest"  # core/artifact/FORMAT.md
+
+
+@dataclasses.dataclass(frozen=True)
+class Manifest:
+    """What an exported library says of itself (core/artifact/FORMAT.md).
+
+    Attributes:
+        inputs, outputs: [(name, dtype, shape)] in call order.
+        target_features: what the CPU must have, "+avx2,+fma".
+        required_libraries: [(soname, where to get it)].
+        data: the whole JSON object.
+    """
+
+    inputs: list[tuple[str, str, tuple[int, ...]]]
+    outputs: list[tuple[str, str, tuple[int, ...]]]
+    target_triple: str
+    target_cpu: str
+    target_features: str
+    required_libraries: list[tuple[str, str]]
+    data: dict[str, Any]
+
+    @staticmethod
+    def parse(data: dict[str, Any]) -> Manifest:
+        def tensors(key: str) -> list[tuple[str, str, tuple[int, ...]]]:
+            return [(t["name"], t["dtype"], tuple(t["shape"])) for t in data.get(key, [])]
+
+        target = data.get("target", {})
+        return Manifest(
+            inputs=tensors("inputs"),
+            outputs=tensors("outputs"),
+            target_triple=target.get("triple", ""),
+            target_cpu=target.get("cpu", ""),
+            target_features=target.get("features", ""),
+            required_libraries=[(r["soname"], r.get("package", "")) for r in data.get("required_libraries", [])],
+            data=data,
+        )
+
+
+def read_manifest(path: str | os.PathLike) -> Manifest:
+    """The manifest of an exported library; nothing of the library is run. Raises LoadError."""
+    try:
+        with open(path, "rb") as file:
+            section = ELFFile(file).get_section_by_name(MANIFEST_SECTION)
+            if section is None:
+                raise LoadError(f"{path} is a shared library, but not one that inlay exported")
+            return Manifest.parse(json.loads(section.data().rstrip(b"\0")))
+    except OSError as error:
+        raise LoadError(f"{path}: {error.strerror}") from None
+    except ELFError:
+        raise LoadError(f"{path} is not a shared library") from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise LoadError(f"{path}: its manifest can't be read ({error}); export it again with this version") from None
+
+
+def check_cpu(manifest: Manifest, what: str) -> None:
+    """Raises LoadError where this machine can't run the library's code."""
+    machine = "x86_64" if platform.machine() == "AMD64" else platform.machine()
+    architecture = manifest.target_triple.partition("-")[0]
+    if architecture and architecture != machine:
+        raise LoadError(f"{what} is for {architecture}, this machine is {machine}; compile it for this one (--target)")
+    lacking = cpu.missing(manifest.target_features)
+    if lacking:
+        raise LoadError(
+            f"{what} is for {manifest.target_cpu or 'a CPU'} with {', '.join(lacking)}, which this CPU lacks; "
+            'compile it for this machine (--target "llvm -mcpu=native") or for any (--target "llvm -mcpu=x86-64-v2")'
+        )
+
+
+def preload(required: Iterable[tuple[str, str]]) -> None:
+    """Maps the shared libraries that an exported library needs: from this environment's folders, else the system's.
+
+    Raises LoadError naming the library and the package that has it.
+    """
+    for soname, package in required:
+        for candidate in (*_in_environment(soname), soname):
+            try:
+                ctypes.CDLL(candidate, mode=os.RTLD_NOW | os.RTLD_GLOBAL)
+                break
+            except OSError:
+                continue
+        else:
+            raise LoadError(f"needs {soname}, which is not on this machine; install it: {package or 'package unknown'}")
+
+
+def _in_environment(soname: str) -> Iterator[str]:
+    folders = [pathlib.Path(sys.prefix) / "lib", pathlib.Path(sys.prefix) / "libexec" / "inlay"]
+    folders += [pathlib.Path(p).parent.parent for p in site.getsitepackages()]
+    for folder in folders:
+        if (folder / soname).is_file():
+            yield str(folder / soname)
+
+
+_loaded: dict[str, tuple[int, int]] = {}  # resolved path -> (device, inode) of the file first loaded from there
+
+
+def load_library(path: str | os.PathLike, num_threads: int = 0) -> Module:
+    """Loads an exported library into this process.
+
+    Args:
+        path: of the .so; parameters that lie beside it are found there.
+        num_threads: its pool's; 0: what it was compiled for.
+
+    Raises LoadError: not one of inlay's, for another CPU, or a library that it needs is missing.
+    """
+    path = pathlib.Path(path)
+    manifest = read_manifest(path)
+    check_cpu(manifest, str(path))
+    preload(manifest.required_libraries)
+    return _open(_unambiguous(path.resolve()), manifest, str(path), num_threads)
+
+
+def load_from_memory(
+    library: bytes | bytearray, params: bytes | bytearray | None = None, num_threads: int = 0
+) -> Module:
+    """Loads a library that is in memory; nothing is written to a disk.
+
+    tvm-ffi wants a path with a suffix, so the library is a memfd behind a symlink in a private folder.
+    """
+    with tempfile.TemporaryDirectory(prefix="inlay-") as folder:
+        link = pathlib.Path(folder) / "module.so"
+        files = [(link, library)] + ([(pathlib.Path(f"{link}.safetensors"), params)] if params else [])
+        descriptors = []
+        try:
+            for name, content in files:
+                descriptor = os.memfd_create(name.name, os.MFD_CLOEXEC)
+                descriptors.append(descriptor)
+                with open(descriptor, "wb", closefd=False) as file:
+                    file.write(content)
+                name.symlink_to(f"/proc/self/fd/{descriptor}")
+            manifest = read_manifest(link)
+            check_cpu(manifest, "the library")
+            preload(manifest.required_libraries)
+            return _open(link, manifest, "the library", num_threads)
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)
+
+
+def _open(path: pathlib.Path, manifest: Manifest, what: str, num_threads: int) -> Module:
+    try:
+        module = tvm_ffi.load_module(path)
+    except (RuntimeError, OSError) as error:
+        raise LoadError(f"{what} can't be loaded: {_first_line(error)}") from None
+    return Module(module, manifest.inputs, manifest.outputs, num_threads=num_threads)
+
+
+def _unambiguous(path: pathlib.Path) -> pathlib.Path:
+    """A path under which the dynamic linker does not confuse this file with one loaded from the same path before."""
+    stat = path.stat()
+    identity = (stat.st_dev, stat.st_ino)
+    if _loaded.setdefault(str(path), identity) == identity:
+        return path
+    # It was replaced since (compiled again). A link under a new name has the same folder, hence the same neighbours.
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="inlay-"))
+    link = folder / path.name
+    link.symlink_to(path)
+    beside = pathlib.Path(f"{path}.safetensors")
+    if beside.exists():
+        pathlib.Path(f"{link}.safetensors").symlink_to(beside)
+    return link
+
+
+def _first_line(error: BaseException) -> str:
+    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)

@@ -1,0 +1,60 @@
+"""Report: what a compile did, as a JSON-able dict whose keys are attributes too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from inlay._proto import artifact_pb2
+
+
+class Record(dict):
+    """A dict whose keys are attributes too: `report.server_ms`, `report["server_ms"]`."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(f"no {name!r} here; there are {', '.join(self)}") from None
+
+
+class Report(Record):
+    """What the server says of a compile.
+
+    Keys: server_ms, actions_run, cache_hits, shared_flight (answered by an identical request under way), phase_ms
+    ({phase: ms}), upload_bytes, and partitions: [{name, backend, ops, cache ("hit" or "miss"), why, miss_reason,
+    compile_ms, cost_us, call_sites, action, locations}].
+    """
+
+    @staticmethod
+    def from_proto(proto: artifact_pb2.CompileReport) -> Report:
+        return Report(
+            server_ms=proto.server_ms,
+            actions_run=proto.actions_run,
+            cache_hits=proto.cache_hits,
+            shared_flight=proto.shared_flight,
+            phase_ms=dict(proto.phase_ms),
+            partitions=[_partition(p) for p in proto.partitions],
+        )
+
+    def backends(self) -> dict[str, int]:
+        """{backend: how many call sites it has in the plan}."""
+        counts: dict[str, int] = {}
+        for partition in self["partitions"]:
+            counts[partition["backend"]] = counts.get(partition["backend"], 0) + max(1, partition["call_sites"])
+        return counts
+
+
+def _partition(p: artifact_pb2.PartitionReport) -> Record:
+    return Record(
+        name=p.name,
+        backend=p.backend,
+        ops=list(p.ops),
+        cache="hit" if p.cache_hit else "miss",
+        why=p.why,
+        miss_reason=p.miss_reason,
+        compile_ms=p.compile_ms,
+        cost_us=p.cost_us,
+        call_sites=p.call_sites,
+        action=p.action_digest,
+        locations=list(p.locations),
+    )

@@ -1,0 +1,129 @@
+"""Running compiled models: Module (in this process), Tensor results, and VirtualMachine.
+
+`module["main"](*inputs)` takes NumPy arrays, PyTorch tensors, or whatever speaks DLPack or the buffer protocol, in the
+order of the model's inputs, and returns a tensor, or a tuple of tensors, that `numpy.from_dlpack` reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from inlay.server_errors import RunError
+from inlay.tensors import to_tensor
+
+TensorSpec = tuple[str, str, tuple[int, ...]]  # name, dtype ("f32"), shape
+
+
+class Function:
+    """One function of a Module. Thread-safe as far as the module is (exported libraries are)."""
+
+    def __init__(self, function: Any, name: str, inputs: Sequence[TensorSpec]):
+        self._function = function
+        self._name = name
+        self._inputs = inputs
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        """Runs it. Inputs by position, or all by name.
+
+        Raises TypeError for a wrong number of inputs or something that is no tensor, RunError for a wrong dtype or
+        shape and for what goes wrong inside.
+        """
+        ordered = order_inputs(self._name, self._inputs, args, named)
+        tensors, alive = [], []
+        for spec, value in zip(self._inputs, ordered, strict=True):
+            tensor, owner = to_tensor(value, f"input {spec[0]!r}")
+            tensors.append(tensor)
+            alive.append(owner)
+        try:
+            result = self._function(*tensors)
+        except (RuntimeError, ValueError, TypeError) as error:
+            raise RunError(f"{self._name}: {_first_line(error)}") from None
+        if hasattr(result, "__dlpack__"):
+            return result
+        return tuple(result)
+
+
+class Module:
+    """A compiled model loaded into this process.
+
+    Attributes:
+        inputs, outputs: [(name, dtype, shape)] in call order.
+        ffi: the underlying tvm_ffi.Module.
+    """
+
+    def __init__(self, ffi: Any, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], num_threads: int = 0):
+        self.ffi = ffi
+        self.inputs = list(inputs)
+        self.outputs = list(outputs)
+        if num_threads:
+            self._set_num_threads(num_threads)
+
+    def __getitem__(self, name: str) -> Function:
+        try:
+            function = self.ffi.get_function(name)
+        except AttributeError:
+            raise KeyError(f"the module has no function {name!r}; a compiled model's is 'main'") from None
+        return Function(function, name, self.inputs)
+
+    def __call__(self, *inputs: Any, **named: Any) -> Any:
+        return self["main"](*inputs, **named)
+
+    def run(self, inputs: dict[str, Any]) -> dict[str, np.ndarray]:
+        """Runs "main" on {input name: tensor}; returns {output name: array}."""
+        result = self["main"](**inputs)
+        results = result if isinstance(result, tuple) else (result,)
+        return {spec[0]: as_numpy(value) for spec, value in zip(self.outputs, results, strict=True)}
+
+    def _set_num_threads(self, num_threads: int) -> None:
+        self.ffi.get_function("set_num_threads")(num_threads)
+
+
+class VirtualMachine:
+    """Runs a module on a device.
+
+    Args:
+        module: a Module, a RemoteModule, or an Executable, whose `jit()` is called then.
+        device: "cpu" is the only one.
+    """
+
+    def __init__(self, module: Any, device: Any = "cpu"):
+        if str(device).partition(":")[0] != "cpu":
+            raise ValueError(f"device {device} is not supported; this version runs on the CPU")
+        self.module = module.jit() if hasattr(module, "jit") else module
+
+    def __getitem__(self, name: str) -> Any:
+        return self.module[name]
+
+
+def order_inputs(name: str, specs: Sequence[TensorSpec], args: Sequence[Any], named: dict[str, Any]) -> Sequence[Any]:
+    """The inputs in call order. Raises TypeError naming what is missing or unknown."""
+    names = [spec[0] for spec in specs]
+    if named:
+        if args:
+            raise TypeError(f"{name}: give all inputs by position, or all by name")
+        wrong = sorted(set(named) ^ set(names))
+        if wrong:
+            raise TypeError(f"{name} takes the inputs {', '.join(names)}; missing or unknown: {', '.join(wrong)}")
+        return [named[n] for n in names]
+    if len(args) != len(names):
+        raise TypeError(f"{name} takes {len(names)} input(s) ({', '.join(names)}), not {len(args)}")
+    return args
+
+
+def as_numpy(tensor: Any) -> np.ndarray:
+    """A result as a NumPy array, without a copy; bfloat16 becomes ml_dtypes.bfloat16."""
+    if isinstance(tensor, np.ndarray):
+        return tensor
+    if str(tensor.dtype) == "bfloat16":
+        import ml_dtypes
+        import torch  # the one library that reads it through DLPack
+
+        return torch.from_dlpack(tensor).view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+    return np.from_dlpack(tensor)
+
+
+def _first_line(error: BaseException) -> str:
+    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
