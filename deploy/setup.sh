@@ -24,7 +24,7 @@ APT_PACKAGES=(
   # C++ libraries (deploy/bazel/sys.BUILD, llvm.BUILD)
   libabsl-dev libbenchmark-dev libcpp-httplib-dev libgmock-dev libgrpc++-dev libgtest-dev libmlir-19-dev
   libprotobuf-dev libspdlog-dev libsqlite3-dev libssl-dev llvm-19-dev nlohmann-json3-dev
-  protobuf-compiler protobuf-compiler-grpc
+  prometheus-cpp-dev protobuf-compiler protobuf-compiler-grpc
   ca-certificates python3-venv
 )
 # What bazel builds, and the name it is installed under. A line: label, file below bazel-bin, name in libexec/inlay.

@@ -223,7 +223,8 @@ def _retry_delay(error: grpc.RpcError, attempt: int) -> float | None:
     code = error.code()  # type: ignore[attr-defined]
     if code not in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED):
         return None
-    for key, value in error.trailing_metadata() or ():  # type: ignore[attr-defined]
+    trailing: Any = error.trailing_metadata() or ()  # type: ignore[attr-defined]
+    for key, value in trailing:
         if key == "retry-delay-ms":
             return float(value) / 1000 * random.uniform(1.0, 1.3)
     if code == grpc.StatusCode.RESOURCE_EXHAUSTED:

@@ -1,0 +1,345 @@
+"""The command `inlay`: compile, run, bench, serve and look at what a server does.
+
+Every command takes --json, which prints one JSON object and nothing else to stdout. Errors are one line on stderr that
+says what to do. Exit codes: 0 done; 1 the model, the library or the run is at fault; 2 wrong usage; 3 no server, or a
+full one; 4 out of time; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import pathlib
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from inlay import __version__
+from inlay.errors import InlayError
+
+EXIT_FAILED, EXIT_USAGE, EXIT_SERVER, EXIT_TIMEOUT, EXIT_INTERRUPTED = 1, 2, 3, 4, 130
+
+
+def _exit_code(error: BaseException) -> int:
+    from inlay import server_errors as errors
+
+    if isinstance(error, errors.ServerUnavailableError | errors.ServerBusyError | errors.DaemonError):
+        return EXIT_SERVER
+    return EXIT_TIMEOUT if isinstance(error, errors.DeadlineExceededError) else EXIT_FAILED
+
+
+def command(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds --json, and turns the package's errors into one line and an exit code. The function returns what --json
+    prints, or None where it has printed everything itself."""
+
+    @click.option("--json", "as_json", is_flag=True, help="Print one JSON object to stdout, nothing else.")
+    @functools.wraps(function)
+    def wrapped(as_json: bool, **options: Any) -> None:
+        try:
+            result = function(as_json=as_json, **options)
+        except (InlayError, ValueError, TypeError, OSError) as error:
+            message = str(error)
+            if as_json:
+                click.echo(json.dumps({"error": message, "kind": type(error).__name__}))
+            click.echo(f"inlay: {message}", err=True)
+            sys.exit(_exit_code(error))
+        except KeyboardInterrupt:
+            click.echo("inlay: interrupted", err=True)
+            sys.exit(EXIT_INTERRUPTED)
+        if as_json and result is not None:
+            click.echo(json.dumps(result))
+
+    return wrapped
+
+
+def _shapes(values: tuple[str, ...]) -> dict[str, Any]:
+    """--shape batch=1, --shape input=1,3,224,224 (or 1x3x224x224; an entry may name a dimension)."""
+    result: dict[str, Any] = {}
+    for value in values:
+        name, equals, dims = value.partition("=")
+        if not equals or not name or not dims:
+            raise click.BadParameter(f"{value!r} is not NAME=DIMS, such as batch=1 or input=1,3,224,224")
+        words = [word.strip() for word in dims.strip("[]").replace("x", ",").split(",")]
+        if not all(words):
+            raise click.BadParameter(f"{value!r} has an empty dimension")
+        parsed = [int(word) if word.lstrip("-").isdigit() else word for word in words]
+        result[name] = parsed[0] if len(parsed) == 1 and isinstance(parsed[0], int) else parsed
+    return result
+
+
+def _names(value: str | None) -> tuple[str, ...]:
+    return tuple(word.strip() for word in value.split(",") if word.strip()) if value else ()
+
+
+server_option = click.option(
+    "--server",
+    metavar="ADDRESS",
+    help="unix:/path or host:port. Default: $INLAY_SERVER, else your own daemon, started if none runs.",
+)
+
+
+def config_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that make a CompilationConfig."""
+    for option in reversed(
+        (
+            click.option("--target", help='"llvm -mcpu=native" (this machine), "llvm -mcpu=x86-64-v3", ...'),
+            click.option("--threads", type=click.IntRange(min=0), default=0, help="Of the artifact; 0: all cores."),
+            click.option(
+                "--search", type=click.Choice(["measured", "analytic", "none"]), help="How backends are chosen."
+            ),
+            click.option("--backends", metavar="A,B", help="Those that may be used; native is always possible."),
+            click.option("--executor", type=click.Choice(["graph", "aot", "vm"]), default="graph", show_default=True),
+            click.option("--runtime", type=click.Choice(["cpp", "crt"]), default="cpp", show_default=True),
+            click.option("--opt-level", type=click.IntRange(0, 3), help="Default 3."),
+        )
+    ):
+        function = option(function)
+    return function
+
+
+def _config(target, threads, search, backends, executor, runtime, opt_level, link_params=True):
+    from inlay.config import CompilationConfig
+
+    return CompilationConfig(
+        targets=[target] if target else (),
+        num_threads=threads,
+        search=search,
+        backends=_names(backends),
+        executor=executor,
+        runtime=runtime,
+        opt_level=opt_level,
+        link_params=link_params,
+    )
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="inlay")
+def main() -> None:
+    """Compile machine-learning models on an inlay server, and run what comes back."""
+
+
+@main.command("compile")
+@click.argument("model", type=click.Path(dir_okay=False))
+@config_options
+@click.option("--shape", multiple=True, metavar="NAME=DIMS", help="Fix a symbolic dimension or an input's shape.")
+@click.option("-o", "--output", type=click.Path(dir_okay=False), help="Write the shared library here.")
+@click.option("--params-beside", is_flag=True, help="Parameters in OUT.safetensors, not in the library.")
+@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="Stop the work then.")
+@server_option
+@command
+def compile_(model, shape, output, params_beside, timeout, server, as_json, **options):
+    """Compile MODEL (.onnx); with -o, write a shared library."""
+    from inlay import executable, onnx_import
+    from inlay.printing import CompileProgress, print_report
+
+    config = _config(**options, link_params=not params_beside)
+    started = time.perf_counter()
+    module = onnx_import.from_onnx(model, shape=_shapes(shape))
+    imported = time.perf_counter()
+    with CompileProgress(enabled=not as_json) as progress:
+        ex = executable.build(module, config, server=server, progress=progress, timeout=timeout)
+        built = time.perf_counter()
+        if output:
+            progress("link", 0, 0, output)
+            ex.export_library(output)
+    done = time.perf_counter()
+    result = {
+        "executable": ex.digest,
+        "output": output,
+        **ex.report,
+        "import_ms": (imported - started) * 1e3,
+        "build_ms": (built - imported) * 1e3,
+        "export_ms": (done - built) * 1e3,
+        "inputs": [_spec(s) for s in ex.inputs],
+        "outputs": [_spec(s) for s in ex.outputs],
+    }
+    if not as_json:
+        print_report(result)
+    return result
+
+
+@main.command()
+@click.argument("library", type=click.Path(dir_okay=False))
+@click.option("-i", "--input", "inputs", type=click.Path(dir_okay=False), metavar="X.npz", help="Inputs by name.")
+@click.option("--random", "seed", type=int, metavar="SEED", help="Seeded random inputs instead.")
+@click.option("-o", "--output", type=click.Path(dir_okay=False), metavar="Y.npz", help="Write the outputs here.")
+@click.option("--threads", type=click.IntRange(min=0), default=0, help="0: what it was compiled for.")
+@click.option("--repeat", type=click.IntRange(min=1), default=1, show_default=True, help="Runs; the median is shown.")
+@command
+def run(library, inputs, seed, output, threads, repeat, as_json):
+    """Run an exported LIBRARY on tensors."""
+    from inlay import running
+
+    result = running.run_library(library, inputs, seed, output, threads, repeat)
+    if not as_json:
+        running.print_result(result)
+    return result
+
+
+@main.command()
+@click.argument("library", type=click.Path(dir_okay=False))
+@command
+def inspect(library, as_json):
+    """Show what an exported LIBRARY says of itself; nothing of it is run."""
+    from inlay.library import read_manifest
+    from inlay.printing import print_manifest
+
+    manifest = read_manifest(library)
+    if not as_json:
+        print_manifest(library, manifest)
+    return manifest.data
+
+
+@main.command(context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
+@click.option("--listen", multiple=True, metavar="ADDRESS", help="Default: the socket of your own daemon.")
+@click.option(
+    "--config", "config_file", type=click.Path(exists=True, dir_okay=False), help="proto/server_config.proto."
+)
+@click.pass_context
+def serve(context, listen, config_file):
+    """Run a server in the foreground. Other options go to inlayd as they are (inlayd --help)."""
+    from inlay import daemon
+
+    try:
+        arguments = [str(daemon.find_binary())]
+        if config_file:
+            arguments.append(f"--config={config_file}")
+        if listen or not config_file:
+            arguments.append("--listen=" + ",".join(listen or [daemon.default_paths().address]))
+    except InlayError as error:
+        click.echo(f"inlay: {error}", err=True)
+        sys.exit(EXIT_SERVER)
+    os.execv(arguments[0], arguments + context.args)
+
+
+@main.command()
+@server_option
+@command
+def stats(server, as_json):
+    """The server's counters and gauges."""
+    from inlay.daemon import connect
+    from inlay.printing import print_table
+
+    values = connect(server).stats()
+    if not as_json:
+        print_table(["metric", "value"], [[name, f"{value:g}"] for name, value in sorted(values.items())])
+    return values
+
+
+@main.command()
+@server_option
+@command
+def info(server, as_json):
+    """The server's version, backends, workers and CPU."""
+    from inlay.daemon import connect
+    from inlay.printing import print_table
+    from inlay.target import Target
+
+    client = connect(server)
+    answer = client.server_info()
+    result = {
+        "address": client.address,
+        "version": answer.version,
+        "pid": answer.pid,
+        "workers": answer.num_workers,
+        "host": str(Target(answer.host)),
+        "max_message_bytes": answer.max_message_bytes,
+        "backends": {b.name: b.version for b in answer.backends},
+    }
+    if not as_json:
+        rows = [[key, str(value)] for key, value in result.items() if key != "backends"]
+        print_table(["server", ""], rows + [[f"backend {n}", v] for n, v in sorted(result["backends"].items())])
+    return result
+
+
+@main.command()
+@click.option("--unload", multiple=True, metavar="HANDLE", help="Unload this one first; may be repeated.")
+@server_option
+@command
+def handles(unload, server, as_json):
+    """Modules loaded into the server."""
+    from inlay.daemon import connect
+    from inlay.printing import print_table
+
+    client = connect(server)
+    for handle in unload:
+        client.unload(handle)
+    fields = ("handle", "executable", "memory_bytes", "runs", "idle_s")
+    found = [{field: getattr(h, field) for field in fields} for h in client.handles()]
+    if not as_json:
+        rows = [
+            [
+                h["handle"],
+                h["executable"][:12],
+                f"{h['memory_bytes'] / 2**20:.1f} MiB",
+                str(h["runs"]),
+                f"{h['idle_s']:.0f} s",
+            ]
+            for h in found
+        ]
+        print_table(["handle", "executable", "memory", "runs", "idle"], rows)
+    return {"handles": found}
+
+
+@main.command()
+@server_option
+@click.option("--timeout", type=float, default=300, show_default=True, metavar="SECONDS")
+@command
+def drain(server, timeout, as_json):
+    """Make the server finish what is under way and exit; does not start one. Over a Unix socket only."""
+    from inlay import daemon
+    from inlay.client import Client
+
+    address = server or os.environ.get(daemon.SERVER_VARIABLE)
+    client = Client(address) if address else daemon.running()
+    if client is None:
+        if not as_json:
+            click.echo("no daemon of yours runs")
+        return {"drained": False}
+    client.drain(timeout=timeout)
+    if not as_json:
+        click.echo(f"{client.address} finishes what is under way and exits")
+    return {"drained": True, "address": client.address}
+
+
+@main.command()
+@click.argument("models", nargs=-1, required=True)
+@click.option("--vs", default="onnxruntime", show_default=True, metavar="A,B", help="Peers: onnxruntime, openvino.")
+@click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True, help="Of us and of every peer.")
+@click.option("--rounds", type=click.IntRange(min=1), default=30, show_default=True, help="Interleaved.")
+@click.option("--target", help='Default: "llvm -mcpu=native".')
+@click.option("--search", type=click.Choice(["measured", "analytic", "none"]), help="How backends are chosen.")
+@click.option("--backends", metavar="A,B", help="Those that may be used.")
+@click.option("--shape", multiple=True, metavar="NAME=DIMS", help="Fix a symbolic dimension or an input's shape.")
+@click.option("--cold/--no-cold", default=True, help="Also time a compile by a fresh daemon with an empty cache.")
+@server_option
+@command
+def bench(models, vs, threads, rounds, target, search, backends, shape, cold, server, as_json):
+    """Time MODELs (.onnx files, or built-in names) against peers: interleaved rounds in one run."""
+    from inlay import bench as benchmark
+    from inlay.config import CompilationConfig
+
+    config = CompilationConfig(
+        targets=[target or "llvm -mcpu=native"], num_threads=threads, search=search, backends=_names(backends)
+    )
+    rows = benchmark.run(models, _names(vs), config, rounds, _shapes(shape), cold, server, quiet=as_json)
+    if not as_json:
+        benchmark.print_rows(rows, threads, rounds)
+    if any("error" in row for row in rows):
+        if as_json:
+            click.echo(json.dumps({"threads": threads, "rounds": rounds, "models": rows}))
+        sys.exit(EXIT_FAILED)
+    return {"threads": threads, "rounds": rounds, "models": rows}
+
+
+def _spec(spec: tuple[str, str, tuple[int, ...]]) -> dict[str, Any]:
+    return {"name": spec[0], "dtype": spec[1], "shape": list(spec[2])}
+
+
+if __name__ == "__main__":
+    sys.argv[0] = str(pathlib.Path(sys.argv[0]).name)
+    main()

@@ -1,0 +1,110 @@
+"""What the CLI shows to people: the progress bar (on a terminal only), reports and tables. Goes to stdout, progress to
+stderr."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, Self
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from inlay.library import Manifest
+
+_PHASES = {
+    "upload": "uploading weights",
+    "queued": "waiting",
+    "normalise": "simplifying",
+    "partition": "partitioning",
+    "compile": "compiling",
+    "plan": "planning",
+    "link": "linking",
+}
+
+
+class CompileProgress:
+    """A progress callback for `build`: a bar on stderr where that is a terminal, silent elsewhere."""
+
+    def __init__(self, enabled: bool = True):
+        console = Console(stderr=True)
+        self._bar: Progress | None = None
+        if enabled and console.is_terminal:
+            columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+            self._bar = Progress(*columns, TimeElapsedColumn(), console=console, transient=True)
+            self._task = self._bar.add_task("starting", total=None)
+
+    def __enter__(self) -> Self:
+        if self._bar is not None:
+            self._bar.start()
+        return self
+
+    def __exit__(self, *_) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def __call__(self, phase: str, done: int, total: int, detail: str) -> None:
+        if self._bar is None:
+            return
+        if phase == "upload":
+            done, total, detail = done >> 20, total >> 20, "MiB"
+        text = f"{_PHASES.get(phase, phase)} {escape(detail[:40])}".strip()
+        self._bar.update(self._task, description=text, completed=done, total=total or None)
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for index, column in enumerate(columns):
+        table.add_column(column, overflow="fold", justify="left" if index == 0 else "default")
+    for row in rows:
+        table.add_row(*(escape(cell) for cell in row))
+    Console().print(table)
+
+
+def print_report(result: dict[str, Any]) -> None:
+    """What `inlay compile` says: a line for the whole, a line for each partition."""
+    partitions = result["partitions"]
+    hits = sum(p["cache"] == "hit" for p in partitions)
+    backends = Counter(p["backend"] for p in partitions)
+    print_table(
+        ["partition", "backend", "calls", "cache", "ms", "ops", "why"],
+        [
+            [
+                p["name"],
+                p["backend"],
+                str(p["call_sites"]),
+                p["cache"],
+                f"{p['compile_ms']:.0f}",
+                _ops(p["ops"]),
+                p["miss_reason"] or p["why"],
+            ]
+            for p in partitions
+        ],
+    )
+    console = Console()
+    mix = ", ".join(f"{count} {name}" for name, count in backends.most_common())
+    console.print(
+        f"{len(partitions)} partitions ({mix}), {hits} from the cache, {result['actions_run']} compiled; "
+        f"server {result['server_ms']:.1f} ms, all {result['build_ms'] + result['import_ms'] + result['export_ms']:.0f} ms",
+        highlight=False,
+    )
+    if result["output"]:
+        console.print(f"wrote {escape(result['output'])}", highlight=False)
+
+
+def print_manifest(path: str, manifest: Manifest) -> None:
+    def text(spec: tuple[str, str, tuple[int, ...]]) -> str:
+        return f"{spec[0]}: {spec[1]}[{', '.join(map(str, spec[2]))}]"
+
+    rows = [["input", text(s)] for s in manifest.inputs] + [["output", text(s)] for s in manifest.outputs]
+    rows.append(["target", f"{manifest.target_triple} {manifest.target_cpu}"])
+    rows += [["needs", f"{soname} ({package})"] for soname, package in manifest.required_libraries]
+    print_table([path, ""], rows)
+
+
+def _ops(ops: Sequence[str]) -> str:
+    counts = Counter(ops)
+    words = [name if count == 1 else f"{count} {name}" for name, count in counts.items()]
+    return ", ".join(words[:6]) + (f", {len(words) - 6} more" if len(words) > 6 else "")
