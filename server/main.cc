@@ -27,7 +27,8 @@
 
 ABSL_FLAG(std::string, config, "", "configuration file (proto/server_config.proto, text format)");
 ABSL_FLAG(std::string, worker_binary, "", "inlay_worker (default: beside this program)");
-ABSL_FLAG(std::vector<std::string>, runtime_dir, {}, "directories of the runtime archives that artifacts are linked with");
+ABSL_FLAG(std::vector<std::string>, runtime_dir, {},
+          "directories of the runtime archives that artifacts are linked with");
 ABSL_FLAG(std::vector<std::string>, library_dir, {}, "directories of the shared libraries that artifacts need");
 
 namespace inlay::server {
