@@ -1,0 +1,22 @@
+// Reads a Description out of an object's bytes and checks that it makes sense, so that what follows may trust its
+// indices, dims and order. Throws std::runtime_error (the shim turns it into an error code).
+#ifndef INLAY_CORE_BACKENDS_ONEDNN_RUNTIME_DESCRIPTION_READER_H_
+#define INLAY_CORE_BACKENDS_ONEDNN_RUNTIME_DESCRIPTION_READER_H_
+
+#include "core/backends/onednn/description.h"
+
+namespace inlay::onednn {
+
+struct ReadDescription {
+  Description description;
+  const char* literals = nullptr;  // inside `bytes`
+};
+
+ReadDescription ReadAndCheck(const char* bytes, int64_t size);
+
+// Elements of a dense tensor.
+int64_t NumElements(const Dims& dims);
+
+}  // namespace inlay::onednn
+
+#endif  // INLAY_CORE_BACKENDS_ONEDNN_RUNTIME_DESCRIPTION_READER_H_
