@@ -35,9 +35,8 @@ std::vector<Loop> LoopsOf(const memory::desc& md) {
     loops.push_back({static_cast<int>(dim), padded[dim] / inner[dim], strides[dim]});
   }
   loops.erase(std::remove_if(loops.begin(), loops.end(), [](const Loop& l) { return l.extent == 1; }), loops.end());
-  std::stable_sort(loops.begin(), loops.end(), [](const Loop& a, const Loop& b) {
-    return a.dim != b.dim ? a.dim < b.dim : a.stride > b.stride;
-  });
+  std::stable_sort(loops.begin(), loops.end(),
+                   [](const Loop& a, const Loop& b) { return a.dim != b.dim ? a.dim < b.dim : a.stride > b.stride; });
   std::vector<Loop> joined;
   for (const Loop& loop : loops) {
     if (!joined.empty() && joined.back().dim == loop.dim && joined.back().stride == loop.extent * loop.stride) {

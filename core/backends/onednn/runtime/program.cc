@@ -45,9 +45,9 @@ int64_t PlanMemory(std::vector<Storage>* storages) {
     }
     storage->offset = offset;
     total = std::max(total, AlignUp(offset + storage->bytes));
-    placed.insert(std::upper_bound(placed.begin(), placed.end(), storage,
-                                   [](auto* a, auto* b) { return a->offset < b->offset; }),
-                  storage);
+    placed.insert(
+        std::upper_bound(placed.begin(), placed.end(), storage, [](auto* a, auto* b) { return a->offset < b->offset; }),
+        storage);
   }
   return total;
 }

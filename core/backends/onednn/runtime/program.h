@@ -58,8 +58,8 @@ class Program {
 
   struct Context {
     dnnl::stream stream;
-    std::vector<dnnl::memory> memories;                       // one a tensor
-    std::vector<const void*> handles;                         // what they point at now
+    std::vector<dnnl::memory> memories;                        // one a tensor
+    std::vector<const void*> handles;                          // what they point at now
     std::vector<std::vector<dnnl_exec_arg_t>> execution_args;  // one an execution
     std::unique_ptr<void, void (*)(void*)> workspace{nullptr, nullptr};
   };

@@ -14,16 +14,25 @@ using dnnl::prop_kind;
 
 // The names are oneDNN's own without their prefix.
 algorithm Eltwise(const std::string& name) {
-  static const auto* const kNames = new std::map<std::string, algorithm>{
-      {"relu", algorithm::eltwise_relu},           {"tanh", algorithm::eltwise_tanh},
-      {"elu", algorithm::eltwise_elu},             {"square", algorithm::eltwise_square},
-      {"abs", algorithm::eltwise_abs},             {"sqrt", algorithm::eltwise_sqrt},
-      {"swish", algorithm::eltwise_swish},         {"linear", algorithm::eltwise_linear},
-      {"soft_relu", algorithm::eltwise_soft_relu}, {"hardsigmoid", algorithm::eltwise_hardsigmoid},
-      {"logistic", algorithm::eltwise_logistic},   {"exp", algorithm::eltwise_exp},
-      {"gelu_tanh", algorithm::eltwise_gelu_tanh}, {"gelu_erf", algorithm::eltwise_gelu_erf},
-      {"log", algorithm::eltwise_log},             {"clip", algorithm::eltwise_clip},
-      {"pow", algorithm::eltwise_pow},             {"hardswish", algorithm::eltwise_hardswish}};
+  static const auto* const kNames =
+      new std::map<std::string, algorithm>{{"relu", algorithm::eltwise_relu},
+                                           {"tanh", algorithm::eltwise_tanh},
+                                           {"elu", algorithm::eltwise_elu},
+                                           {"square", algorithm::eltwise_square},
+                                           {"abs", algorithm::eltwise_abs},
+                                           {"sqrt", algorithm::eltwise_sqrt},
+                                           {"swish", algorithm::eltwise_swish},
+                                           {"linear", algorithm::eltwise_linear},
+                                           {"soft_relu", algorithm::eltwise_soft_relu},
+                                           {"hardsigmoid", algorithm::eltwise_hardsigmoid},
+                                           {"logistic", algorithm::eltwise_logistic},
+                                           {"exp", algorithm::eltwise_exp},
+                                           {"gelu_tanh", algorithm::eltwise_gelu_tanh},
+                                           {"gelu_erf", algorithm::eltwise_gelu_erf},
+                                           {"log", algorithm::eltwise_log},
+                                           {"clip", algorithm::eltwise_clip},
+                                           {"pow", algorithm::eltwise_pow},
+                                           {"hardswish", algorithm::eltwise_hardswish}};
   auto found = kNames->find(name);
   if (found == kNames->end()) throw std::runtime_error("onednn: no eltwise operator '" + name + "'");
   return found->second;
@@ -83,11 +92,11 @@ void ProgramBuilder::AddConvolution(const Step& step) {
   const auto src = AnyLayout(step.args[0].dims), weights = AnyLayout(step.args[1].dims), dst = AnyLayout(step.out.dims);
   const auto& engine = program_->engine_;
   using Pd = dnnl::convolution_forward::primitive_desc;
-  const Pd pd = bias ? Pd(engine, prop_kind::forward_inference, algorithm::convolution_direct, src, weights,
-                          PlainLayout(step.args[2].dims), dst, step.strides, step.dilations, step.pads_begin,
-                          step.pads_end, attr)
-                     : Pd(engine, prop_kind::forward_inference, algorithm::convolution_direct, src, weights, dst,
-                          step.strides, step.dilations, step.pads_begin, step.pads_end, attr);
+  const Pd pd =
+      bias ? Pd(engine, prop_kind::forward_inference, algorithm::convolution_direct, src, weights,
+                PlainLayout(step.args[2].dims), dst, step.strides, step.dilations, step.pads_begin, step.pads_end, attr)
+           : Pd(engine, prop_kind::forward_inference, algorithm::convolution_direct, src, weights, dst, step.strides,
+                step.dilations, step.pads_begin, step.pads_end, attr);
   std::vector<Argument> arguments{{DNNL_ARG_SRC, step.args[0], pd.src_desc()},
                                   {DNNL_ARG_WEIGHTS, step.args[1], pd.weights_desc()}};
   if (bias) arguments.push_back({DNNL_ARG_BIAS, step.args[2], pd.bias_desc()});
@@ -100,11 +109,11 @@ void ProgramBuilder::AddDeconvolution(const Step& step) {
   const auto src = AnyLayout(step.args[0].dims), weights = AnyLayout(step.args[1].dims), dst = AnyLayout(step.out.dims);
   const auto& engine = program_->engine_;
   using Pd = dnnl::deconvolution_forward::primitive_desc;
-  const Pd pd = bias ? Pd(engine, prop_kind::forward_inference, algorithm::deconvolution_direct, src, weights,
-                          PlainLayout(step.args[2].dims), dst, step.strides, step.dilations, step.pads_begin,
-                          step.pads_end, attr)
-                     : Pd(engine, prop_kind::forward_inference, algorithm::deconvolution_direct, src, weights, dst,
-                          step.strides, step.dilations, step.pads_begin, step.pads_end, attr);
+  const Pd pd =
+      bias ? Pd(engine, prop_kind::forward_inference, algorithm::deconvolution_direct, src, weights,
+                PlainLayout(step.args[2].dims), dst, step.strides, step.dilations, step.pads_begin, step.pads_end, attr)
+           : Pd(engine, prop_kind::forward_inference, algorithm::deconvolution_direct, src, weights, dst, step.strides,
+                step.dilations, step.pads_begin, step.pads_end, attr);
   std::vector<Argument> arguments{{DNNL_ARG_SRC, step.args[0], pd.src_desc()},
                                   {DNNL_ARG_WEIGHTS, step.args[1], pd.weights_desc()}};
   if (bias) arguments.push_back({DNNL_ARG_BIAS, step.args[2], pd.bias_desc()});
@@ -121,8 +130,8 @@ void ProgramBuilder::AddMatmul(const Step& step) {
   const auto dst = PlainLayout(step.out.dims);
   const auto& engine = program_->engine_;
   using Pd = dnnl::matmul::primitive_desc;
-  const Pd pd = bias ? Pd(engine, src, weights, PlainLayout(step.args[2].dims), dst, attr)
-                     : Pd(engine, src, weights, dst, attr);
+  const Pd pd =
+      bias ? Pd(engine, src, weights, PlainLayout(step.args[2].dims), dst, attr) : Pd(engine, src, weights, dst, attr);
   std::vector<Argument> arguments{{DNNL_ARG_SRC, step.args[0], pd.src_desc()},
                                   {DNNL_ARG_WEIGHTS, b, pd.weights_desc()}};
   if (bias) arguments.push_back({DNNL_ARG_BIAS, step.args[2], pd.bias_desc()});
@@ -181,10 +190,9 @@ void ProgramBuilder::AddLayerNorm(const Step& step) {
 void ProgramBuilder::AddBatchNorm(const Step& step) {
   const auto md = CurrentLayout(step.args[0]);
   using Flags = dnnl::normalization_flags;
-  dnnl::batch_normalization_forward::primitive_desc pd(program_->engine_, prop_kind::forward_inference, md, md,
-                                                       step.epsilon,
-                                                       Flags::use_scale | Flags::use_shift | Flags::use_global_stats,
-                                                       AttrOf(step));
+  dnnl::batch_normalization_forward::primitive_desc pd(
+      program_->engine_, prop_kind::forward_inference, md, md, step.epsilon,
+      Flags::use_scale | Flags::use_shift | Flags::use_global_stats, AttrOf(step));
   const auto channel = PlainLayout(step.args[1].dims);
   Execute(step, pd, dnnl::batch_normalization_forward(pd),
           {{DNNL_ARG_SRC, step.args[0], pd.src_desc()},

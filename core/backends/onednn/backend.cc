@@ -1,0 +1,48 @@
+// The light half: what oneDNN claims and what it would cost. Links no oneDNN.
+#include "core/backend/backend.h"
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "core/backends/onednn/cost.h"
+#include "core/backends/onednn/lowering.h"
+#include "core/backends/onednn/patterns.h"
+
+namespace inlay::onednn {
+namespace {
+
+class OnednnBackend : public backend::Backend {
+ public:
+  std::string name() const override { return "onednn"; }
+
+  absl::Status CheckTarget(const target::Target& target, const target::Target& codegen_target) const override {
+    if (target.kind != "llvm") {
+      return absl::FailedPreconditionError(absl::StrCat("onednn serves CPUs, not targets of kind '", target.kind, "'"));
+    }
+    const std::string triple = target.attr("mtriple");
+    if (!absl::StartsWith(triple, "x86_64") || !absl::StrContains(triple, "linux")) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("onednn's library (PyPI) is one for x86_64 Linux, not for '", triple, "'"));
+    }
+    if (!codegen_target.attrs.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the codegen target onednn has no attribute '", codegen_target.attrs.begin()->first, "'"));
+    }
+    return absl::OkStatus();
+  }
+
+  const std::vector<backend::PatternRule>& rules() const override { return rules_; }
+  bool merges_regions() const override { return true; }
+
+  double EstimateMicros(const ir::Function& partition, const target::Target& target) const override {
+    auto lowered = Lower(partition);
+    return lowered.ok() ? onednn::EstimateMicros(*lowered, target) : -1;
+  }
+
+ private:
+  const std::vector<backend::PatternRule> rules_ = MakeRules();
+};
+
+INLAY_REGISTER_BACKEND(OnednnBackend);
+
+}  // namespace
+}  // namespace inlay::onednn

@@ -1,0 +1,32 @@
+// From a partition function to the Description that its object carries. No LLVM and no oneDNN in it: the daemon uses it
+// for estimates, the worker for code.
+#ifndef INLAY_CORE_BACKENDS_ONEDNN_LOWERING_H_
+#define INLAY_CORE_BACKENDS_ONEDNN_LOWERING_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "core/backends/onednn/description.h"
+#include "core/ir/ir_module.h"
+
+namespace inlay::onednn {
+
+struct Lowered {
+  Description description;
+  std::string literals;  // their bytes, at the offsets that the description says
+  double flops = 0;      // of the contractions
+};
+
+// Any connected sub-graph of calls that CheckCall accepts. Fuses elementwise calls into the contraction (or binary
+// call) that makes their argument, where nobody else needs it.
+//   UNIMPLEMENTED     a call that is not supported; names it
+//   INVALID_ARGUMENT  not a partition function: constant_params missing or wrong, a weight inside, a result that is a
+//                     parameter
+absl::StatusOr<Lowered> Lower(const ir::Function& partition);
+
+// The bytes that ReadAndCheck reads.
+std::string Serialize(const Lowered& lowered);
+
+}  // namespace inlay::onednn
+
+#endif  // INLAY_CORE_BACKENDS_ONEDNN_LOWERING_H_

@@ -1,0 +1,177 @@
+#include "core/backends/onednn/support.h"
+
+#include <cmath>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+namespace inlay::onednn {
+namespace {
+
+using ir::Binding;
+using ir::TensorType;
+
+absl::Status Refuse(absl::string_view reason) { return absl::UnimplementedError(reason); }
+
+const TensorType& Arg(const Binding& call, int i) { return call.args[i].tensor_type(); }
+const TensorType& Out(const Binding& call) { return call.var->type.tensor(); }
+
+// f16 and bf16 would round inside a partition, where the operators' contract says f32; the others have no primitives.
+absl::Status CheckTensor(const TensorType& type) {
+  if (type.dtype != ir::DType::kF32) {
+    return Refuse(absl::StrCat("dtype ", ir::Name(type.dtype), "; only f32 is supported"));
+  }
+  if (!type.is_static()) return Refuse(absl::StrCat("dimension '", type.FirstSymbol(), "' is symbolic"));
+  if (type.rank() > 8) return Refuse("rank above 8");
+  if (type.NumElements() == 0) return Refuse("a tensor without elements");
+  // oneDNN's kernels count in 32 bits here and there.
+  if (type.NumElements() >= int64_t{1} << 31) return Refuse("a tensor of 2^31 elements or more");
+  return absl::OkStatus();
+}
+
+absl::Status CheckEltwise(const Binding& call) {
+  PostOp post_op;
+  if (!AsEltwise(call, &post_op)) return Refuse("attributes that its eltwise primitive can't express");
+  return absl::OkStatus();
+}
+
+// The primitive wants its first argument to have the result's shape.
+absl::Status CheckBinary(const Binding& call) {
+  if (Arg(call, 0).dims == Out(call).dims) return absl::OkStatus();
+  const bool commutes = call.callee != "sub" && call.callee != "div";
+  if (commutes && Arg(call, 1).dims == Out(call).dims) return absl::OkStatus();
+  return Refuse("broadcasting of both arguments");
+}
+
+absl::Status CheckConvTranspose(const Binding& call) {
+  const auto& pads = call.attrs.Ints("pads");
+  const auto extra = call.attrs.IntsOr("output_padding", std::vector<int64_t>(pads.size() / 2, 0));
+  for (size_t i = 0; i < extra.size(); ++i) {
+    if (extra[i] > pads[i + extra.size()]) return Refuse("output_padding larger than the end pads");
+  }
+  return absl::OkStatus();
+}
+
+// ONNX counts padding that was asked for but not what ceil_mode adds; oneDNN knows all or nothing.
+absl::Status CheckAvgPool(const Binding& call) {
+  if (call.attrs.Bool("ceil_mode") && call.attrs.Bool("count_include_pad")) {
+    return Refuse("ceil_mode together with count_include_pad");
+  }
+  for (int64_t dilation : call.attrs.Ints("dilations")) {
+    if (dilation != 1) return Refuse("a dilated average");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckReduceMean(const Binding& call) {
+  const TensorType& x = Arg(call, 0);
+  const auto& axes = call.attrs.Ints("axes");
+  if (x.rank() < 3 || x.rank() > 5) return Refuse("a mean of other than images");
+  if (static_cast<int>(axes.size()) != x.rank() - 2) return Refuse("a mean over other than all spatial axes");
+  for (int i = 0; i < static_cast<int>(axes.size()); ++i) {
+    if (axes[i] != i + 2) return Refuse("a mean over other than all spatial axes");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckLayerNorm(const Binding& call) {
+  const TensorType& x = Arg(call, 0);
+  int64_t elements = 1;
+  for (int i = static_cast<int>(call.attrs.Int("axis")); i < x.rank(); ++i) elements *= x.dims[i].value();
+  for (int i = 1; i <= 2; ++i) {
+    if (Arg(call, i).NumElements() != elements) return Refuse("a scale or bias that is broadcast");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckBatchNorm(const Binding& call) {
+  return Arg(call, 0).rank() > 5 ? Refuse("rank above 5") : absl::OkStatus();
+}
+
+absl::Status CheckReshape(const Binding& call) {
+  return call.args[0].is_var() ? absl::OkStatus() : Refuse("a reshape of a constant");
+}
+
+using Check = std::function<absl::Status(const Binding&)>;
+
+const std::map<std::string, Check, std::less<>>& Checks() {
+  static const auto* const kChecks = [] {
+    auto* checks = new std::map<std::string, Check, std::less<>>;
+    const Check any = [](const Binding&) { return absl::OkStatus(); };
+    for (const char* op : {"conv", "matmul", "max_pool", "softmax", "log_softmax", "concat"}) checks->emplace(op, any);
+    for (const char* op : {"relu", "leaky_relu", "elu", "gelu", "silu", "softplus", "hard_sigmoid", "clip", "sigmoid",
+                           "tanh", "exp", "log", "sqrt", "abs", "neg"}) {
+      checks->emplace(op, CheckEltwise);
+    }
+    for (const char* op : {"add", "sub", "mul", "div", "maximum", "minimum"}) checks->emplace(op, CheckBinary);
+    checks->emplace("conv_transpose", CheckConvTranspose);
+    checks->emplace("avg_pool", CheckAvgPool);
+    checks->emplace("reduce_mean", CheckReduceMean);
+    checks->emplace("layer_norm", CheckLayerNorm);
+    checks->emplace("batch_norm", CheckBatchNorm);
+    checks->emplace("reshape", CheckReshape);
+    return checks;
+  }();
+  return *kChecks;
+}
+
+bool AsClip(const Binding& call, PostOp* post_op) {
+  if (call.attrs.Has("min") && call.attrs.Has("max")) {
+    *post_op = {"clip", static_cast<float>(call.attrs.Float("min")), static_cast<float>(call.attrs.Float("max")), {}};
+    return std::isfinite(post_op->alpha) && std::isfinite(post_op->beta) && post_op->alpha <= post_op->beta;
+  }
+  // One bound alone: an infinite argument would be cut to the largest finite number by a clip, but not by relu.
+  *post_op = {"relu", 0, 0, {}};
+  return call.attrs.Has("min") && !call.attrs.Has("max") && call.attrs.Float("min") == 0;
+}
+
+}  // namespace
+
+absl::Status CheckCall(const Binding& call) {
+  if (call.kind != Binding::Kind::kCall) return Refuse("only calls of operators are supported");
+  auto found = Checks().find(call.callee);
+  if (found == Checks().end()) return Refuse(absl::StrCat("no primitive for operator '", call.callee, "'"));
+  if (!call.var->type.is_tensor()) return Refuse("several results");
+  for (const ir::Operand& arg : call.args) {
+    if (absl::Status status = CheckTensor(arg.tensor_type()); !status.ok()) return status;
+  }
+  if (absl::Status status = CheckTensor(Out(call)); !status.ok()) return status;
+  return found->second(call);
+}
+
+bool AsEltwise(const Binding& call, PostOp* post_op) {
+  static const auto* const kPlain = new std::map<std::string, PostOp, std::less<>>{
+      {"relu", {"relu", 0, 0, {}}},        {"silu", {"swish", 1, 0, {}}}, {"softplus", {"soft_relu", 1, 0, {}}},
+      {"sigmoid", {"logistic", 0, 0, {}}}, {"tanh", {"tanh", 0, 0, {}}},  {"exp", {"exp", 0, 0, {}}},
+      {"log", {"log", 0, 0, {}}},          {"sqrt", {"sqrt", 0, 0, {}}},  {"abs", {"abs", 0, 0, {}}},
+      {"neg", {"linear", -1, 0, {}}}};
+  auto found = kPlain->find(call.callee);
+  if (found != kPlain->end()) {
+    *post_op = found->second;
+    return true;
+  }
+  auto attr = [&](const char* name) { return static_cast<float>(call.attrs.Float(name)); };
+  if (call.callee == "leaky_relu") {
+    *post_op = {"relu", attr("alpha"), 0, {}};
+  } else if (call.callee == "elu") {
+    *post_op = {"elu", attr("alpha"), 0, {}};
+  } else if (call.callee == "hard_sigmoid") {
+    *post_op = {"hardsigmoid", attr("alpha"), attr("beta"), {}};
+  } else if (call.callee == "gelu") {
+    *post_op = {call.attrs.String("approximate") == "tanh" ? "gelu_tanh" : "gelu_erf", 0, 0, {}};
+  } else {
+    return call.callee == "clip" && AsClip(call, post_op);
+  }
+  return true;
+}
+
+std::string BinaryName(absl::string_view op) {
+  if (op == "maximum") return "max";
+  if (op == "minimum") return "min";
+  return op == "add" || op == "sub" || op == "mul" || op == "div" ? std::string(op) : "";
+}
+
+}  // namespace inlay::onednn
