@@ -1,0 +1,190 @@
+#include "core/backends/native/gemm.h"
+
+#include <algorithm>
+
+#include "core/backends/native/microkernel.h"
+#include "mlir/IR/BuiltinTypes.h"
+
+namespace inlay::native {
+namespace {
+
+using mlir::Type;
+using mlir::Value;
+
+// Emits one task. A panel is emitted once for the full ones and once more where the last differs.
+class TaskEmitter {
+ public:
+  TaskEmitter(KernelBuilder& kb, const GemmKernel& kernel, Value task, Value scratch)
+      : kb_(kb), g_(kernel), plan_(kernel.plan), scratch_(scratch) {
+    panel_ = kb.Rem(task, plan_.panels());
+    Value block = kb.Div(task, plan_.panels());
+    row_block_ = kb.Rem(block, plan_.row_blocks());
+    batch_ = kb.Div(block, plan_.row_blocks());
+    if (plan_.batch == 1) batch_ = kb.Int(0);
+    p_ = Base(g_.p.pointer, g_.p.element, g_.p.batch_offset);
+    if (plan_.source != ColumnSource::kOnTheFly) q_ = Base(g_.q.pointer, g_.q.element, g_.q.batch_offset);
+    packed_ = kb.At(scratch, (plan_.accumulator_elements() * plan_.element_bytes + 63) / 64 * 64, kb.b.getI8Type());
+  }
+
+  void Emit() {
+    Value is_last = kb_.Equal(panel_, kb_.Int(plan_.panels() - 1));
+    bool partial = plan_.n_last() < plan_.nr();
+    // Padded columns cost nothing to compute: only a narrower panel, or one that must not be read in full, is worth
+    // code of its own.
+    bool separate = plan_.nv_last != plan_.nv || (partial && plan_.source != ColumnSource::kPacked);
+    if (plan_.panels() == 1) {
+      Panel(plan_.nv_last, plan_.n_last(), kb_.Int(plan_.n_last()));
+    } else if (separate) {
+      kb_.If(
+          is_last, [&] { Panel(plan_.nv_last, plan_.n_last(), kb_.Int(plan_.n_last())); },
+          [&] { Panel(plan_.nv, plan_.nr(), kb_.Int(plan_.nr())); });
+    } else if (partial) {
+      Panel(plan_.nv, plan_.nr(), kb_.Min(kb_.Int(plan_.nr()), kb_.Sub(kb_.Int(plan_.n), kb_.Mul(panel_, plan_.nr()))));
+    } else {
+      Panel(plan_.nv, plan_.nr(), kb_.Int(plan_.nr()));
+    }
+  }
+
+ private:
+  Value Base(Value pointer, Type element, const BatchOffset& offset) {
+    return offset ? kb_.At(pointer, offset(kb_, batch_), element) : pointer;
+  }
+
+  // `readable`: columns of Q that may be read; `columns`: those that exist in C.
+  void Panel(int64_t nv, int64_t readable, Value columns) {
+    nv_ = nv;
+    readable_ = readable;
+    columns_ = columns;
+    int64_t tiles = plan_.mc == plan_.m ? plan_.m / plan_.mr : plan_.mc / plan_.mr;
+    Value tile_begin = kb_.Mul(row_block_, tiles);
+    Value tile_end = kb_.Min(kb_.Int(plan_.m / plan_.mr), kb_.Add(tile_begin, tiles));
+    Value is_last_block = kb_.Equal(row_block_, kb_.Int(plan_.row_blocks() - 1));
+    if (plan_.k_blocks() <= 1) {
+      Value q = ColumnBlock(kb_.Int(0), kb_.Int(plan_.k));
+      kb_.For(tile_begin, tile_end, 1, [&](Value tile) { WholeTile(plan_.mr, tile, q); });
+      if (plan_.m_tail() > 0) {
+        kb_.If(is_last_block, [&] { WholeTile(plan_.m_tail(), kb_.Int(plan_.m / plan_.mr), q); });
+      }
+      return;
+    }
+    Value row_begin = kb_.Mul(tile_begin, plan_.mr);
+    Value rows = kb_.Sub(kb_.Min(kb_.Int(plan_.m), kb_.Add(row_begin, tiles * plan_.mr + plan_.m_tail())), row_begin);
+    if (plan_.row_blocks() > 1) rows = kb_.Sub(kb_.Min(kb_.Int(plan_.m), kb_.Add(row_begin, plan_.mc)), row_begin);
+    Type vector = KernelBuilder::Vector(plan_.lanes, g_.accumulator);
+    kb_.For(kb_.Int(0), kb_.Mul(rows, nv_), 1,
+            [&](Value i) { kb_.Store(kb_.Zero(vector), kb_.At(scratch_, kb_.Mul(i, plan_.lanes), g_.accumulator)); });
+    kb_.For(plan_.k_blocks(), [&](Value block) {
+      Value k_begin = kb_.Mul(block, plan_.kc);
+      Value k_end = kb_.Min(kb_.Int(plan_.k), kb_.Add(k_begin, plan_.kc));
+      Value q = ColumnBlock(k_begin, k_end);
+      auto partial_tile = [&](int64_t tile_rows, Value tile) {
+        Value slab = kb_.At(scratch_, kb_.Mul(kb_.Sub(tile, tile_begin), plan_.mr * nv_ * plan_.lanes), g_.accumulator);
+        std::vector<Value> in;
+        for (int64_t i = 0; i < tile_rows * nv_; ++i) {
+          in.push_back(kb_.Load(vector, kb_.At(slab, i * plan_.lanes, g_.accumulator)));
+        }
+        StoreAll(Tile(tile_rows, tile, q, k_begin, k_end, in), slab);
+      };
+      kb_.For(tile_begin, tile_end, 1, [&](Value tile) { partial_tile(plan_.mr, tile); });
+      if (plan_.m_tail() > 0) {
+        kb_.If(is_last_block, [&] { partial_tile(plan_.m_tail(), kb_.Int(plan_.m / plan_.mr)); });
+      }
+    });
+    EpilogueOverSlab(row_begin, rows);
+  }
+
+  // Pointer to the panel's row k_begin: packs it where it must be.
+  Value ColumnBlock(Value k_begin, Value k_end) {
+    switch (plan_.source) {
+      case ColumnSource::kOnTheFly:
+        g_.q.pack(kb_, PackRequest{batch_, panel_, k_begin, k_end, packed_, nv_, readable_});
+        q_stride_ = nv_ * plan_.lanes;
+        return packed_;
+      case ColumnSource::kPacked: {
+        q_stride_ = nv_ * plan_.lanes;
+        Value panel = kb_.At(q_, kb_.Mul(panel_, plan_.k * plan_.nr()), g_.q.element);
+        return kb_.At(panel, kb_.Mul(k_begin, q_stride_), g_.q.element);
+      }
+      case ColumnSource::kDirect:
+        q_stride_ = g_.q.k_stride;
+        return kb_.At(kb_.At(q_, kb_.Mul(panel_, plan_.nr()), g_.q.element), kb_.Mul(k_begin, q_stride_), g_.q.element);
+    }
+    return {};
+  }
+
+  std::vector<Value> Tile(int64_t rows, Value tile, Value q, Value k_begin, Value k_end, const std::vector<Value>& in) {
+    int64_t tile_stride = g_.p.tile_stride != 0 ? g_.p.tile_stride : plan_.mr * g_.p.row_stride;
+    RegisterTile t;
+    t.rows = rows;
+    t.vectors = nv_;
+    t.lanes = plan_.lanes;
+    t.accumulator = g_.accumulator;
+    t.p = kb_.At(kb_.At(p_, kb_.Mul(tile, tile_stride), g_.p.element), kb_.Mul(k_begin, g_.p.k_stride), g_.p.element);
+    t.p_element = g_.p.element;
+    t.p_row_stride = g_.p.row_stride;
+    t.p_k_stride = g_.p.k_stride;
+    t.q = q;
+    t.q_element = plan_.source == ColumnSource::kDirect ? g_.q.element : g_.accumulator;
+    t.q_k_stride = q_stride_;
+    t.q_columns = plan_.source == ColumnSource::kDirect ? readable_ : nv_ * plan_.lanes;
+    return EmitRegisterTile(kb_, t, kb_.Int(0), kb_.Sub(k_end, k_begin), in);
+  }
+
+  void WholeTile(int64_t rows, Value tile, Value q) {
+    std::vector<Value> zeros(rows * nv_, kb_.Zero(KernelBuilder::Vector(plan_.lanes, g_.accumulator)));
+    std::vector<Value> acc = Tile(rows, tile, q, kb_.Int(0), kb_.Int(plan_.k), zeros);
+    Value row = kb_.Mul(tile, plan_.mr);
+    int64_t columns;
+    bool full = IsConstant(columns_, &columns) && columns == nv_ * plan_.lanes;
+    if (!g_.inline_epilogue || !full) {
+      StoreAll(acc, scratch_);
+      EpilogueOverSlab(row, kb_.Int(rows));
+      return;
+    }
+    for (int64_t r = 0; r < rows; ++r) {
+      for (int64_t v = 0; v < nv_; ++v) {
+        g_.epilogue(kb_, batch_, kb_.Add(row, r), kb_.Add(kb_.Mul(panel_, plan_.nr()), v * plan_.lanes),
+                    acc[r * nv_ + v]);
+      }
+    }
+  }
+
+  void StoreAll(const std::vector<Value>& values, Value to) {
+    for (size_t i = 0; i < values.size(); ++i) kb_.Store(values[i], kb_.At(to, i * plan_.lanes, g_.accumulator));
+  }
+
+  void EpilogueOverSlab(Value row_begin, Value rows) {
+    Value first_column = kb_.Mul(panel_, plan_.nr());
+    Type vector = KernelBuilder::Vector(plan_.lanes, g_.accumulator);
+    Value vectors = kb_.Div(columns_, plan_.lanes);
+    kb_.For(kb_.Int(0), rows, 1, [&](Value r) {
+      Value from = kb_.At(scratch_, kb_.Mul(r, nv_ * plan_.lanes), g_.accumulator);
+      Value row = kb_.Add(row_begin, r);
+      auto apply = [&](Value column, Type type) {
+        g_.epilogue(kb_, batch_, row, kb_.Add(first_column, column),
+                    kb_.Load(type, kb_.At(from, column, g_.accumulator)));
+      };
+      kb_.For(kb_.Int(0), vectors, 1, [&](Value v) { apply(kb_.Mul(v, plan_.lanes), vector); });
+      if (plan_.n % plan_.lanes != 0) {
+        kb_.For(kb_.Mul(vectors, plan_.lanes), columns_, 1, [&](Value c) { apply(c, g_.accumulator); });
+      }
+    });
+  }
+
+  KernelBuilder& kb_;
+  const GemmKernel& g_;
+  const GemmPlan& plan_;
+  Value scratch_, packed_;
+  Value panel_, row_block_, batch_, p_, q_;
+  // Of the panel being emitted.
+  int64_t nv_ = 0, readable_ = 0, q_stride_ = 0;
+  Value columns_;
+};
+
+}  // namespace
+
+void EmitGemmTasks(KernelBuilder& kb, const GemmKernel& kernel, Value begin, Value end, Value scratch) {
+  kb.For(begin, end, 1, [&](Value task) { TaskEmitter(kb, kernel, task, scratch).Emit(); });
+}
+
+}  // namespace inlay::native

@@ -1,0 +1,67 @@
+// Emits the tiled contraction of a GemmPlan as MLIR (scf, arith, LLVM) at a builder's insertion point.
+//
+// The caller owns the function around it (the body of a parallel_for task), the meaning of the operands' pointers and
+// the epilogue, which turns accumulators into stores; this file owns loops, register tiles and blocking. Emission is
+// single-threaded as its builder is; nothing is kept.
+#ifndef INLAY_CORE_BACKENDS_NATIVE_GEMM_H_
+#define INLAY_CORE_BACKENDS_NATIVE_GEMM_H_
+
+#include <functional>
+
+#include "core/backends/native/gemm_plan.h"
+#include "core/backends/native/kernel_builder.h"
+
+namespace inlay::native {
+
+// Offset, in elements, of a batch element's matrix; absent: one matrix for all.
+using BatchOffset = std::function<mlir::Value(KernelBuilder&, mlir::Value batch)>;
+
+// P[i, k] lies at (i / mr) * tile_stride + (i % mr) * row_stride + k * k_stride.
+struct RowOperand {
+  mlir::Value pointer;
+  mlir::Type element;  // as stored; f16 and bf16 are widened as they are read
+  int64_t row_stride = 0;
+  int64_t k_stride = 1;
+  int64_t tile_stride = 0;  // 0: mr * row_stride, a plain matrix
+  BatchOffset batch_offset;
+};
+
+// One block of Q's panel to be packed: rows [k_begin, k_end) of panel `panel` as [k][vectors * lanes] of accumulator
+// type at `to`. `columns`: how many of them exist; the others may be left as they are.
+struct PackRequest {
+  mlir::Value batch, panel, k_begin, k_end, to;
+  int64_t vectors, columns;
+};
+
+struct ColumnOperand {
+  // kPacked: the packed matrix. kDirect: row k of the panel j at k * k_stride + j * nr.
+  mlir::Value pointer;
+  mlir::Type element;
+  int64_t k_stride = 0;
+  BatchOffset batch_offset;
+  std::function<void(KernelBuilder&, const PackRequest&)> pack;  // kOnTheFly
+};
+
+// Called with an accumulator: a scalar, or a vector of columns [column, column + lanes) of one row, all of which exist.
+// It is emitted at most three times; every element of C is passed to exactly one of them.
+using Epilogue = std::function<void(KernelBuilder&, mlir::Value batch, mlir::Value row, mlir::Value column,
+                                    mlir::Value accumulator)>;
+
+struct GemmKernel {
+  GemmPlan plan;
+  mlir::Type accumulator;  // element type
+  RowOperand p;
+  ColumnOperand q;
+  Epilogue epilogue;
+  // Apply the epilogue to the accumulators in registers, code for each of them, rather than in a loop over a tile that
+  // lies in L1. For short epilogues.
+  bool inline_epilogue = false;
+};
+
+// Computes tasks [begin, end) of the plan. `scratch`: plan.scratch_bytes(), 64-byte aligned, of this worker alone.
+void EmitGemmTasks(KernelBuilder& kb, const GemmKernel& kernel, mlir::Value begin, mlir::Value end,
+                   mlir::Value scratch);
+
+}  // namespace inlay::native
+
+#endif  // INLAY_CORE_BACKENDS_NATIVE_GEMM_H_

@@ -1,0 +1,143 @@
+// GFLOP/s of one core at the matmul shapes of real models, and what compiling the kernel costs:
+//   gemm_benchmark [cpu] [m n k [packed|packt|direct|fly|flyt] [batch]]
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "core/backends/native/gemm.h"
+#include "core/backends/native/packing.h"
+#include "core/backends/native/testing/kernel_jit.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/IR/BuiltinTypes.h"
+
+namespace inlay::native {
+namespace {
+
+using mlir::Value;
+using testing::KernelJit;
+
+double Seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+float* Floats(int64_t n) {
+  float* p = static_cast<float*>(aligned_alloc(64, (n * 4 + 4095) / 64 * 64));
+  for (int64_t i = 0; i < n; ++i) p[i] = static_cast<float>(i % 7) * 0.1f;
+  return p;
+}
+
+int64_t Setting(const char* name, int64_t value) {
+  const char* text = getenv(name);
+  return text ? atoll(text) : value;
+}
+
+void Measure(const std::string& cpu, int64_t m, int64_t n, int64_t k, const std::string& how, int64_t batch) {
+  KernelJit jit(cpu);
+  ColumnSource source = how == "direct" ? ColumnSource::kDirect
+                        : how[0] == 'f' ? ColumnSource::kOnTheFly
+                                        : ColumnSource::kPacked;
+  bool transposed = how.back() == 't' && how != "direct";
+  GemmPlan plan = PlanGemm(jit.isa(), source, 4, batch, m, n, k);
+  // For finding the rules: MR, NV, KC, MC override them.
+  plan.mr = Setting("MR", plan.mr);
+  plan.nv = Setting("NV", plan.nv);
+  plan.nv_last = (plan.n_last() + plan.lanes - 1) / plan.lanes;
+  plan.kc = Setting("KC", plan.kc);
+  plan.mc = std::min(plan.m, Setting("MC", plan.mc));
+  bool light = Setting("INLINE", 1);
+  int64_t q_elements = source == ColumnSource::kPacked ? plan.packed_elements() : batch * n * k;
+  float *a = Floats(batch * m * k), *q = Floats(q_elements), *bias = Floats(n), *c = Floats(batch * m * n);
+  void* scratch = Floats(plan.scratch_bytes() / 4 + 64);
+  const char* assembly = getenv("ASM");
+  if (assembly) jit.last_assembly_file = assembly;
+  auto run = jit.Compile(5, [&](KernelBuilder& kb, const std::vector<Value>& p) {
+    GemmKernel g;
+    g.plan = plan;
+    g.accumulator = kb.b.getF32Type();
+    g.p.pointer = p[0];
+    g.p.element = g.accumulator;
+    g.p.row_stride = k;
+    g.p.batch_offset = [=](KernelBuilder& kb, Value batch) { return kb.Mul(batch, m * k); };
+    g.q.pointer = p[1];
+    g.q.element = g.accumulator;
+    g.q.k_stride = n;
+    int64_t per_batch = source == ColumnSource::kPacked ? plan.k * plan.packed_columns() : n * k;
+    g.q.batch_offset = [=](KernelBuilder& kb, Value batch) { return kb.Mul(batch, per_batch); };
+    g.q.pack = [&](KernelBuilder& kb, const PackRequest& r) {
+      StridedMatrix from{p[1], g.accumulator, transposed ? 1 : n, transposed ? k : 1};
+      Value at = kb.Add(kb.Mul(r.batch, k * n),
+                        kb.Add(kb.Mul(r.k_begin, from.k_stride), kb.Mul(kb.Mul(r.panel, plan.nr()), from.j_stride)));
+      from.pointer = kb.At(p[1], at, g.accumulator);
+      EmitPackBlock(kb, from, kb.Sub(r.k_end, r.k_begin), r.vectors, r.columns, plan.lanes, g.accumulator, r.to);
+    };
+    g.inline_epilogue = light;
+    g.epilogue = [&](KernelBuilder& kb, Value batch, Value row, Value column, Value acc) {
+      Value x = kb.Load(acc.getType(), kb.At(p[2], column, g.accumulator));
+      x = kb.b.create<mlir::arith::AddFOp>(kb.loc, x, acc);
+      kb.Store(x, kb.At(p[3], kb.Add(kb.Mul(kb.Add(kb.Mul(batch, m), row), n), column), g.accumulator));
+    };
+    EmitGemmTasks(kb, g, kb.Int(0), kb.Int(plan.tasks()), p[4]);
+  });
+  void* args[] = {a, q, bias, c, scratch};
+  double flops = 2.0 * batch * m * n * k;
+  int64_t iterations = static_cast<int64_t>(2e9 / flops) + 1;
+  double best = 1e9;
+  for (int round = 0; round < 9; ++round) {
+    double start = Seconds();
+    for (int64_t i = 0; i < iterations; ++i) run(args);
+    best = std::min(best, (Seconds() - start) / iterations);
+  }
+  printf(
+      "%-7s %4ldx %6ld x%6ld x%5ld tile %2ldx%ld (last %ld) kc %5ld mc %5ld  %8.1f us %6.1f GF/s %5.1f GB/s(Q)"
+      "  model %4.0f%% | compile %4.1f + %4.1f + %4.1f ms\n",
+      how.c_str(), batch, m, n, k, plan.mr, plan.nv, plan.nv_last, plan.kc, plan.mc, best * 1e6, flops / best / 1e9,
+      4.0 * batch * n * k / best / 1e9, 100 * (flops / (4.0 * plan.lanes)) / EstimateCycles(plan), jit.mlir_ms,
+      jit.opt_ms, jit.codegen_ms);
+  fflush(stdout);
+  free(a);
+  free(q);
+  free(bias);
+  free(c);
+  free(scratch);
+}
+
+}  // namespace
+}  // namespace inlay::native
+
+int main(int argc, char** argv) {
+  using inlay::native::Measure;
+  std::string cpu = argc > 1 ? argv[1] : "";
+  if (argc > 4) {
+    Measure(cpu, atoll(argv[2]), atoll(argv[3]), atoll(argv[4]), argc > 5 ? argv[5] : "packed",
+            argc > 6 ? atoll(argv[6]) : 1);
+    return 0;
+  }
+  Measure(cpu, 128, 768, 768, "packed", 1);  // BERT
+  Measure(cpu, 128, 3072, 768, "packed", 1);
+  Measure(cpu, 128, 768, 3072, "packed", 1);
+  Measure(cpu, 64, 768, 768, "packed", 1);  // GPT-2
+  Measure(cpu, 64, 50257, 768, "packed", 1);
+  Measure(cpu, 197, 384, 384, "packed", 1);  // ViT-small
+  Measure(cpu, 197, 1536, 384, "packed", 1);
+  Measure(cpu, 197, 384, 1536, "packed", 1);
+  Measure(cpu, 1, 1000, 2048, "packed", 1);  // fully connected
+  Measure(cpu, 1, 3072, 768, "packed", 1);
+  Measure(cpu, 8, 1024, 1024, "packed", 1);
+  Measure(cpu, 128, 128, 64, "flyt", 12);  // attention
+  Measure(cpu, 128, 64, 128, "direct", 12);
+  Measure(cpu, 197, 197, 64, "flyt", 6);
+  Measure(cpu, 197, 64, 197, "direct", 6);
+  Measure(cpu, 64, 3136, 64, "direct", 1);  // ResNet's 1x1
+  Measure(cpu, 256, 3136, 64, "direct", 1);
+  Measure(cpu, 64, 3136, 256, "direct", 1);
+  Measure(cpu, 512, 784, 128, "direct", 1);
+  Measure(cpu, 128, 784, 512, "direct", 1);
+  Measure(cpu, 1024, 196, 256, "direct", 1);
+  Measure(cpu, 256, 196, 1024, "direct", 1);
+  Measure(cpu, 2048, 49, 512, "direct", 1);
+  Measure(cpu, 512, 49, 2048, "direct", 1);
+  Measure(cpu, 1000, 1000, 1000, "packed", 1);
+  return 0;
+}

@@ -1,0 +1,65 @@
+// GemmPlan: how a contraction C[i, j] = sum_k P[i, k] * Q[k, j] is cut into tiles, decided by rule from its shape and
+// the instruction set alone. Plain values, no MLIR: the packer, the kernel and the workspace size all follow from one
+// plan.
+//
+// P is the operand read one element at a time and broadcast (a matmul's a, a convolution's weights), Q the one read a
+// vector at a time (a matmul's b, a convolution's pixels). Columns are cut into panels of nv vectors, rows into
+// register tiles of mr rows; a tile keeps its mr * nv accumulators in registers while it walks over k.
+#ifndef INLAY_CORE_BACKENDS_NATIVE_GEMM_PLAN_H_
+#define INLAY_CORE_BACKENDS_NATIVE_GEMM_PLAN_H_
+
+#include <cstdint>
+
+namespace inlay::native {
+
+struct VectorIsa {
+  int64_t vector_bytes = 64;
+  int64_t registers = 32;
+};
+
+// Where the kernel finds Q's panels.
+enum class ColumnSource {
+  kPacked,    // packed once, in the state: panel after panel of [k][panel columns], the last one padded with zeros
+  kDirect,    // where it lies: rows are contiguous
+  kOnTheFly,  // packed by the task into its scratch, a k block at a time
+};
+
+struct GemmPlan {
+  int64_t batch = 1, m = 0, n = 0, k = 0;
+  int64_t element_bytes = 4;  // of the accumulators, and of packed Q
+  ColumnSource source = ColumnSource::kPacked;
+
+  int64_t lanes = 16;   // of a vector
+  int64_t mr = 8;       // rows of a register tile
+  int64_t nv = 2;       // vectors of a panel
+  int64_t nv_last = 2;  // vectors of the last panel
+  int64_t kc = 0;       // k of a block; k itself: one block
+  int64_t mc = 0;       // rows of a task, a multiple of mr unless all
+
+  int64_t nr() const { return nv * lanes; }
+  int64_t panels() const { return (n + nr() - 1) / nr(); }
+  int64_t n_last() const { return n - (panels() - 1) * nr(); }  // columns of the last panel
+  int64_t m_full() const { return m / mr * mr; }
+  int64_t m_tail() const { return m % mr; }
+  int64_t k_blocks() const { return kc == 0 ? 0 : (k + kc - 1) / kc; }
+  int64_t row_blocks() const { return mc == 0 ? 0 : (m + mc - 1) / mc; }
+  // The unit that parallel_for hands out: one panel of one row block of one batch element; panels vary fastest.
+  int64_t tasks() const { return batch * row_blocks() * panels(); }
+
+  int64_t packed_columns() const { return (panels() - 1) * nr() + nv_last * lanes; }
+  int64_t packed_elements() const { return batch * k * packed_columns(); }
+  // Scratch of one worker: the accumulators of a tile (of a row block when k is blocked), then Q's packed block.
+  int64_t accumulator_elements() const;
+  int64_t scratch_bytes() const;
+};
+
+// `batch`, `m`, `n` >= 1; k may be 0 (the result is zero).
+GemmPlan PlanGemm(const VectorIsa& isa, ColumnSource source, int64_t element_bytes, int64_t batch, int64_t m, int64_t n,
+                  int64_t k);
+
+// The model behind the choice: core cycles that the register tiles need, loads and the latency of a chain counted.
+double EstimateCycles(const GemmPlan& plan);
+
+}  // namespace inlay::native
+
+#endif  // INLAY_CORE_BACKENDS_NATIVE_GEMM_PLAN_H_

@@ -1,0 +1,240 @@
+// The contraction kernels against plain loops, on shapes that are no multiple of anything, for AVX-512 and AVX2.
+#include "core/backends/native/gemm.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <random>
+
+#include "core/backends/native/packing.h"
+#include "core/backends/native/testing/kernel_jit.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/IR/BuiltinTypes.h"
+
+namespace inlay::native {
+namespace {
+
+using mlir::Type;
+using mlir::Value;
+using testing::KernelJit;
+
+struct Case {
+  int64_t batch, m, n, k;
+  bool transpose_b = false;
+  ColumnSource source = ColumnSource::kPacked;
+  bool inline_epilogue = false;
+  int64_t force_kc = 0, force_mc = 0;
+};
+
+template <typename T>
+struct Buffer {
+  explicit Buffer(int64_t n) : size(n), data(static_cast<T*>(aligned_alloc(64, (n * sizeof(T) + 127) / 64 * 64))) {
+    memset(static_cast<void*>(data), 0, n * sizeof(T));
+  }
+  ~Buffer() { free(data); }
+  int64_t size;
+  T* data;
+};
+
+template <typename T>
+Type ElementType(mlir::OpBuilder& b);
+template <>
+Type ElementType<float>(mlir::OpBuilder& b) {
+  return b.getF32Type();
+}
+template <>
+Type ElementType<double>(mlir::OpBuilder& b) {
+  return b.getF64Type();
+}
+template <>
+Type ElementType<int8_t>(mlir::OpBuilder& b) {
+  return b.getI8Type();
+}
+template <>
+Type ElementType<int32_t>(mlir::OpBuilder& b) {
+  return b.getI32Type();
+}
+template <>
+Type ElementType<int64_t>(mlir::OpBuilder& b) {
+  return b.getI64Type();
+}
+
+// Integers of up to 8 bits, held in the 16-bit float formats.
+struct Half {
+  Half() = default;
+  explicit Half(int x) {
+    int e = 0;
+    while (abs(x) >> (e + 1)) ++e;
+    bits = x == 0 ? 0 : (x < 0) << 15 | (e + 15) << 10 | ((abs(x) << (10 - e)) & 1023);
+  }
+  operator float() const {
+    float magnitude = bits == 0 ? 0 : std::ldexp(1024 + (bits & 1023), (bits >> 10 & 31) - 25);
+    return bits >> 15 ? -magnitude : magnitude;
+  }
+  uint16_t bits = 0;
+};
+struct Bfloat {
+  Bfloat() = default;
+  explicit Bfloat(int x) {
+    float f = x;
+    uint32_t u;
+    memcpy(&u, &f, 4);
+    bits = u >> 16;
+  }
+  operator float() const {
+    uint32_t u = bits << 16;
+    float f;
+    memcpy(&f, &u, 4);
+    return f;
+  }
+  uint16_t bits = 0;
+};
+template <>
+Type ElementType<Half>(mlir::OpBuilder& b) {
+  return b.getF16Type();
+}
+template <>
+Type ElementType<Bfloat>(mlir::OpBuilder& b) {
+  return b.getBF16Type();
+}
+
+// C = P Q + bias (columns), compiled and run; then compared with plain loops.
+template <typename T, typename Acc = T>
+void Check(const std::string& cpu, const Case& c) {
+  SCOPED_TRACE(cpu + " batch " + std::to_string(c.batch) + " m " + std::to_string(c.m) + " n " + std::to_string(c.n) +
+               " k " + std::to_string(c.k));
+  KernelJit jit(cpu);
+  GemmPlan plan = PlanGemm(jit.isa(), c.source, sizeof(Acc), c.batch, c.m, c.n, c.k);
+  if (c.force_kc) plan.kc = c.force_kc;
+  if (c.force_mc) plan.mc = (c.force_mc + plan.mr - 1) / plan.mr * plan.mr;
+  if (plan.mc >= plan.m) plan.mc = plan.m;
+  Buffer<T> a(c.batch * c.m * c.k), b(c.batch * c.k * c.n);
+  Buffer<Acc> bias(c.n), out(c.batch * c.m * c.n + 64), packed(plan.packed_elements());
+  Buffer<char> scratch(plan.scratch_bytes() + 64);
+  std::mt19937 random(7);
+  for (int64_t i = 0; i < a.size; ++i) a.data[i] = static_cast<T>(static_cast<int>(random() % 17) - 8);
+  for (int64_t i = 0; i < b.size; ++i) b.data[i] = static_cast<T>(static_cast<int>(random() % 13) - 6);
+  for (int64_t i = 0; i < c.n; ++i) bias.data[i] = static_cast<Acc>(i % 5);
+  for (int64_t i = 0; i < out.size; ++i) out.data[i] = static_cast<Acc>(77);
+
+  auto matrix = [&](KernelBuilder& kb, Value pointer) {
+    StridedMatrix q;
+    q.pointer = pointer;
+    q.element = ElementType<T>(kb.b);
+    q.k_stride = c.transpose_b ? 1 : c.n;
+    q.j_stride = c.transpose_b ? c.k : 1;
+    return q;
+  };
+  KernelJit::Function pack = jit.Compile(2, [&](KernelBuilder& kb, const std::vector<Value>& p) {
+    kb.For(c.batch, [&](Value batch) {
+      StridedMatrix q = matrix(kb, p[0]);
+      q.pointer = kb.At(q.pointer, kb.Mul(batch, c.k * c.n), q.element);
+      EmitPackColumns(kb, plan, q, ElementType<Acc>(kb.b),
+                      kb.At(p[1], kb.Mul(batch, plan.k * plan.packed_columns()), ElementType<Acc>(kb.b)));
+    });
+  });
+  KernelJit::Function run = jit.Compile(6, [&](KernelBuilder& kb, const std::vector<Value>& p) {
+    GemmKernel g;
+    g.plan = plan;
+    g.accumulator = ElementType<Acc>(kb.b);
+    g.inline_epilogue = c.inline_epilogue;
+    g.p.pointer = p[0];
+    g.p.element = ElementType<T>(kb.b);
+    g.p.row_stride = c.k;
+    g.p.batch_offset = [&](KernelBuilder& kb, Value batch) { return kb.Mul(batch, c.m * c.k); };
+    g.q.pointer = c.source == ColumnSource::kPacked ? p[2] : p[1];
+    g.q.element = c.source == ColumnSource::kPacked ? g.accumulator : ElementType<T>(kb.b);
+    g.q.k_stride = c.n;
+    int64_t q_batch = c.source == ColumnSource::kPacked ? plan.k * plan.packed_columns() : c.k * c.n;
+    g.q.batch_offset = [=](KernelBuilder& kb, Value batch) { return kb.Mul(batch, q_batch); };
+    g.q.pack = [&](KernelBuilder& kb, const PackRequest& r) {
+      StridedMatrix q = matrix(kb, p[1]);
+      Value at = kb.Add(kb.Mul(r.batch, c.k * c.n),
+                        kb.Add(kb.Mul(r.k_begin, q.k_stride), kb.Mul(kb.Mul(r.panel, plan.nr()), q.j_stride)));
+      q.pointer = kb.At(q.pointer, at, q.element);
+      EmitPackBlock(kb, q, kb.Sub(r.k_end, r.k_begin), r.vectors, r.columns, plan.lanes, g.accumulator, r.to);
+    };
+    g.epilogue = [&](KernelBuilder& kb, Value batch, Value row, Value column, Value acc) {
+      Value x = kb.Load(acc.getType(), kb.At(p[3], column, g.accumulator));
+      Value sum = mlir::isa<mlir::FloatType>(g.accumulator)
+                      ? kb.b.create<mlir::arith::AddFOp>(kb.loc, acc, x).getResult()
+                      : kb.Add(acc, x);
+      kb.Store(sum, kb.At(p[4], kb.Add(kb.Mul(kb.Add(kb.Mul(batch, c.m), row), c.n), column), g.accumulator));
+    };
+    EmitGemmTasks(kb, g, kb.Int(0), kb.Int(plan.tasks()), p[5]);
+  });
+  void* pack_args[] = {b.data, packed.data};
+  if (c.source == ColumnSource::kPacked) pack(pack_args);
+  void* args[] = {a.data, b.data, packed.data, bias.data, out.data, scratch.data};
+  run(args);
+  for (int64_t s = 0; s < c.batch; ++s) {
+    for (int64_t i = 0; i < c.m; ++i) {
+      for (int64_t j = 0; j < c.n; ++j) {
+        Acc want = bias.data[j];
+        for (int64_t k = 0; k < c.k; ++k) {
+          Acc y = static_cast<Acc>(c.transpose_b ? b.data[(s * c.n + j) * c.k + k] : b.data[(s * c.k + k) * c.n + j]);
+          want = static_cast<Acc>(want + static_cast<Acc>(a.data[(s * c.m + i) * c.k + k]) * y);
+        }
+        ASSERT_EQ(want, out.data[(s * c.m + i) * c.n + j]) << "batch " << s << " row " << i << " column " << j;
+      }
+    }
+  }
+  for (int64_t i = c.batch * c.m * c.n; i < out.size; ++i) ASSERT_EQ(out.data[i], static_cast<Acc>(77));
+}
+
+class GemmTest : public ::testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    if (GetParam() == "x86-64-v4" && !__builtin_cpu_supports("avx512vl")) GTEST_SKIP() << "no AVX-512 here";
+    if (GetParam() == "x86-64-v3" && !__builtin_cpu_supports("avx2")) GTEST_SKIP() << "no AVX2 here";
+  }
+};
+
+TEST_P(GemmTest, OddShapesPacked) {
+  for (int64_t m : {1, 2, 7, 13, 37}) {
+    for (int64_t n : {1, 16, 17, 31, 97}) Check<float>(GetParam(), {1, m, n, 19});
+  }
+}
+
+TEST_P(GemmTest, BlockedInKAndRows) {
+  Check<float>(GetParam(), {1, 67, 101, 97, false, ColumnSource::kPacked, false, 31, 0});
+  Check<float>(GetParam(), {1, 67, 101, 97, false, ColumnSource::kPacked, true, 31, 20});
+  Check<float>(GetParam(), {2, 64, 64, 64, true, ColumnSource::kPacked, true, 0, 20});
+}
+
+TEST_P(GemmTest, TransposedB) {
+  Check<float>(GetParam(), {1, 5, 67, 53, true});
+  Check<float>(GetParam(), {3, 33, 47, 64, true, ColumnSource::kOnTheFly});
+  Check<float>(GetParam(), {3, 9, 15, 5, true, ColumnSource::kOnTheFly});
+}
+
+TEST_P(GemmTest, DirectAndOnTheFly) {
+  Check<float>(GetParam(), {2, 29, 71, 23, false, ColumnSource::kDirect, true});
+  Check<float>(GetParam(), {2, 29, 64, 23, false, ColumnSource::kDirect, true});
+  Check<float>(GetParam(), {2, 29, 3, 23, false, ColumnSource::kDirect});
+  Check<float>(GetParam(), {2, 29, 71, 123, false, ColumnSource::kOnTheFly, true, 40, 0});
+}
+
+TEST_P(GemmTest, EmptyK) { Check<float>(GetParam(), {1, 3, 20, 0}); }
+
+TEST_P(GemmTest, OtherTypes) {
+  Check<double>(GetParam(), {2, 11, 29, 17});
+  Check<int32_t>(GetParam(), {2, 11, 29, 17});
+  Check<int64_t>(GetParam(), {1, 11, 29, 17, true});
+  Check<int8_t>(GetParam(), {1, 11, 129, 17});
+  if (GetParam() != "x86-64") {  // without F16C a half is converted by a library
+    Check<Half, float>(GetParam(), {1, 11, 29, 17});
+    Check<Half, float>(GetParam(), {2, 11, 29, 37, true, ColumnSource::kOnTheFly});
+    Check<Half, float>(GetParam(), {2, 11, 29, 37, false, ColumnSource::kDirect});
+  }
+  Check<Bfloat, float>(GetParam(), {1, 11, 29, 17});
+  Check<Bfloat, float>(GetParam(), {2, 11, 29, 37, false, ColumnSource::kDirect});
+}
+
+INSTANTIATE_TEST_SUITE_P(Cpus, GemmTest, ::testing::Values("x86-64", "x86-64-v3", "x86-64-v4"),
+                         [](const auto& info) { return "cpu" + std::to_string(info.index); });
+
+}  // namespace
+}  // namespace inlay::native

@@ -1,0 +1,147 @@
+#include "core/backends/native/kernel_builder.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/Matchers.h"
+
+namespace inlay::native {
+
+namespace arith = mlir::arith;
+namespace scf = mlir::scf;
+using mlir::Type;
+using mlir::Value;
+
+bool IsConstant(Value value, int64_t* constant) {
+  mlir::APInt bits;
+  if (!mlir::matchPattern(value, mlir::m_ConstantInt(&bits))) return false;
+  *constant = bits.getSExtValue();
+  return true;
+}
+
+Value KernelBuilder::Int(int64_t value) { return b.create<arith::ConstantIntOp>(loc, value, 64); }
+Value KernelBuilder::Add(Value x, Value y) { return b.createOrFold<arith::AddIOp>(loc, x, y); }
+Value KernelBuilder::Sub(Value x, Value y) { return b.createOrFold<arith::SubIOp>(loc, x, y); }
+Value KernelBuilder::Mul(Value x, int64_t y) { return y == 1 ? x : b.createOrFold<arith::MulIOp>(loc, x, Int(y)); }
+Value KernelBuilder::Div(Value x, int64_t y) { return y == 1 ? x : b.createOrFold<arith::DivUIOp>(loc, x, Int(y)); }
+Value KernelBuilder::Rem(Value x, int64_t y) {
+  return y == 1 ? Int(0) : b.createOrFold<arith::RemUIOp>(loc, x, Int(y));
+}
+Value KernelBuilder::Min(Value x, Value y) { return b.createOrFold<arith::MinSIOp>(loc, x, y); }
+Value KernelBuilder::Max(Value x, Value y) { return b.createOrFold<arith::MaxSIOp>(loc, x, y); }
+Value KernelBuilder::Less(Value x, Value y) {
+  return b.createOrFold<arith::CmpIOp>(loc, arith::CmpIPredicate::slt, x, y);
+}
+Value KernelBuilder::Equal(Value x, Value y) {
+  return b.createOrFold<arith::CmpIOp>(loc, arith::CmpIPredicate::eq, x, y);
+}
+
+Value KernelBuilder::Zero(Type type) { return b.create<arith::ConstantOp>(loc, type, b.getZeroAttr(type)); }
+
+Value KernelBuilder::Splat(Value scalar, Type vector_type) {
+  return b.create<mlir::vector::BroadcastOp>(loc, vector_type, scalar);
+}
+
+Value KernelBuilder::MultiplyAdd(Value x, Value y, Value acc) {
+  if (mlir::isa<mlir::FloatType>(mlir::getElementTypeOrSelf(x.getType()))) {
+    return b.create<mlir::LLVM::FMAOp>(loc, x, y, acc);
+  }
+  return b.create<arith::AddIOp>(loc, b.create<arith::MulIOp>(loc, x, y), acc);
+}
+
+Value KernelBuilder::Widen(Value x, Type to) {
+  Type element = mlir::getElementTypeOrSelf(x.getType());
+  if (element == to) return x;
+  Type wide = to;
+  if (auto v = mlir::dyn_cast<mlir::VectorType>(x.getType())) wide = v.clone(to);
+  return b.create<arith::ExtFOp>(loc, wide, x);
+}
+
+Value KernelBuilder::At(Value pointer, Value offset, Type element) {
+  int64_t constant;
+  if (IsConstant(offset, &constant)) return At(pointer, constant, element);
+  return b.create<mlir::LLVM::GEPOp>(loc, pointer.getType(), element, pointer,
+                                     mlir::ArrayRef<mlir::LLVM::GEPArg>{offset});
+}
+
+Value KernelBuilder::At(Value pointer, int64_t offset, Type element) {
+  if (offset == 0) return pointer;
+  if (offset != static_cast<int32_t>(offset)) {
+    return b.create<mlir::LLVM::GEPOp>(loc, pointer.getType(), element, pointer,
+                                       mlir::ArrayRef<mlir::LLVM::GEPArg>{Int(offset)});
+  }
+  return b.create<mlir::LLVM::GEPOp>(loc, pointer.getType(), element, pointer,
+                                     mlir::ArrayRef<mlir::LLVM::GEPArg>{static_cast<int32_t>(offset)});
+}
+
+static unsigned ElementBytes(Type type) { return (mlir::getElementTypeOrSelf(type).getIntOrFloatBitWidth() + 7) / 8; }
+
+Value KernelBuilder::Load(Type type, Value pointer) {
+  return b.create<mlir::LLVM::LoadOp>(loc, type, pointer, ElementBytes(type));
+}
+
+Value KernelBuilder::LoadFirst(Type vector_type, Value pointer, int64_t lanes) {
+  auto type = mlir::cast<mlir::VectorType>(vector_type);
+  if (lanes >= type.getNumElements()) return Load(type, pointer);
+  std::vector<bool> bits(type.getNumElements());
+  for (int64_t i = 0; i < lanes; ++i) bits[i] = true;
+  llvm::SmallVector<bool> mask(bits.begin(), bits.end());
+  Value mask_value = b.create<arith::ConstantOp>(
+      loc, mlir::DenseElementsAttr::get(mlir::VectorType::get(type.getShape(), b.getI1Type()), mask));
+  return b.create<mlir::LLVM::MaskedLoadOp>(loc, type, pointer, mask_value, mlir::ValueRange{Zero(type)},
+                                            ElementBytes(type));
+}
+
+void KernelBuilder::Store(Value value, Value pointer) {
+  b.create<mlir::LLVM::StoreOp>(loc, value, pointer, ElementBytes(value.getType()));
+}
+
+void KernelBuilder::For(Value lo, Value hi, int64_t step, const std::function<void(Value)>& body) {
+  For(lo, hi, step, {}, [&](Value i, const std::vector<Value>&) {
+    body(i);
+    return std::vector<Value>();
+  });
+}
+
+std::vector<Value> KernelBuilder::For(Value lo, Value hi, int64_t step, const std::vector<Value>& init,
+                                      const std::function<std::vector<Value>(Value, const std::vector<Value>&)>& body) {
+  int64_t first, last;
+  if (IsConstant(lo, &first) && IsConstant(hi, &last)) {
+    if (first >= last) return init;
+    if (first + step >= last) return body(lo, init);
+  }
+  auto loop = b.create<scf::ForOp>(loc, lo, hi, Int(step), mlir::ValueRange(init));
+  mlir::OpBuilder::InsertionGuard guard(b);
+  mlir::Block* block = loop.getBody();
+  if (init.empty() && !block->empty()) block->getTerminator()->erase();
+  b.setInsertionPointToEnd(block);
+  std::vector<Value> carried(loop.getRegionIterArgs().begin(), loop.getRegionIterArgs().end());
+  b.create<scf::YieldOp>(loc, mlir::ValueRange(body(loop.getInductionVar(), carried)));
+  return std::vector<Value>(loop.getResults().begin(), loop.getResults().end());
+}
+
+void KernelBuilder::If(Value condition, const std::function<void()>& then, const std::function<void()>& otherwise) {
+  int64_t constant;
+  if (IsConstant(condition, &constant)) {
+    if (constant != 0) {
+      then();
+    } else if (otherwise) {
+      otherwise();
+    }
+    return;
+  }
+  auto op = b.create<scf::IfOp>(loc, condition, otherwise != nullptr);
+  mlir::OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(op.thenBlock());
+  then();
+  if (otherwise) {
+    b.setInsertionPointToStart(op.elseBlock());
+    otherwise();
+  }
+}
+
+Type KernelBuilder::Vector(int64_t lanes, Type element) { return mlir::VectorType::get({lanes}, element); }
+
+}  // namespace inlay::native

@@ -1,0 +1,69 @@
+// KernelBuilder: short names for the MLIR that the contraction kernels are made of.
+//
+// Memory is raw LLVM pointers with element offsets in i64 (that is what the kernel ABI hands over; memref descriptors
+// would double the IR), loops are scf.for over i64, arithmetic is arith/vector. Integer arithmetic folds as it is
+// built, so that static shapes leave constants behind. A view on an OpBuilder, which it does not own; lives on the
+// stack.
+#ifndef INLAY_CORE_BACKENDS_NATIVE_KERNEL_BUILDER_H_
+#define INLAY_CORE_BACKENDS_NATIVE_KERNEL_BUILDER_H_
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/Value.h"
+
+namespace inlay::native {
+
+class KernelBuilder {
+ public:
+  KernelBuilder(mlir::OpBuilder& builder, mlir::Location location) : b(builder), loc(location) {}
+
+  // i64 arithmetic; constants fold.
+  mlir::Value Int(int64_t value);
+  mlir::Value Add(mlir::Value x, mlir::Value y);
+  mlir::Value Add(mlir::Value x, int64_t y) { return Add(x, Int(y)); }
+  mlir::Value Sub(mlir::Value x, mlir::Value y);
+  mlir::Value Mul(mlir::Value x, int64_t y);
+  mlir::Value Div(mlir::Value x, int64_t y);  // of non-negative values
+  mlir::Value Rem(mlir::Value x, int64_t y);
+  mlir::Value Min(mlir::Value x, mlir::Value y);
+  mlir::Value Max(mlir::Value x, mlir::Value y);
+  mlir::Value Less(mlir::Value x, mlir::Value y);
+  mlir::Value Equal(mlir::Value x, mlir::Value y);
+
+  // Elements of type float or integer, scalars or vectors of them.
+  mlir::Value Zero(mlir::Type type);
+  mlir::Value Splat(mlir::Value scalar, mlir::Type vector_type);
+  mlir::Value MultiplyAdd(mlir::Value x, mlir::Value y, mlir::Value acc);
+  mlir::Value Widen(mlir::Value x, mlir::Type to);  // f16, bf16 -> f32 (scalars or vectors); others unchanged
+
+  // Memory: `offset` counts elements of `element` from `pointer`.
+  mlir::Value At(mlir::Value pointer, mlir::Value offset, mlir::Type element);
+  mlir::Value At(mlir::Value pointer, int64_t offset, mlir::Type element);
+  mlir::Value Load(mlir::Type type, mlir::Value pointer);  // aligned to the element only
+  // The first `lanes` lanes are read, the others are zero; lanes = all of them is a plain load.
+  mlir::Value LoadFirst(mlir::Type vector_type, mlir::Value pointer, int64_t lanes);
+  void Store(mlir::Value value, mlir::Value pointer);
+
+  // for (i = lo; i < hi; i += step), with or without values carried round.
+  void For(mlir::Value lo, mlir::Value hi, int64_t step, const std::function<void(mlir::Value)>& body);
+  void For(int64_t hi, const std::function<void(mlir::Value)>& body) { For(Int(0), Int(hi), 1, body); }
+  std::vector<mlir::Value> For(
+      mlir::Value lo, mlir::Value hi, int64_t step, const std::vector<mlir::Value>& init,
+      const std::function<std::vector<mlir::Value>(mlir::Value, const std::vector<mlir::Value>&)>& body);
+  void If(mlir::Value condition, const std::function<void()>& then, const std::function<void()>& otherwise = nullptr);
+
+  static mlir::Type Vector(int64_t lanes, mlir::Type element);
+
+  mlir::OpBuilder& b;
+  mlir::Location loc;
+};
+
+// Static trip counts of 0 emit nothing, of 1 emit the body without a loop.
+bool IsConstant(mlir::Value value, int64_t* constant);
+
+}  // namespace inlay::native
+
+#endif  // INLAY_CORE_BACKENDS_NATIVE_KERNEL_BUILDER_H_

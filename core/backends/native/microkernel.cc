@@ -1,0 +1,35 @@
+#include "core/backends/native/microkernel.h"
+
+#include "mlir/IR/BuiltinTypes.h"
+
+namespace inlay::native {
+
+using mlir::Type;
+using mlir::Value;
+
+std::vector<Value> EmitRegisterTile(KernelBuilder& kb, const RegisterTile& tile, Value begin, Value end,
+                                    const std::vector<Value>& accumulators) {
+  Type vector = KernelBuilder::Vector(tile.lanes, tile.accumulator);
+  Type q_vector = KernelBuilder::Vector(tile.lanes, tile.q_element);
+  return kb.For(begin, end, 1, accumulators, [&](Value k, const std::vector<Value>& in) {
+    Value q = kb.At(tile.q, kb.Mul(k, tile.q_k_stride), tile.q_element);
+    Value p = kb.At(tile.p, kb.Mul(k, tile.p_k_stride), tile.p_element);
+    std::vector<Value> row;
+    for (int64_t v = 0; v < tile.vectors; ++v) {
+      int64_t columns = tile.q_columns - v * tile.lanes;
+      Value loaded = kb.LoadFirst(q_vector, kb.At(q, v * tile.lanes, tile.q_element), columns);
+      row.push_back(kb.Widen(loaded, tile.accumulator));
+    }
+    std::vector<Value> out;
+    for (int64_t r = 0; r < tile.rows; ++r) {
+      Value element = kb.Load(tile.p_element, kb.At(p, r * tile.p_row_stride, tile.p_element));
+      Value splat = kb.Splat(kb.Widen(element, tile.accumulator), vector);
+      for (int64_t v = 0; v < tile.vectors; ++v) {
+        out.push_back(kb.MultiplyAdd(splat, row[v], in[r * tile.vectors + v]));
+      }
+    }
+    return out;
+  });
+}
+
+}  // namespace inlay::native

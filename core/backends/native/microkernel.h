@@ -1,0 +1,30 @@
+// The register tile: rows x vectors accumulators that stay in registers over a loop on k.
+#ifndef INLAY_CORE_BACKENDS_NATIVE_MICROKERNEL_H_
+#define INLAY_CORE_BACKENDS_NATIVE_MICROKERNEL_H_
+
+#include <vector>
+
+#include "core/backends/native/kernel_builder.h"
+
+namespace inlay::native {
+
+struct RegisterTile {
+  int64_t rows = 8, vectors = 2, lanes = 16;
+  mlir::Type accumulator;
+  // P's element (r, k) is at p + r * p_row_stride + k * p_k_stride, one scalar of type p_element.
+  mlir::Value p;
+  mlir::Type p_element;
+  int64_t p_row_stride = 0, p_k_stride = 1;
+  // Q's row k is at q + k * q_k_stride; of its vectors * lanes columns, the first q_columns may be read.
+  mlir::Value q;
+  mlir::Type q_element;
+  int64_t q_k_stride = 0, q_columns = 0;
+};
+
+// accumulators (row-major, rows x vectors) += P * Q for k in [begin, end); q and p point at k = 0.
+std::vector<mlir::Value> EmitRegisterTile(KernelBuilder& kb, const RegisterTile& tile, mlir::Value begin,
+                                          mlir::Value end, const std::vector<mlir::Value>& accumulators);
+
+}  // namespace inlay::native
+
+#endif  // INLAY_CORE_BACKENDS_NATIVE_MICROKERNEL_H_

@@ -1,0 +1,116 @@
+#include "core/backends/native/packing.h"
+
+#include <algorithm>
+
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+namespace inlay::native {
+namespace {
+
+using mlir::Type;
+using mlir::Value;
+
+bool IsPowerOfTwo(int64_t x) { return (x & (x - 1)) == 0; }
+
+// Transposes n vectors of n lanes by log2(n) rounds of two-input shuffles: round s exchanges blocks of s lanes.
+std::vector<Value> Transpose(KernelBuilder& kb, std::vector<Value> rows) {
+  int64_t n = rows.size();
+  for (int64_t s = 1; s < n; s *= 2) {
+    llvm::SmallVector<int64_t> low(n), high(n);
+    for (int64_t l = 0; l < n; ++l) {
+      bool odd = (l / s) % 2 == 1;
+      low[l] = odd ? n + l - s : l;
+      high[l] = odd ? n + l : l + s;
+    }
+    std::vector<Value> next(n);
+    for (int64_t r = 0; r < n; ++r) {
+      if ((r / s) % 2 == 1) continue;
+      next[r] = kb.b.create<mlir::vector::ShuffleOp>(kb.loc, rows[r], rows[r + s], low);
+      next[r + s] = kb.b.create<mlir::vector::ShuffleOp>(kb.loc, rows[r], rows[r + s], high);
+    }
+    rows = next;
+  }
+  return rows;
+}
+
+void CopyElement(KernelBuilder& kb, const StridedMatrix& from, Value k, Value j, Type accumulator, Value to) {
+  Value at = kb.Add(kb.Mul(k, from.k_stride), kb.Mul(j, from.j_stride));
+  kb.Store(kb.Widen(kb.Load(from.element, kb.At(from.pointer, at, from.element)), accumulator), to);
+}
+
+}  // namespace
+
+void EmitPackBlock(KernelBuilder& kb, const StridedMatrix& from, Value rows, int64_t vectors, int64_t columns,
+                   int64_t lanes, Type accumulator, Value to) {
+  int64_t width = vectors * lanes;
+  Type vector = KernelBuilder::Vector(lanes, from.element);
+  if (from.j_stride == 1) {
+    kb.For(kb.Int(0), rows, 1, [&](Value k) {
+      Value source = kb.At(from.pointer, kb.Mul(k, from.k_stride), from.element);
+      Value target = kb.At(to, kb.Mul(k, width), accumulator);
+      for (int64_t v = 0; v < vectors; ++v) {
+        int64_t valid = std::clamp<int64_t>(columns - v * lanes, 0, lanes);
+        Value value =
+            valid == 0 ? kb.Zero(vector) : kb.LoadFirst(vector, kb.At(source, v * lanes, from.element), valid);
+        kb.Store(kb.Widen(value, accumulator), kb.At(target, v * lanes, accumulator));
+      }
+    });
+    return;
+  }
+  Value k_scalar = kb.Int(0);  // rows below are done
+  int64_t j_scalar = 0;        // so are columns below, in those rows
+  if (from.k_stride == 1 && lanes <= 16 && lanes > 1 && IsPowerOfTwo(lanes) && columns >= lanes) {
+    Value k_end = kb.Mul(kb.Div(rows, lanes), lanes);
+    j_scalar = columns / lanes * lanes;
+    kb.For(kb.Int(0), k_end, lanes, [&](Value k) {
+      kb.For(kb.Int(0), kb.Int(j_scalar), lanes, [&](Value j) {
+        Value source = kb.At(from.pointer, kb.Add(k, kb.Mul(j, from.j_stride)), from.element);
+        std::vector<Value> block;
+        for (int64_t c = 0; c < lanes; ++c) {
+          Value column = kb.Load(vector, kb.At(source, c * from.j_stride, from.element));
+          block.push_back(kb.Widen(column, accumulator));
+        }
+        block = Transpose(kb, block);
+        Value target = kb.At(to, kb.Add(kb.Mul(k, width), j), accumulator);
+        for (int64_t r = 0; r < lanes; ++r) kb.Store(block[r], kb.At(target, r * width, accumulator));
+      });
+    });
+    if (j_scalar < columns) {
+      kb.For(kb.Int(0), k_end, 1, [&](Value k) {
+        kb.For(kb.Int(j_scalar), kb.Int(columns), 1, [&](Value j) {
+          CopyElement(kb, from, k, j, accumulator, kb.At(to, kb.Add(kb.Mul(k, width), j), accumulator));
+        });
+      });
+    }
+    k_scalar = k_end;
+  }
+  kb.For(k_scalar, rows, 1, [&](Value k) {
+    kb.For(columns, [&](Value j) {
+      CopyElement(kb, from, k, j, accumulator, kb.At(to, kb.Add(kb.Mul(k, width), j), accumulator));
+    });
+  });
+}
+
+void EmitPackColumns(KernelBuilder& kb, const GemmPlan& plan, const StridedMatrix& from, Type accumulator, Value to) {
+  auto panel = [&](Value j, int64_t vectors, int64_t columns) {
+    StridedMatrix part = from;
+    part.pointer = kb.At(from.pointer, kb.Mul(j, plan.nr() * from.j_stride), from.element);
+    EmitPackBlock(kb, part, kb.Int(plan.k), vectors, columns, plan.lanes, accumulator,
+                  kb.At(to, kb.Mul(j, plan.k * plan.nr()), accumulator));
+  };
+  bool last_differs = plan.n_last() < plan.nr();
+  kb.For(plan.panels() - (last_differs ? 1 : 0), [&](Value j) { panel(j, plan.nv, plan.nr()); });
+  if (last_differs) panel(kb.Int(plan.panels() - 1), plan.nv_last, plan.n_last());
+}
+
+int64_t RowsPackedElements(const GemmPlan& plan) { return (plan.m + plan.mr - 1) / plan.mr * plan.mr * plan.k; }
+
+void EmitPackRows(KernelBuilder& kb, const GemmPlan& plan, const StridedMatrix& from, Value to) {
+  kb.For(plan.m, [&](Value i) {
+    Value tile = kb.At(to, kb.Add(kb.Mul(kb.Div(i, plan.mr), plan.mr * plan.k), kb.Rem(i, plan.mr)), from.element);
+    kb.For(plan.k,
+           [&](Value k) { CopyElement(kb, from, k, i, from.element, kb.At(tile, kb.Mul(k, plan.mr), from.element)); });
+  });
+}
+
+}  // namespace inlay::native

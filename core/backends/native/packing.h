@@ -1,0 +1,33 @@
+// Packing of a contraction's operands into the layouts that gemm.h reads. Emits MLIR at the builder's insertion point.
+#ifndef INLAY_CORE_BACKENDS_NATIVE_PACKING_H_
+#define INLAY_CORE_BACKENDS_NATIVE_PACKING_H_
+
+#include "core/backends/native/gemm_plan.h"
+#include "core/backends/native/kernel_builder.h"
+
+namespace inlay::native {
+
+// A matrix as it lies: element (k, j) at k * k_stride + j * j_stride.
+struct StridedMatrix {
+  mlir::Value pointer;
+  mlir::Type element;
+  int64_t k_stride = 0, j_stride = 0;
+};
+
+// to[k][vectors * lanes] = from(k, j) for k in [0, rows), j in [0, columns); widened to `accumulator`. Columns beyond
+// are zero or left as they are.
+void EmitPackBlock(KernelBuilder& kb, const StridedMatrix& from, mlir::Value rows, int64_t vectors, int64_t columns,
+                   int64_t lanes, mlir::Type accumulator, mlir::Value to);
+
+// The whole of Q in kPacked layout (one batch element: plan.k x plan.n).
+void EmitPackColumns(KernelBuilder& kb, const GemmPlan& plan, const StridedMatrix& from, mlir::Type accumulator,
+                     mlir::Value to);
+
+// P(i, k) = from(k, i) as [m / mr][k][mr] (the last tile padded): a RowOperand with tile_stride = k * mr,
+// k_stride = mr, row_stride = 1. Elements keep their type. RowsPackedElements: the room it takes.
+int64_t RowsPackedElements(const GemmPlan& plan);
+void EmitPackRows(KernelBuilder& kb, const GemmPlan& plan, const StridedMatrix& from, mlir::Value to);
+
+}  // namespace inlay::native
+
+#endif  // INLAY_CORE_BACKENDS_NATIVE_PACKING_H_
