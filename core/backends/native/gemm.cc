@@ -57,6 +57,7 @@ class TaskEmitter {
     columns_ = columns;
     int64_t tiles = plan_.mc == plan_.m ? plan_.m / plan_.mr : plan_.mc / plan_.mr;
     Value tile_begin = kb_.Mul(row_block_, tiles);
+    tile_begin_ = tile_begin;
     Value tile_end = kb_.Min(kb_.Int(plan_.m / plan_.mr), kb_.Add(tile_begin, tiles));
     Value is_last_block = kb_.Equal(row_block_, kb_.Int(plan_.row_blocks() - 1));
     if (plan_.k_blocks() <= 1) {
@@ -127,6 +128,14 @@ class TaskEmitter {
     t.q_element = plan_.source == ColumnSource::kDirect ? g_.q.element : g_.accumulator;
     t.q_k_stride = q_stride_;
     t.q_columns = plan_.source == ColumnSource::kDirect ? readable_ : nv_ * plan_.lanes;
+    if (plan_.prefetch) {
+      // The tiles of this panel share out the next one, so that it has come from memory when its first tile needs it.
+      int64_t tiles = (plan_.mc + plan_.mr - 1) / plan_.mr;
+      t.prefetch_step = std::max<int64_t>(plan_.nr() * plan_.element_bytes / tiles, 1);
+      Value from = kb_.At(q, plan_.k * nv_ * plan_.lanes, g_.accumulator);
+      Value done = kb_.Mul(kb_.Sub(tile, tile_begin_), plan_.k * t.prefetch_step);
+      t.prefetch = kb_.At(from, done, kb_.b.getI8Type());
+    }
     return EmitRegisterTile(kb_, t, kb_.Int(0), kb_.Sub(k_end, k_begin), in);
   }
 
@@ -178,7 +187,7 @@ class TaskEmitter {
   Value panel_, row_block_, batch_, p_, q_;
   // Of the panel being emitted.
   int64_t nv_ = 0, readable_ = 0, q_stride_ = 0;
-  Value columns_;
+  Value columns_, tile_begin_;
 };
 
 }  // namespace

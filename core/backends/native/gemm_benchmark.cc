@@ -48,7 +48,10 @@ void Measure(const std::string& cpu, int64_t m, int64_t n, int64_t k, const std:
   plan.mc = std::min(plan.m, Setting("MC", plan.mc));
   bool light = Setting("INLINE", 1);
   int64_t q_elements = source == ColumnSource::kPacked ? plan.packed_elements() : batch * n * k;
-  float *a = Floats(batch * m * k), *q = Floats(q_elements), *bias = Floats(n), *c = Floats(batch * m * n);
+  plan.prefetch = Setting("PREFETCH", plan.prefetch);
+  // COLD=1: as in a whole model, whose weights no cache holds.
+  int64_t copies = Setting("COLD", 0) ? (128 << 20) / (q_elements * 4) + 1 : 1;
+  float *a = Floats(batch * m * k), *q = Floats(q_elements * copies), *bias = Floats(n), *c = Floats(batch * m * n);
   void* scratch = Floats(plan.scratch_bytes() / 4 + 64);
   const char* assembly = getenv("ASM");
   if (assembly) jit.last_assembly_file = assembly;
@@ -82,11 +85,14 @@ void Measure(const std::string& cpu, int64_t m, int64_t n, int64_t k, const std:
   });
   void* args[] = {a, q, bias, c, scratch};
   double flops = 2.0 * batch * m * n * k;
-  int64_t iterations = static_cast<int64_t>(2e9 / flops) + 1;
+  int64_t iterations = std::max<int64_t>(static_cast<int64_t>(2e9 / flops) + 1, copies);
   double best = 1e9;
   for (int round = 0; round < 9; ++round) {
     double start = Seconds();
-    for (int64_t i = 0; i < iterations; ++i) run(args);
+    for (int64_t i = 0; i < iterations; ++i) {
+      args[1] = q + i % copies * q_elements;
+      run(args);
+    }
     best = std::min(best, (Seconds() - start) / iterations);
   }
   printf(

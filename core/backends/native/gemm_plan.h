@@ -36,6 +36,8 @@ struct GemmPlan {
   int64_t kc = 0;       // k of a block; k itself: one block
   int64_t mc = 0;       // rows of a task, a multiple of mr unless all
 
+  bool prefetch = false;  // a panel's tiles prefetch the next panel
+
   int64_t nr() const { return nv * lanes; }
   int64_t panels() const { return (n + nr() - 1) / nr(); }
   int64_t n_last() const { return n - (panels() - 1) * nr(); }  // columns of the last panel

@@ -34,6 +34,7 @@ Value KernelBuilder::Max(Value x, Value y) { return b.createOrFold<arith::MaxSIO
 Value KernelBuilder::Less(Value x, Value y) {
   return b.createOrFold<arith::CmpIOp>(loc, arith::CmpIPredicate::slt, x, y);
 }
+Value KernelBuilder::And(Value x, Value y) { return b.createOrFold<arith::AndIOp>(loc, x, y); }
 Value KernelBuilder::Equal(Value x, Value y) {
   return b.createOrFold<arith::CmpIOp>(loc, arith::CmpIPredicate::eq, x, y);
 }
@@ -82,20 +83,49 @@ Value KernelBuilder::Load(Type type, Value pointer) {
   return b.create<mlir::LLVM::LoadOp>(loc, type, pointer, ElementBytes(type));
 }
 
-Value KernelBuilder::LoadFirst(Type vector_type, Value pointer, int64_t lanes) {
+Value KernelBuilder::StaticMask(int64_t lanes, int64_t begin, int64_t end) {
+  llvm::SmallVector<bool> mask(lanes);
+  for (int64_t i = 0; i < lanes; ++i) mask[i] = i >= begin && i < end;
+  return b.create<arith::ConstantOp>(loc,
+                                     mlir::DenseElementsAttr::get(mlir::VectorType::get({lanes}, b.getI1Type()), mask));
+}
+
+Value KernelBuilder::LoadLanes(Type vector_type, Value pointer, int64_t begin, int64_t end) {
   auto type = mlir::cast<mlir::VectorType>(vector_type);
-  if (lanes >= type.getNumElements()) return Load(type, pointer);
-  std::vector<bool> bits(type.getNumElements());
-  for (int64_t i = 0; i < lanes; ++i) bits[i] = true;
-  llvm::SmallVector<bool> mask(bits.begin(), bits.end());
-  Value mask_value = b.create<arith::ConstantOp>(
-      loc, mlir::DenseElementsAttr::get(mlir::VectorType::get(type.getShape(), b.getI1Type()), mask));
-  return b.create<mlir::LLVM::MaskedLoadOp>(loc, type, pointer, mask_value, mlir::ValueRange{Zero(type)},
-                                            ElementBytes(type));
+  int64_t lanes = type.getNumElements();
+  if (begin <= 0 && end >= lanes) return Load(type, pointer);
+  if (begin >= end || end <= 0 || begin >= lanes) return Zero(type);
+  return MaskedLoad(pointer, StaticMask(lanes, begin, end), Zero(type));
+}
+
+void KernelBuilder::StoreFirst(Value vector, Value pointer, int64_t lanes) {
+  int64_t all = mlir::cast<mlir::VectorType>(vector.getType()).getNumElements();
+  if (lanes >= all) return Store(vector, pointer);
+  b.create<mlir::LLVM::MaskedStoreOp>(loc, vector, pointer, StaticMask(all, 0, lanes), ElementBytes(vector.getType()));
+}
+
+Value KernelBuilder::LaneMask(int64_t lanes, Value begin, Value end) {
+  auto type = mlir::VectorType::get({lanes}, b.getI32Type());
+  llvm::SmallVector<int32_t> numbers(lanes);
+  for (int64_t i = 0; i < lanes; ++i) numbers[i] = i;
+  Value lane = b.create<arith::ConstantOp>(loc, mlir::DenseElementsAttr::get(type, mlir::ArrayRef<int32_t>(numbers)));
+  auto splat = [&](Value x) { return Splat(b.create<arith::TruncIOp>(loc, b.getI32Type(), x), type); };
+  Value from = b.create<arith::CmpIOp>(loc, arith::CmpIPredicate::sge, lane, splat(begin));
+  Value to = b.create<arith::CmpIOp>(loc, arith::CmpIPredicate::slt, lane, splat(end));
+  return b.create<arith::AndIOp>(loc, from, to);
+}
+
+Value KernelBuilder::MaskedLoad(Value pointer, Value mask, Value otherwise) {
+  return b.create<mlir::LLVM::MaskedLoadOp>(loc, otherwise.getType(), pointer, mask, mlir::ValueRange{otherwise},
+                                            ElementBytes(otherwise.getType()));
 }
 
 void KernelBuilder::Store(Value value, Value pointer) {
   b.create<mlir::LLVM::StoreOp>(loc, value, pointer, ElementBytes(value.getType()));
+}
+
+void KernelBuilder::Prefetch(Value pointer) {
+  b.create<mlir::LLVM::Prefetch>(loc, pointer, /*rw=*/0, /*hint=*/2, /*cache=*/1);
 }
 
 void KernelBuilder::For(Value lo, Value hi, int64_t step, const std::function<void(Value)>& body) {

@@ -32,6 +32,7 @@ class KernelBuilder {
   mlir::Value Max(mlir::Value x, mlir::Value y);
   mlir::Value Less(mlir::Value x, mlir::Value y);
   mlir::Value Equal(mlir::Value x, mlir::Value y);
+  mlir::Value And(mlir::Value x, mlir::Value y);  // of i1
 
   // Elements of type float or integer, scalars or vectors of them.
   mlir::Value Zero(mlir::Type type);
@@ -44,8 +45,16 @@ class KernelBuilder {
   mlir::Value At(mlir::Value pointer, int64_t offset, mlir::Type element);
   mlir::Value Load(mlir::Type type, mlir::Value pointer);  // aligned to the element only
   // The first `lanes` lanes are read, the others are zero; lanes = all of them is a plain load.
-  mlir::Value LoadFirst(mlir::Type vector_type, mlir::Value pointer, int64_t lanes);
+  mlir::Value LoadFirst(mlir::Type vector_type, mlir::Value pointer, int64_t lanes) {
+    return LoadLanes(vector_type, pointer, 0, lanes);
+  }
+  mlir::Value LoadLanes(mlir::Type vector_type, mlir::Value pointer, int64_t begin, int64_t end);
+  void StoreFirst(mlir::Value vector, mlir::Value pointer, int64_t lanes);
+  // Lanes [begin, end) as a vector of i1; begin may be negative, end beyond the last.
+  mlir::Value LaneMask(int64_t lanes, mlir::Value begin, mlir::Value end);
+  mlir::Value MaskedLoad(mlir::Value pointer, mlir::Value mask, mlir::Value otherwise);
   void Store(mlir::Value value, mlir::Value pointer);
+  void Prefetch(mlir::Value pointer);  // for reading, into L2
 
   // for (i = lo; i < hi; i += step), with or without values carried round.
   void For(mlir::Value lo, mlir::Value hi, int64_t step, const std::function<void(mlir::Value)>& body);
@@ -59,6 +68,9 @@ class KernelBuilder {
 
   mlir::OpBuilder& b;
   mlir::Location loc;
+
+ private:
+  mlir::Value StaticMask(int64_t lanes, int64_t begin, int64_t end);
 };
 
 // Static trip counts of 0 emit nothing, of 1 emit the body without a loop.

@@ -20,6 +20,7 @@ std::vector<Value> EmitRegisterTile(KernelBuilder& kb, const RegisterTile& tile,
       Value loaded = kb.LoadFirst(q_vector, kb.At(q, v * tile.lanes, tile.q_element), columns);
       row.push_back(kb.Widen(loaded, tile.accumulator));
     }
+    if (tile.prefetch) kb.Prefetch(kb.At(tile.prefetch, kb.Mul(k, tile.prefetch_step), kb.b.getI8Type()));
     std::vector<Value> out;
     for (int64_t r = 0; r < tile.rows; ++r) {
       Value element = kb.Load(tile.p_element, kb.At(p, r * tile.p_row_stride, tile.p_element));

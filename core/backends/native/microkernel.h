@@ -19,6 +19,9 @@ struct RegisterTile {
   mlir::Value q;
   mlir::Type q_element;
   int64_t q_k_stride = 0, q_columns = 0;
+  // Unless null: step k asks for the cache line at prefetch + k * prefetch_step bytes.
+  mlir::Value prefetch;
+  int64_t prefetch_step = 0;
 };
 
 // accumulators (row-major, rows x vectors) += P * Q for k in [begin, end); q and p point at k = 0.

@@ -1,0 +1,120 @@
+#include "core/backends/native/conv.h"
+
+#include "core/backends/native/conv_planes.h"
+#include "core/backends/native/depthwise.h"
+#include "core/backends/native/packing.h"
+
+namespace inlay::native {
+namespace {
+
+using mlir::Type;
+using mlir::Value;
+
+constexpr int64_t kMaxUnrolledTaps = 8;
+
+// Packs channels [k_begin, k_end) / taps of a panel: to[k][column] = plane(channel)[pixel(column) + offset(tap)].
+void PackPixels(KernelBuilder& kb, const ConvKernel& kernel, const PackRequest& request) {
+  const ConvPlan& plan = kernel.plan;
+  const ConvShape& s = plan.shape;
+  int64_t taps = s.taps(), width = request.vectors * plan.lanes, channels = s.c / s.groups;
+  Type type = kernel.accumulator;
+  Value first_plane = kb.At(kernel.input, kb.Mul(request.batch, channels * plan.plane_elements()), type);
+  std::vector<PixelVector> columns;
+  for (int64_t v = 0; v < request.vectors; ++v) {
+    Value first = kb.Add(kb.Mul(request.panel, plan.gemm.nr()), v * plan.lanes);
+    columns.push_back(LocatePixels(kb, plan, first_plane, type, first, plan.padded[1]));
+  }
+  Value begin = kb.Div(request.k_begin, taps), end = kb.Div(request.k_end, taps);
+  kb.For(begin, end, 1, [&](Value channel) {
+    Value plane = kb.Mul(channel, plan.plane_elements());
+    Value to = kb.At(request.to, kb.Mul(kb.Sub(channel, begin), taps * width), type);
+    kb.For(s.kernel[0], [&](Value d) {
+      kb.For(s.kernel[1], [&](Value h) {
+        Value row = kb.Mul(kb.Add(kb.Mul(d, s.kernel[1]), h), s.kernel[2]);
+        auto tap = [&](Value w) {
+          Value offset = kb.Add(plane, TapOffset(kb, plan, d, h, w));
+          Value at = kb.At(to, kb.Mul(kb.Add(row, w), width), type);
+          for (int64_t v = 0; v < request.vectors; ++v) {
+            kb.Store(LoadPixels(kb, plan, columns[v], offset, type), kb.At(at, v * plan.lanes, type));
+          }
+        };
+        if (s.kernel[2] <= kMaxUnrolledTaps) {
+          for (int64_t w = 0; w < s.kernel[2]; ++w) tap(kb.Int(w));
+        } else {
+          kb.For(s.kernel[2], tap);
+        }
+      });
+    });
+  });
+}
+
+}  // namespace
+
+void EmitPadInput(KernelBuilder& kb, const ConvPlan& plan, Value x, Type element, Type accumulator, Value begin,
+                  Value end, Value to) {
+  kb.For(begin, end, 1, [&](Value plane) {
+    EmitPadPlane(kb, plan, kb.At(x, kb.Mul(plane, plan.shape.in_elements()), element), element, accumulator,
+                 kb.At(to, kb.Mul(plane, plan.plane_elements()), accumulator));
+  });
+}
+
+void EmitPackConvWeights(KernelBuilder& kb, const ConvPlan& plan, Value w, Type element, bool transposed, Value to) {
+  const ConvShape& s = plan.shape;
+  const GemmPlan& g = plan.gemm;
+  int64_t taps = s.taps(), rows = s.m / s.groups, channels = s.c / s.groups;
+  int64_t group = plan.packed_weight_elements() / s.groups;
+  kb.For(s.groups, [&](Value i) {
+    Value from = kb.At(w, kb.Mul(i, rows * channels * taps), element);
+    Value target = kb.At(to, kb.Mul(i, group), element);
+    if (!transposed) {
+      EmitPackRows(kb, g, StridedMatrix{from, element, 1, g.k}, target);
+      return;
+    }
+    kb.For(channels, [&](Value c) {
+      kb.For(rows, [&](Value r) {
+        kb.For(taps, [&](Value t) {
+          Value at = kb.Add(kb.Mul(kb.Add(kb.Mul(c, rows), r), taps), kb.Sub(kb.Int(taps - 1), t));
+          Value k = kb.Add(kb.Mul(c, taps), t);
+          Value tile = kb.Add(kb.Mul(kb.Div(r, g.mr), g.mr * g.k), kb.Rem(r, g.mr));
+          kb.Store(kb.Load(element, kb.At(from, at, element)), kb.At(target, kb.Add(tile, kb.Mul(k, g.mr)), element));
+        });
+      });
+    });
+  });
+}
+
+void EmitConvTasks(KernelBuilder& kb, const ConvKernel& kernel, Value begin, Value end, Value scratch) {
+  const ConvPlan& plan = kernel.plan;
+  if (plan.method == ConvMethod::kDepthwise) {
+    EmitDepthwiseTasks(kb, kernel, begin, end, scratch);
+    return;
+  }
+  const ConvShape& s = plan.shape;
+  GemmKernel g;
+  g.plan = plan.gemm;
+  g.accumulator = kernel.accumulator;
+  g.inline_epilogue = kernel.inline_epilogue;
+  g.epilogue = kernel.epilogue;
+  g.p.pointer = kernel.weights;
+  g.p.element = kernel.weight_element;
+  g.p.row_stride = 1;
+  g.p.k_stride = plan.gemm.mr;
+  g.p.tile_stride = plan.gemm.mr * plan.gemm.k;
+  if (s.groups > 1) {
+    int64_t group = plan.packed_weight_elements() / s.groups;
+    g.p.batch_offset = [=](KernelBuilder& kb, Value batch) { return kb.Mul(kb.Rem(batch, s.groups), group); };
+  }
+  if (plan.method == ConvMethod::kPointwise) {
+    int64_t image = s.c / s.groups * s.pixels();
+    g.q.pointer = kernel.input;
+    g.q.element = kernel.input_element;
+    g.q.k_stride = s.pixels();
+    g.q.batch_offset = [=](KernelBuilder& kb, Value batch) { return kb.Mul(batch, image); };
+  } else {
+    g.q.element = kernel.accumulator;
+    g.q.pack = [&](KernelBuilder& kb, const PackRequest& request) { PackPixels(kb, kernel, request); };
+  }
+  EmitGemmTasks(kb, g, begin, end, scratch);
+}
+
+}  // namespace inlay::native

@@ -1,0 +1,39 @@
+// Emits convolutions as a ConvPlan says. As in gemm.h, the caller owns functions, buffers and the epilogue, which gets
+// (batch = image * groups + group, row = channel within the group, column = flattened output pixel).
+#ifndef INLAY_CORE_BACKENDS_NATIVE_CONV_H_
+#define INLAY_CORE_BACKENDS_NATIVE_CONV_H_
+
+#include "core/backends/native/conv_plan.h"
+#include "core/backends/native/gemm.h"
+
+namespace inlay::native {
+
+// Planes [begin, end) of image * channel: their padded copies, to which all tasks must then be able to look.
+// kPanels only. `to`: plan.padded_elements() of accumulator type (f16 and bf16 are widened here).
+void EmitPadInput(KernelBuilder& kb, const ConvPlan& plan, mlir::Value x, mlir::Type element, mlir::Type accumulator,
+                  mlir::Value begin, mlir::Value end, mlir::Value to);
+
+// w [m, c / groups, taps] (transposed: [c, m / groups, taps], reversed) to the layout of the tasks; not for kDepthwise,
+// whose tasks read the weights as they are.
+void EmitPackConvWeights(KernelBuilder& kb, const ConvPlan& plan, mlir::Value w, mlir::Type element, bool transposed,
+                         mlir::Value to);
+
+struct ConvKernel {
+  ConvPlan plan;
+  mlir::Type accumulator;
+  mlir::Value input;  // x (kPointwise, kDepthwise) or its padded copy
+  mlir::Type input_element;
+  mlir::Value weights;  // packed (kDepthwise: as they are)
+  mlir::Type weight_element;
+  bool transposed = false;  // of kDepthwise: reversed weights
+  Epilogue epilogue;
+  bool inline_epilogue = false;
+};
+
+// Tasks [begin, end) of plan.tasks(). `scratch`: plan.scratch_bytes() of this worker.
+void EmitConvTasks(KernelBuilder& kb, const ConvKernel& kernel, mlir::Value begin, mlir::Value end,
+                   mlir::Value scratch);
+
+}  // namespace inlay::native
+
+#endif  // INLAY_CORE_BACKENDS_NATIVE_CONV_H_

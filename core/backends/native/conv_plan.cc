@@ -1,0 +1,72 @@
+#include "core/backends/native/conv_plan.h"
+
+#include <algorithm>
+
+namespace inlay::native {
+
+ConvShape TransposedConvShape(int64_t n, int64_t c, int64_t m, int64_t groups, const Spatial& in, const Spatial& kernel,
+                              const Spatial& stride, const Spatial& dilation, const Spatial& pad, const Spatial& out) {
+  ConvShape s;
+  s.n = n;
+  s.c = c;
+  s.m = m;
+  s.groups = groups;
+  s.in = in;
+  s.kernel = kernel;
+  s.dilation = dilation;
+  s.out = out;
+  s.input_dilation = stride;
+  for (int d = 0; d < 3; ++d) s.pad[d] = (kernel[d] - 1) * dilation[d] - pad[d];
+  return s;
+}
+
+ConvPlan PlanConv(const VectorIsa& isa, const ConvShape& shape, int64_t element_bytes) {
+  ConvPlan plan;
+  plan.shape = shape;
+  plan.lanes = isa.vector_bytes / element_bytes;
+  const Spatial ones{1, 1, 1}, zeros{0, 0, 0};
+  bool dense = shape.stride == ones && shape.input_dilation == ones && shape.pad == zeros && shape.in == shape.out;
+  for (int d = 0; d < 3; ++d) {
+    plan.phases[d] = shape.kernel[d] == 1 ? 1 : shape.stride[d];
+    plan.padded[d] = shape.out[d] + (shape.kernel[d] - 1) * shape.dilation[d] / shape.stride[d];
+  }
+  if (shape.groups == shape.c && shape.c > 1) {
+    plan.method = ConvMethod::kDepthwise;
+    return plan;
+  }
+  plan.method = shape.taps() == 1 && dense ? ConvMethod::kPointwise : ConvMethod::kPanels;
+  ColumnSource source = plan.method == ConvMethod::kPointwise ? ColumnSource::kDirect : ColumnSource::kOnTheFly;
+  int64_t channels = shape.c / shape.groups;
+  plan.gemm = PlanGemm(isa, source, element_bytes, shape.n * shape.groups, shape.m / shape.groups, shape.pixels(),
+                       channels * shape.taps());
+  // A block of k is whole channels, so that the packer's loops are over channels and taps.
+  plan.gemm.kc = std::min((plan.gemm.kc + shape.taps() - 1) / shape.taps(), channels) * shape.taps();
+  return plan;
+}
+
+int64_t ConvPlan::slack_elements() const {
+  // A vector of the last panel may start at the last row and end lanes rows further down.
+  return (lanes / shape.out[2] + 2 + gemm.nv * lanes / shape.out[2]) * padded[2] + padded[1] * padded[2] + lanes;
+}
+
+int64_t ConvPlan::padded_elements() const {
+  if (method == ConvMethod::kPointwise) return 0;
+  return (method == ConvMethod::kDepthwise ? 1 : shape.n * shape.c) * plane_elements() + slack_elements();
+}
+
+int64_t ConvPlan::tasks() const { return method == ConvMethod::kDepthwise ? shape.n * shape.c : gemm.tasks(); }
+
+int64_t ConvPlan::packed_weight_elements() const {
+  if (method == ConvMethod::kDepthwise) return 0;
+  int64_t rows = shape.m / shape.groups;
+  return shape.groups * ((rows + gemm.mr - 1) / gemm.mr * gemm.mr) * gemm.k;
+}
+
+int64_t ConvPlan::scratch_bytes() const {
+  if (method != ConvMethod::kDepthwise) return gemm.scratch_bytes();
+  // The padded plane, then the results in rows as wide as the padded ones.
+  int64_t results = shape.out[0] * shape.out[1] * padded[2] + 2 * lanes + slack_elements();
+  return (padded_elements() + results + 32) * 8;
+}
+
+}  // namespace inlay::native

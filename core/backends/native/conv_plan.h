@@ -1,0 +1,60 @@
+// ConvPlan: how a convolution becomes a contraction. Plain values, no MLIR.
+//
+// Row i = output channel, column j = output pixel (all spatial axes flattened), k = (input channel, kernel tap); a
+// batch element = (image, group). A pointwise convolution reads its columns where they lie. All others first copy the
+// input into planes that have the padding in them and are split by the stride (element (q, p) of a strided axis is the
+// padded coordinate q * stride + p), so that every tap reads contiguous pixels; then the columns are packed panel by
+// panel.
+#ifndef INLAY_CORE_BACKENDS_NATIVE_CONV_PLAN_H_
+#define INLAY_CORE_BACKENDS_NATIVE_CONV_PLAN_H_
+
+#include <array>
+#include <cstdint>
+
+#include "core/backends/native/gemm_plan.h"
+
+namespace inlay::native {
+
+using Spatial = std::array<int64_t, 3>;  // depth, height, width; absent leading axes: extent 1
+
+struct ConvShape {
+  int64_t n = 1, c = 1, m = 1, groups = 1;
+  Spatial in{1, 1, 1}, kernel{1, 1, 1}, stride{1, 1, 1}, dilation{1, 1, 1}, pad{0, 0, 0};  // pad: begin, may be < 0
+  Spatial out{1, 1, 1};
+  // A transposed convolution is one over an input with stride - 1 zeros between its elements, the kernel reversed.
+  Spatial input_dilation{1, 1, 1};
+
+  int64_t taps() const { return kernel[0] * kernel[1] * kernel[2]; }
+  int64_t pixels() const { return out[0] * out[1] * out[2]; }
+  int64_t in_elements() const { return in[0] * in[1] * in[2]; }
+};
+
+// The convolution that computes conv_transpose(x [n,c,in], w [c, m/groups, kernel]).
+ConvShape TransposedConvShape(int64_t n, int64_t c, int64_t m, int64_t groups, const Spatial& in, const Spatial& kernel,
+                              const Spatial& stride, const Spatial& dilation, const Spatial& pad, const Spatial& out);
+
+enum class ConvMethod { kPointwise, kPanels, kDepthwise };
+
+struct ConvPlan {
+  ConvShape shape;
+  ConvMethod method = ConvMethod::kPanels;
+  GemmPlan gemm;            // not of kDepthwise
+  Spatial phases{1, 1, 1};  // phases of an axis that are kept
+  Spatial padded{1, 1, 1};  // extent of a phase plane
+  int64_t lanes = 16;
+
+  int64_t phase_elements() const { return padded[0] * padded[1] * padded[2]; }
+  int64_t plane_elements() const { return phases[0] * phases[1] * phases[2] * phase_elements(); }
+  // The padded copy of x: of all planes (kPanels, shared by the tasks) or of one (kDepthwise, each worker's own).
+  int64_t padded_elements() const;
+  int64_t slack_elements() const;  // read, never used, after the last plane
+  int64_t tasks() const;
+  int64_t packed_weight_elements() const;
+  int64_t scratch_bytes() const;  // of a worker
+};
+
+ConvPlan PlanConv(const VectorIsa& isa, const ConvShape& shape, int64_t element_bytes);
+
+}  // namespace inlay::native
+
+#endif  // INLAY_CORE_BACKENDS_NATIVE_CONV_PLAN_H_

@@ -1,0 +1,32 @@
+// Reading and making the padded planes of conv_plan.h; shared by conv.cc and depthwise.cc.
+#ifndef INLAY_CORE_BACKENDS_NATIVE_CONV_PLANES_H_
+#define INLAY_CORE_BACKENDS_NATIVE_CONV_PLANES_H_
+
+#include <vector>
+
+#include "core/backends/native/conv_plan.h"
+#include "core/backends/native/kernel_builder.h"
+
+namespace inlay::native {
+
+// One plane of x to its padded copy.
+void EmitPadPlane(KernelBuilder& kb, const ConvPlan& plan, mlir::Value x, mlir::Type element, mlir::Type accumulator,
+                  mlir::Value to);
+
+// Offset in a plane of the tap (d, h, w): where the padded coordinate (d, h, w) * dilation lies.
+mlir::Value TapOffset(KernelBuilder& kb, const ConvPlan& plan, mlir::Value d, mlir::Value h, mlir::Value w);
+
+// A vector of consecutive output pixels, seen from rows that are `row_stride` apart rather than dense: the pieces of
+// rows that it is made of. pointer[s] + l is right for the lanes of mask[s].
+struct PixelVector {
+  std::vector<mlir::Value> pointers, masks;  // no masks: one piece
+};
+// Pixels [first, first + lanes) over the plane at `plane`, whose rows are padded[2] and slices padded[1] rows long.
+PixelVector LocatePixels(KernelBuilder& kb, const ConvPlan& plan, mlir::Value plane, mlir::Type element,
+                         mlir::Value first, int64_t rows_per_slice);
+mlir::Value LoadPixels(KernelBuilder& kb, const ConvPlan& plan, const PixelVector& pixels, mlir::Value offset,
+                       mlir::Type element);
+
+}  // namespace inlay::native
+
+#endif  // INLAY_CORE_BACKENDS_NATIVE_CONV_PLANES_H_

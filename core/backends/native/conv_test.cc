@@ -1,0 +1,191 @@
+// Convolutions against plain loops: strides, dilations, groups, 1 to 3 axes, transposed, depthwise.
+#include "core/backends/native/conv.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <string>
+#include <vector>
+
+#include "core/backends/native/testing/kernel_jit.h"
+#include "mlir/IR/BuiltinTypes.h"
+
+namespace inlay::native {
+namespace {
+
+using mlir::Type;
+using mlir::Value;
+using testing::KernelJit;
+
+struct Case {
+  int64_t n, c, m, groups;
+  Spatial in, kernel, stride, dilation, pad, pad_end;
+  bool transposed = false;
+  int64_t output_padding = 0;
+};
+
+std::vector<float> Random(int64_t n, int seed) {
+  std::mt19937 random(seed);
+  std::vector<float> v(n);
+  for (float& x : v) x = static_cast<float>(static_cast<int>(random() % 17) - 8);
+  return v;
+}
+
+Spatial OutputExtent(const Case& c) {
+  Spatial out;
+  for (int d = 0; d < 3; ++d) {
+    int64_t window = (c.kernel[d] - 1) * c.dilation[d] + 1;
+    out[d] = c.transposed ? (c.in[d] - 1) * c.stride[d] + window - c.pad[d] - c.pad_end[d] +
+                                (c.in[d] == 1 ? 0 : c.output_padding)
+                          : (c.in[d] + c.pad[d] + c.pad_end[d] - window) / c.stride[d] + 1;
+  }
+  return out;
+}
+
+// Scatter form of the transposed convolution, gather form of the other: neither is how the kernels do it.
+std::vector<float> Reference(const Case& c, const Spatial& out, const std::vector<float>& x,
+                             const std::vector<float>& w) {
+  std::vector<float> y(c.n * c.m * out[0] * out[1] * out[2]);
+  int64_t mg = c.m / c.groups, cg = c.c / c.groups, taps = c.kernel[0] * c.kernel[1] * c.kernel[2];
+  auto at = [](const Spatial& e, int64_t d, int64_t h, int64_t i) { return (d * e[1] + h) * e[2] + i; };
+  const Spatial& from = c.transposed ? c.in : out;
+  const Spatial& to = c.transposed ? out : c.in;
+  for (int64_t n = 0; n < c.n; ++n)
+    for (int64_t m = 0; m < c.m; ++m)
+      for (int64_t ch = 0; ch < cg; ++ch) {
+        int64_t g = m / mg, input = g * cg + ch;
+        const float* kernel = c.transposed ? &w[(input * mg + m % mg) * taps] : &w[(m * cg + ch) * taps];
+        const float* image = &x[(n * c.c + input) * c.in[0] * c.in[1] * c.in[2]];
+        float* result = &y[(n * c.m + m) * out[0] * out[1] * out[2]];
+        for (int64_t d = 0; d < from[0]; ++d)
+          for (int64_t h = 0; h < from[1]; ++h)
+            for (int64_t i = 0; i < from[2]; ++i)
+              for (int64_t kd = 0; kd < c.kernel[0]; ++kd)
+                for (int64_t kh = 0; kh < c.kernel[1]; ++kh)
+                  for (int64_t kw = 0; kw < c.kernel[2]; ++kw) {
+                    int64_t a = d * c.stride[0] + kd * c.dilation[0] - c.pad[0];
+                    int64_t b = h * c.stride[1] + kh * c.dilation[1] - c.pad[1];
+                    int64_t e = i * c.stride[2] + kw * c.dilation[2] - c.pad[2];
+                    if (a < 0 || b < 0 || e < 0 || a >= to[0] || b >= to[1] || e >= to[2]) continue;
+                    float weight = kernel[(kd * c.kernel[1] + kh) * c.kernel[2] + kw];
+                    if (c.transposed) {
+                      result[at(to, a, b, e)] += image[at(from, d, h, i)] * weight;
+                    } else {
+                      result[at(from, d, h, i)] += image[at(to, a, b, e)] * weight;
+                    }
+                  }
+      }
+  return y;
+}
+
+void Check(const std::string& cpu, const Case& c) {
+  Spatial out = OutputExtent(c);
+  SCOPED_TRACE(cpu + " in " + std::to_string(c.c) + "x" + std::to_string(c.in[1]) + "x" + std::to_string(c.in[2]) +
+               " out " + std::to_string(c.m) + "x" + std::to_string(out[1]) + "x" + std::to_string(out[2]) +
+               " kernel " + std::to_string(c.kernel[1]) + "x" + std::to_string(c.kernel[2]));
+  KernelJit jit(cpu);
+  ConvShape shape{c.n, c.c, c.m, c.groups, c.in, c.kernel, c.stride, c.dilation, c.pad, out, {1, 1, 1}};
+  if (c.transposed) {
+    shape = TransposedConvShape(c.n, c.c, c.m, c.groups, c.in, c.kernel, c.stride, c.dilation, c.pad, out);
+  }
+  ConvPlan plan = PlanConv(jit.isa(), shape, 4);
+  std::vector<float> x = Random(c.n * c.c * shape.in_elements(), 1), w = Random(c.m * c.c / c.groups * shape.taps(), 2);
+  std::vector<float> want = Reference(c, out, x, w), y(want.size() + 32, 77.0f);
+  std::vector<float> packed(plan.packed_weight_elements() + 1);
+  // NaN wherever nothing was written: what is read beyond the padding must not count.
+  std::vector<float> padded(plan.padded_elements() + 1, NAN), scratch(plan.scratch_bytes() / 4 + 16, NAN);
+  auto run = jit.Compile(6, [&](KernelBuilder& kb, const std::vector<Value>& p) {
+    Type f32 = kb.b.getF32Type();
+    ConvKernel kernel;
+    kernel.plan = plan;
+    kernel.accumulator = kernel.input_element = kernel.weight_element = f32;
+    kernel.transposed = c.transposed;
+    kernel.inline_epilogue = c.n == 2;
+    kernel.input = p[0];
+    kernel.weights = p[1];
+    if (plan.method != ConvMethod::kDepthwise) {
+      EmitPackConvWeights(kb, plan, p[1], f32, c.transposed, p[2]);
+      kernel.weights = p[2];
+    }
+    if (plan.method == ConvMethod::kPanels) {
+      EmitPadInput(kb, plan, p[0], f32, f32, kb.Int(0), kb.Int(c.n * c.c), p[3]);
+      kernel.input = p[3];
+    }
+    kernel.epilogue = [&](KernelBuilder& kb, Value batch, Value row, Value column, Value acc) {
+      Value channel = kb.Add(kb.Mul(batch, c.m / c.groups), row);
+      kb.Store(acc, kb.At(p[4], kb.Add(kb.Mul(channel, shape.pixels()), column), f32));
+    };
+    EmitConvTasks(kb, kernel, kb.Int(0), kb.Int(plan.tasks()), p[5]);
+  });
+  void* args[] = {x.data(), w.data(), packed.data(), padded.data(), y.data(), scratch.data()};
+  run(args);
+  for (size_t i = 0; i < want.size(); ++i) ASSERT_EQ(want[i], y[i]) << "at " << i;
+  for (size_t i = want.size(); i < y.size(); ++i) ASSERT_EQ(y[i], 77.0f);
+}
+
+const Spatial k1{1, 1, 1}, k0{0, 0, 0}, k011{0, 1, 1}, k133{1, 3, 3}, k122{1, 2, 2};
+
+class ConvTest : public ::testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    if (GetParam() == "x86-64-v4" && !__builtin_cpu_supports("avx512vl")) GTEST_SKIP() << "no AVX-512 here";
+    if (GetParam() == "x86-64-v3" && !__builtin_cpu_supports("avx2")) GTEST_SKIP() << "no AVX2 here";
+  }
+};
+
+TEST_P(ConvTest, Pointwise) {
+  Check(GetParam(), {1, 5, 19, 1, {1, 7, 7}, k1, k1, k1, k0, k0});
+  Check(GetParam(), {2, 5, 13, 1, {1, 8, 12}, k1, k1, k1, k0, k0});
+  Check(GetParam(), {1, 5, 13, 1, {1, 14, 14}, k1, k122, k1, k0, k0});
+}
+
+TEST_P(ConvTest, ThreeByThree) {
+  for (int64_t extent : {1, 2, 7, 14, 28, 37}) {
+    Check(GetParam(), {1, 5, 19, 1, {1, extent, extent}, k133, k1, k1, k011, k011});
+    Check(GetParam(), {2, 3, 9, 1, {1, extent, extent}, k133, k122, k1, k011, k011});
+  }
+  Check(GetParam(), {1, 90, 19, 1, {1, 9, 33}, k133, k1, k1, k011, k011});  // k is blocked
+}
+
+TEST_P(ConvTest, Strides) {
+  Check(GetParam(), {1, 3, 10, 1, {1, 32, 30}, {1, 7, 7}, k122, k1, {0, 3, 3}, {0, 3, 3}});
+  Check(GetParam(), {1, 3, 10, 1, {1, 32, 30}, {1, 4, 4}, {1, 4, 4}, k1, k0, k0});
+  Check(GetParam(), {1, 3, 10, 1, {1, 32, 31}, {1, 2, 3}, {1, 3, 2}, {1, 2, 3}, {0, 0, 2}, {0, 1, 0}});
+  Check(GetParam(), {1, 3, 10, 1, {1, 20, 20}, {1, 11, 11}, {1, 1, 4}, k1, {0, 2, 2}, {0, 2, 2}});
+}
+
+TEST_P(ConvTest, GroupsAndDilation) {
+  Check(GetParam(), {2, 6, 9, 3, {1, 13, 11}, k133, k1, k1, k011, k011});
+  Check(GetParam(), {2, 4, 6, 2, {1, 6, 6}, k1, k1, k1, k0, k0});
+  Check(GetParam(), {1, 4, 6, 1, {1, 13, 11}, k133, k1, k122, {0, 2, 2}, {0, 2, 2}});
+}
+
+TEST_P(ConvTest, OneAndThreeAxes) {
+  Check(GetParam(), {2, 4, 6, 1, {1, 1, 35}, {1, 1, 5}, {1, 1, 2}, k1, {0, 0, 2}, {0, 0, 1}});
+  Check(GetParam(), {1, 3, 5, 1, {5, 6, 7}, {3, 3, 3}, k1, k1, {1, 1, 1}, {1, 1, 1}});
+  Check(GetParam(), {1, 3, 5, 1, {5, 6, 7}, {2, 3, 2}, {2, 1, 2}, k1, {0, 1, 1}, {0, 0, 1}});
+  Check(GetParam(), {1, 4, 4, 4, {5, 6, 7}, {3, 2, 3}, {2, 1, 1}, k1, {1, 1, 1}, {1, 1, 1}});
+}
+
+TEST_P(ConvTest, Depthwise) {
+  for (int64_t extent : {1, 3, 7, 14, 30}) {
+    Check(GetParam(), {1, 5, 5, 5, {1, extent, extent}, k133, k1, k1, k011, k011});
+    Check(GetParam(), {2, 3, 6, 3, {1, extent, extent}, {1, 5, 5}, k122, k1, {0, 2, 2}, {0, 2, 2}});
+  }
+  Check(GetParam(), {1, 3, 3, 3, {1, 16, 15}, {1, 7, 7}, k1, k1, {0, 3, 3}, {0, 3, 3}});
+}
+
+TEST_P(ConvTest, Transposed) {
+  Check(GetParam(), {1, 4, 6, 1, {1, 6, 5}, k133, k122, k1, k011, k011, true, 1});
+  Check(GetParam(), {2, 4, 6, 2, {1, 6, 5}, {1, 4, 4}, k122, k1, k011, k011, true});
+  Check(GetParam(), {1, 4, 6, 1, {1, 6, 5}, k1, k122, k1, k0, k0, true});
+  Check(GetParam(), {1, 4, 4, 4, {1, 6, 5}, k133, k122, k1, k011, k011, true});
+  Check(GetParam(), {1, 2, 3, 1, {1, 6, 5}, {1, 2, 2}, k1, k1, {0, 2, 2}, {0, 1, 1}, true});  // pads crop
+  Check(GetParam(), {1, 2, 3, 1, {3, 4, 5}, {2, 3, 3}, {2, 2, 1}, k1, {0, 1, 1}, {0, 1, 1}, true});
+}
+
+INSTANTIATE_TEST_SUITE_P(Cpus, ConvTest, ::testing::Values("x86-64", "x86-64-v3", "x86-64-v4"),
+                         [](const auto& info) { return "cpu" + std::to_string(info.index); });
+
+}  // namespace
+}  // namespace inlay::native
