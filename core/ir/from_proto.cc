@@ -377,9 +377,15 @@ absl::StatusOr<IRModule> FromProto(const proto::IRModule& proto) {
   if (proto.functions().count("main") == 0) {
     return absl::InvalidArgumentError("the module has no function 'main', which is its entry");
   }
-  IRModule module;
   INLAY_ASSIGN_OR_RETURN(target::CompilationConfig config, target::CompilationConfig::FromProto(proto.config()));
+  INLAY_ASSIGN_OR_RETURN(IRModule module, PartitionsFromProto(proto));
+  INLAY_RETURN_IF_ERROR(CheckMain(module.functions.at("main")));
   module.set_config(std::move(config));
+  return module;
+}
+
+absl::StatusOr<IRModule> PartitionsFromProto(const proto::IRModule& proto) {
+  IRModule module;
   INLAY_ASSIGN_OR_RETURN(module.attrs, AttrsFromProto(proto.attrs()));
   std::vector<ConstantPtr> constants;
   constants.reserve(proto.constants_size());
@@ -409,7 +415,6 @@ absl::StatusOr<IRModule> FromProto(const proto::IRModule& proto) {
     signatures.emplace(name, std::move(signature));
     module.functions.emplace(name, *std::move(function));
   }
-  INLAY_RETURN_IF_ERROR(CheckMain(module.functions.at("main")));
   return module;
 }
 

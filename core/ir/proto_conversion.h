@@ -13,6 +13,9 @@ namespace inlay::ir {
 // Recursion, and work in general, are bounded by the size of the message.
 absl::StatusOr<IRModule> FromProto(const proto::IRModule& proto);
 
+// The same of a module of partitions (a CompileAction's): no "main", no config.
+absl::StatusOr<IRModule> PartitionsFromProto(const proto::IRModule& proto);
+
 // The inverse, deterministic: Vars and constants are numbered in the order in which they first occur.
 proto::IRModule ToProto(const IRModule& module);
 

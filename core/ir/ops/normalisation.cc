@@ -39,7 +39,7 @@ absl::StatusOr<Type> InferLrn(const InferContext& ctx) {
 INLAY_REGISTER_OP(Schema("layer_norm", 3, 3,
                          {WithDefault("axis", AttrKind::kInt, int64_t{-1}),
                           WithDefault("epsilon", AttrKind::kFloat, 1e-5)},
-                         OpPattern::kOpaque, InferLayerNorm));
+                         OpPattern::kReduction, InferLayerNorm));
 INLAY_REGISTER_OP(Schema("batch_norm", 5, 5, {WithDefault("epsilon", AttrKind::kFloat, 1e-5)}, OpPattern::kBroadcast,
                          InferBatchNorm));
 INLAY_REGISTER_OP(Schema("lrn", 1, 1,

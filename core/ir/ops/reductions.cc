@@ -46,8 +46,8 @@ OpSchema ArgReduce(std::string name) {
                 OpPattern::kReduction, InferArg);
 }
 
-OpSchema AlongAxis(std::string name, DTypes dtypes, std::vector<AttrSpec> attrs) {
-  return Schema(std::move(name), 1, 1, std::move(attrs), OpPattern::kOpaque,
+OpSchema AlongAxis(std::string name, DTypes dtypes, std::vector<AttrSpec> attrs, OpPattern pattern) {
+  return Schema(std::move(name), 1, 1, std::move(attrs), pattern,
                 [dtypes](const InferContext& ctx) -> absl::StatusOr<Type> {
                   INLAY_RETURN_IF_ERROR(CheckDType(ctx, 0, dtypes));
                   INLAY_RETURN_IF_ERROR(CanonicalAxis(ctx, "axis", ctx.arg(0).rank()).status());
@@ -77,9 +77,13 @@ INLAY_REGISTER_OP(ArgReduce("argmax"));
 INLAY_REGISTER_OP(ArgReduce("argmin"));
 INLAY_REGISTER_OP(AlongAxis("cumsum", DTypes::kN,
                             {Required("axis", AttrKind::kInt), WithDefault("exclusive", AttrKind::kBool, false),
-                             WithDefault("reverse", AttrKind::kBool, false)}));
-INLAY_REGISTER_OP(AlongAxis("softmax", DTypes::kF, {WithDefault("axis", AttrKind::kInt, int64_t{-1})}));
-INLAY_REGISTER_OP(AlongAxis("log_softmax", DTypes::kF, {WithDefault("axis", AttrKind::kInt, int64_t{-1})}));
+                             WithDefault("reverse", AttrKind::kBool, false)},
+                            OpPattern::kOpaque));
+// Reductions with their epilogue: what makes their input may be fused into them, elementwise users onto them.
+INLAY_REGISTER_OP(AlongAxis("softmax", DTypes::kF, {WithDefault("axis", AttrKind::kInt, int64_t{-1})},
+                            OpPattern::kReduction));
+INLAY_REGISTER_OP(AlongAxis("log_softmax", DTypes::kF, {WithDefault("axis", AttrKind::kInt, int64_t{-1})},
+                            OpPattern::kReduction));
 INLAY_REGISTER_OP(Schema("topk", 1, 1,
                          {Required("k", AttrKind::kInt), WithDefault("axis", AttrKind::kInt, int64_t{-1}),
                           WithDefault("largest", AttrKind::kBool, true), WithDefault("sorted", AttrKind::kBool, true)},
