@@ -60,7 +60,7 @@ struct Step {
   int32_t function = -1;          // index into functions; kCopy: -1
   int32_t state = -1;             // -1: none
   int64_t workspace_offset = -1;  // into the arena (load steps: the load region); -1: none
-  std::vector<int32_t> args;      // buffers, inputs then outputs; -1 (only in kInit): not given
+  std::vector<int32_t> args;      // buffers, inputs then outputs; -1: NULL (see PLAN.md)
   std::string name;               // for messages: the partition, or the node it came from
 };
 

@@ -77,6 +77,8 @@ TEST(Plan, CheckFindsWhatWouldCrash) {
   EXPECT_THAT(with([](auto& p) { p.buffers[3].index = 7; }), HasSubstr("missing param"));
   EXPECT_THAT(with([](auto& p) { p.run_steps[0].args[0] = 99; }), HasSubstr("run step 0 names a missing buffer"));
   EXPECT_THAT(with([](auto& p) { p.run_steps[0].args[0] = -1; }), HasSubstr("missing buffer"));
+  EXPECT_EQ(with([](auto& p) { p.run_steps[1].args[1] = -1; }), "");  // an input that only init reads
+  EXPECT_THAT(with([](auto& p) { p.run_steps[1].args[2] = -1; }), HasSubstr("missing buffer"));
   EXPECT_THAT(with([](auto& p) { p.run_steps[0].args.pop_back(); }), HasSubstr("wrong number of arguments"));
   EXPECT_THAT(with([](auto& p) { p.run_steps[0].args[2] = 0; }), HasSubstr("may not use buffer 0"));  // an input
   EXPECT_THAT(with([](auto& p) { p.run_steps[0].args[2] = 3; }), HasSubstr("may not use buffer 3"));  // a param

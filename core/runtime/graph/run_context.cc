@@ -48,6 +48,10 @@ StatusOr<std::unique_ptr<RunContext>> RunContext::Make(const ExecutionPlan& plan
     }
     context->calls_.push_back(call);
     for (int32_t arg : step.args) {
+      if (arg < 0) {
+        context->args_[slot++] = nullptr;
+        continue;
+      }
       const Buffer& buffer = plan.buffers[arg];
       void* address = Resolve(fixed, arena, buffer);
       if (address == nullptr) {

@@ -1,0 +1,228 @@
+#include "core/artifact/call_graph.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
+
+namespace inlay::artifact {
+namespace {
+
+int NumLeaves(const ir::Type& type) {
+  if (type.is_tensor()) return 1;
+  int n = 0;
+  for (const ir::Type& field : type.tuple().fields) n += NumLeaves(field);
+  return n;
+}
+
+void Leaves(const ir::Type& type, std::vector<ir::TensorType>* leaves) {
+  if (type.is_tensor()) {
+    leaves->push_back(type.tensor());
+    return;
+  }
+  for (const ir::Type& field : type.tuple().fields) Leaves(field, leaves);
+}
+
+absl::Status CheckStatic(const ir::Type& type, absl::string_view where) {
+  std::vector<ir::TensorType> leaves;
+  Leaves(type, &leaves);
+  for (const ir::TensorType& leaf : leaves) {
+    if (leaf.is_static()) continue;
+    const std::string symbol = leaf.FirstSymbol();
+    return absl::UnimplementedError(absl::StrCat("symbolic dimension '", symbol, "' in the type ", leaf.ToString(),
+                                                 " of ", where, ": give it a value (shape ", symbol, "=N)"));
+  }
+  return absl::OkStatus();
+}
+
+class GraphBuilder {
+ public:
+  GraphBuilder(const ir::IRModule& module, const FunctionTable& functions) : module_(module), functions_(functions) {}
+
+  absl::StatusOr<CallGraph> Build() {
+    const auto main = module_.functions.find("main");
+    if (main == module_.functions.end()) return absl::InvalidArgumentError("the module has no function main");
+    std::vector<int> lifted;
+    const auto transform = module_.functions.find("transform_params");
+    if (transform != module_.functions.end()) {
+      if (!transform->second.params.empty()) {
+        return absl::InvalidArgumentError("transform_params must have no parameters");
+      }
+      INLAY_RETURN_IF_ERROR(Annotate(AddBlock(transform->second.body, Value::Kind::kLoad), "transform_params"));
+      INLAY_ASSIGN_OR_RETURN(lifted, Results(transform->second, nullptr));
+    }
+    INLAY_RETURN_IF_ERROR(AddParameters(main->second, lifted));
+    INLAY_RETURN_IF_ERROR(AddBlock(main->second.body, Value::Kind::kRun));
+    INLAY_ASSIGN_OR_RETURN(graph_.results, Results(main->second, &graph_.result_types));
+    return std::move(graph_);
+  }
+
+ private:
+  absl::Status AddParameters(const ir::Function& main, const std::vector<int>& lifted) {
+    const int64_t num_lifted = main.attrs.IntOr("num_lifted_params", 0);
+    if (num_lifted != static_cast<int64_t>(lifted.size()) || num_lifted > static_cast<int64_t>(main.params.size())) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("main takes ", num_lifted, " lifted parameters, transform_params ", "makes ", lifted.size()));
+    }
+    const size_t num_inputs = main.params.size() - num_lifted;
+    for (size_t i = 0; i < main.params.size(); ++i) {
+      const ir::VarPtr& var = main.params[i];
+      if (!var->type.is_tensor()) {
+        return absl::InvalidArgumentError(absl::StrCat("parameter '", var->name, "' of main is not a tensor"));
+      }
+      if (i >= num_inputs) {
+        values_of_[var.get()] = {lifted[i - num_inputs]};
+        continue;
+      }
+      INLAY_RETURN_IF_ERROR(CheckStatic(var->type, absl::StrCat("input '", var->name, "'")));
+      values_of_[var.get()] = {
+          NewValue(Value::Kind::kInput, var->type.tensor().NumBytes(), static_cast<int>(graph_.inputs.size()))};
+      graph_.inputs.push_back(var);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status AddBlock(const ir::Block& block, Value::Kind kind) {
+    for (const ir::Binding& binding : block.bindings) {
+      INLAY_RETURN_IF_ERROR(CheckStatic(binding.var->type, ir::Describe(binding)));
+      switch (binding.kind) {
+        case ir::Binding::Kind::kCallFunction:
+          INLAY_RETURN_IF_ERROR(AddCall(binding, kind));
+          break;
+        case ir::Binding::Kind::kTuple: {
+          std::vector<int> values;
+          for (const ir::Operand& arg : binding.args) {
+            INLAY_ASSIGN_OR_RETURN(std::vector<int> items, ValuesOf(arg, ir::Describe(binding)));
+            values.insert(values.end(), items.begin(), items.end());
+          }
+          values_of_[binding.var.get()] = std::move(values);
+          break;
+        }
+        case ir::Binding::Kind::kTupleGetItem:
+          INLAY_RETURN_IF_ERROR(AddGetItem(binding));
+          break;
+        case ir::Binding::Kind::kIf:
+        case ir::Binding::Kind::kCallPacked:
+          return absl::UnimplementedError(absl::StrCat("the graph executor has no ",
+                                                       binding.kind == ir::Binding::Kind::kIf ? "If" : "call_packed",
+                                                       ": ", ir::Describe(binding)));
+        case ir::Binding::Kind::kCall:
+          return absl::InvalidArgumentError(
+              absl::StrCat("not in a partition, so nothing implements it: ", ir::Describe(binding)));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status AddCall(const ir::Binding& binding, Value::Kind kind) {
+    const auto callee = module_.functions.find(binding.callee);
+    if (callee == module_.functions.end()) {
+      return absl::InvalidArgumentError(absl::StrCat("no function ", binding.callee, ": ", ir::Describe(binding)));
+    }
+    const std::string symbol = callee->second.attrs.StringOr("symbol", binding.callee);
+    GraphCall call;
+    INLAY_ASSIGN_OR_RETURN(call.function, functions_.Find(symbol, callee->second));
+    call.name = binding.location;
+    if (binding.args.size() != callee->second.params.size()) {
+      return absl::InvalidArgumentError(absl::StrCat("wrong number of arguments: ", ir::Describe(binding)));
+    }
+    for (size_t i = 0; i < binding.args.size(); ++i) {
+      if (binding.args[i].type() != callee->second.params[i]->type) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("argument ", i, " has another type than ", binding.callee, " takes: ", ir::Describe(binding)));
+      }
+      INLAY_ASSIGN_OR_RETURN(std::vector<int> values, ValuesOf(binding.args[i], ir::Describe(binding)));
+      call.inputs.push_back(values[0]);  // FunctionTable::Find has seen that it is a tensor
+    }
+    std::vector<ir::TensorType> types;
+    Leaves(binding.var->type, &types);
+    if (static_cast<int>(types.size()) != call.function->outputs_size()) {
+      return absl::InvalidArgumentError(absl::StrCat("wrong number of results: ", ir::Describe(binding)));
+    }
+    std::vector<GraphCall>& calls = kind == Value::Kind::kLoad ? graph_.load_calls : graph_.run_calls;
+    bool empty = true;
+    for (const ir::TensorType& type : types) {
+      call.outputs.push_back(NewValue(kind, type.NumBytes(), static_cast<int>(calls.size())));
+      empty = empty && type.NumBytes() == 0;
+    }
+    values_of_[binding.var.get()] = call.outputs;
+    if (empty) {
+      // Nothing to compute; a value without bytes needs no maker, and is there from the start.
+      for (int value : call.outputs) graph_.values[value].index = -1;
+    } else {
+      calls.push_back(std::move(call));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status AddGetItem(const ir::Binding& binding) {
+    INLAY_ASSIGN_OR_RETURN(std::vector<int> values, ValuesOf(binding.args[0], ir::Describe(binding)));
+    const ir::Type tuple = binding.args[0].type();
+    if (!tuple.is_tuple() || binding.index < 0 || binding.index >= static_cast<int>(tuple.tuple().fields.size())) {
+      return absl::InvalidArgumentError(absl::StrCat("no such item: ", ir::Describe(binding)));
+    }
+    int begin = 0;
+    for (int i = 0; i < binding.index; ++i) begin += NumLeaves(tuple.tuple().fields[i]);
+    const int count = NumLeaves(tuple.tuple().fields[binding.index]);
+    values_of_[binding.var.get()] = {values.begin() + begin, values.begin() + begin + count};
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::vector<int>> Results(const ir::Function& function, std::vector<ir::TensorType>* types) {
+    std::vector<int> results;
+    for (const ir::Operand& operand : function.body.results) {
+      INLAY_ASSIGN_OR_RETURN(std::vector<int> values, ValuesOf(operand, "a result"));
+      results.insert(results.end(), values.begin(), values.end());
+      if (types != nullptr) Leaves(operand.type(), types);
+    }
+    return results;
+  }
+
+  absl::StatusOr<std::vector<int>> ValuesOf(const ir::Operand& operand, absl::string_view where) {
+    if (operand.is_var()) {
+      const auto it = values_of_.find(operand.var.get());
+      if (it == values_of_.end()) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("'", operand.var->name, "' is used before it is defined: ", where));
+      }
+      return it->second;
+    }
+    const ir::Constant* constant = operand.constant.get();
+    const auto it = value_of_constant_.find(constant);
+    if (it != value_of_constant_.end()) return std::vector<int>{it->second};
+    int value;
+    INLAY_RETURN_IF_ERROR(CheckStatic(constant->type, "a constant"));
+    if (constant->is_weight) {
+      value = NewValue(Value::Kind::kParam, constant->type.NumBytes(), static_cast<int>(graph_.params.size()));
+      graph_.params.push_back(operand.constant);
+    } else {
+      if (static_cast<int64_t>(constant->data.size()) != constant->type.NumBytes()) {
+        return absl::InvalidArgumentError(absl::StrCat("a literal has a wrong size: ", where));
+      }
+      value = NewValue(Value::Kind::kLiteral, constant->type.NumBytes(), static_cast<int>(graph_.literals.size()));
+      graph_.literals.push_back(operand.constant);
+    }
+    value_of_constant_[constant] = value;
+    return std::vector<int>{value};
+  }
+
+  int NewValue(Value::Kind kind, int64_t bytes, int index) {
+    graph_.values.push_back({kind, bytes, index});
+    return static_cast<int>(graph_.values.size()) - 1;
+  }
+
+  const ir::IRModule& module_;
+  const FunctionTable& functions_;
+  CallGraph graph_;
+  std::unordered_map<const ir::Var*, std::vector<int>> values_of_;
+  std::unordered_map<const ir::Constant*, int> value_of_constant_;
+};
+
+}  // namespace
+
+absl::StatusOr<CallGraph> BuildCallGraph(const ir::IRModule& partitioned, const FunctionTable& functions) {
+  return GraphBuilder(partitioned, functions).Build();
+}
+
+}  // namespace inlay::artifact

@@ -1,0 +1,45 @@
+// CallGraph: a partitioned module as values and calls, without tuples and functions: what the planner works on.
+#ifndef INLAY_CORE_ARTIFACT_CALL_GRAPH_H_
+#define INLAY_CORE_ARTIFACT_CALL_GRAPH_H_
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "core/artifact/function_table.h"
+#include "core/ir/ir_module.h"
+
+namespace inlay::artifact {
+
+struct Value {
+  enum class Kind { kInput, kParam, kLiteral, kLoad, kRun };  // the last two: made by a call at load, in a run
+  Kind kind;
+  int64_t bytes = 0;
+  int index = 0;  // of the input, param, literal; of the call (in its list) that makes it
+};
+
+struct GraphCall {
+  const proto::PrimitiveFunction* function = nullptr;
+  std::vector<int> inputs;   // values
+  std::vector<int> outputs;  // values
+  std::string name;          // where it came from
+};
+
+struct CallGraph {
+  std::vector<Value> values;
+  std::vector<ir::VarPtr> inputs;
+  std::vector<ir::ConstantPtr> params;
+  std::vector<ir::ConstantPtr> literals;
+  std::vector<GraphCall> load_calls;  // transform_params
+  std::vector<GraphCall> run_calls;   // main
+  std::vector<int> results;           // values, one an output
+  std::vector<ir::TensorType> result_types;
+};
+
+// Errors as BuildPlan's. Calls all of whose results have no elements are left out.
+absl::StatusOr<CallGraph> BuildCallGraph(const ir::IRModule& partitioned, const FunctionTable& functions);
+
+}  // namespace inlay::artifact
+
+#endif  // INLAY_CORE_ARTIFACT_CALL_GRAPH_H_
