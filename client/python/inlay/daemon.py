@@ -117,7 +117,7 @@ def ensure(paths: Paths | None = None, options: Sequence[str] = ()) -> Client:
         if client is not None:
             if _is_current(paths):
                 return client
-            _stop(client, paths)
+            stop(client, paths)
         return _start(paths, options)
 
 
@@ -187,7 +187,7 @@ def _start(paths: Paths, options: Sequence[str]) -> Client:
     raise DaemonError(f"inlayd did not answer within {START_TIMEOUT_S:.0f} s{_last_words(output, paths.log)}")
 
 
-def _stop(client: Client, paths: Paths) -> None:
+def stop(client: Client, paths: Paths) -> None:
     """Drains a daemon and waits until it is gone."""
     pid = client.server_info().pid
     with contextlib.suppress(InlayError):
@@ -198,9 +198,7 @@ def _stop(client: Client, paths: Paths) -> None:
         if _is_gone(pid):
             return
         time.sleep(0.05)
-    raise DaemonError(
-        f"the daemon of an older build (pid {pid}) at {paths.socket} does not leave; end it and try again"
-    )
+    raise DaemonError(f"the daemon (pid {pid}) at {paths.socket} does not leave; end it and try again")
 
 
 def _is_gone(pid: int) -> bool:

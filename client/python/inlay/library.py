@@ -51,7 +51,7 @@ class Manifest:
     @staticmethod
     def parse(data: dict[str, Any]) -> Manifest:
         def tensors(key: str) -> list[tuple[str, str, tuple[int, ...]]]:
-            return [(t["name"], t["dtype"], tuple(t["shape"])) for t in data.get(key, [])]
+            return [(t["name"], t["dtype"], tuple(t["shape"])) for t in data["plan"][key]]
 
         target = data.get("target", {})
         return Manifest(
@@ -170,7 +170,13 @@ def _open(path: pathlib.Path, manifest: Manifest, what: str, num_threads: int) -
         module = tvm_ffi.load_module(path)
     except (RuntimeError, OSError) as error:
         raise LoadError(f"{what} can't be loaded: {_first_line(error)}") from None
-    return Module(module, manifest.inputs, manifest.outputs, num_threads=num_threads)
+    loaded = Module(module, manifest.inputs, manifest.outputs)
+    try:
+        # Now, and not at the first call: parameters are packed, and what is wrong with them comes out here.
+        loaded.load(num_threads)
+    except (RuntimeError, ValueError, MemoryError) as error:
+        raise LoadError(f"{what} can't be loaded: {_first_line(error)}") from None
+    return loaded
 
 
 def _unambiguous(path: pathlib.Path) -> pathlib.Path:

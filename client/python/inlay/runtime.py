@@ -54,12 +54,10 @@ class Module:
         ffi: the underlying tvm_ffi.Module.
     """
 
-    def __init__(self, ffi: Any, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], num_threads: int = 0):
+    def __init__(self, ffi: Any, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]):
         self.ffi = ffi
         self.inputs = list(inputs)
         self.outputs = list(outputs)
-        if num_threads:
-            self._set_num_threads(num_threads)
 
     def __getitem__(self, name: str) -> Function:
         try:
@@ -77,8 +75,11 @@ class Module:
         results = result if isinstance(result, tuple) else (result,)
         return {spec[0]: as_numpy(value) for spec, value in zip(self.outputs, results, strict=True)}
 
-    def _set_num_threads(self, num_threads: int) -> None:
-        self.ffi.get_function("set_num_threads")(num_threads)
+    def load(self, num_threads: int = 0) -> None:
+        """Does what the first call would do otherwise, with so many threads (0: what it was compiled for)."""
+        if num_threads:
+            self.ffi.get_function("set_num_threads")(num_threads)
+        self.ffi.get_function("load")()
 
 
 class VirtualMachine:
