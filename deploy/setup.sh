@@ -27,12 +27,14 @@ APT_PACKAGES=(
   prometheus-cpp-dev protobuf-compiler protobuf-compiler-grpc
   ca-certificates python3-venv
 )
-# What bazel builds, and the name it is installed under. A line: label, file below bazel-bin, name in libexec/inlay.
-# The worker needs the archives to link exported libraries from.
-INSTALL=(
-  "//server:inlayd server/inlayd inlayd"
-  "//server/worker:inlay_worker server/worker/inlay_worker inlay_worker"
+# The programs: label, and where Bazel puts them under bazel-bin. Installed beside each other in libexec/inlay, with the
+# archives that exported libraries are linked from, and in lib/ the shared libraries (server/install_paths.h).
+PROGRAMS=(
+  "//server:inlayd server/inlayd"
+  "//server/worker:inlay_worker server/worker/inlay_worker"
 )
+# Archives: core/runtime's, and lib<component>_runtime.a of every backend that has one.
+readonly ARCHIVE_QUERY='//core/runtime:inlay_artifact_runtime + filter("_runtime$", kind("cc_library", //core/backends/...))'
 
 examples=0 dev=0 bench=0 build=1
 for argument in "$@"; do
@@ -118,7 +120,8 @@ write_bazelrc() {
   printf 'build --disk_cache=%s\n' "$CACHE/bazel-disk" >.bazelrc.user
 }
 
-# Copies under a name of its own and renames: a running daemon keeps its file, a reader never sees half of one.
+# install_file FILE NAME: copies under a name of its own and renames, so that a running daemon keeps its file and no
+# reader sees half of one.
 install_file() {
   cmp -s "$1" "$LIBEXEC/$2" && return
   install -m 755 "$1" "$LIBEXEC/.$2.$$"
@@ -126,20 +129,27 @@ install_file() {
 }
 
 build_server() {
-  local labels=() line label file name
-  for line in "${INSTALL[@]}"; do labels+=("${line%% *}"); done
-  say "building the daemon and its workers with Bazel (first time: 10 to 20 minutes on 2 cores)"
-  bazel build --jobs="${INLAY_JOBS:-$(nproc)}" "${labels[@]}"
-  mkdir -p "$LIBEXEC"
-  local bin
+  local labels=() archives=() line label file bin
+  for line in "${PROGRAMS[@]}"; do labels+=("${line%% *}"); done
+  mapfile -t archives < <(bazel query --noshow_progress "$ARCHIVE_QUERY")
+  ((${#archives[@]} > 0)) || die "Bazel can't read the BUILD files (see above)"
+  say "building the daemon and its workers with Bazel (the first time takes minutes)"
+  bazel build --jobs="${INLAY_JOBS:-$(nproc)}" "${labels[@]}" "${archives[@]}"
+  mkdir -p "$LIBEXEC/lib"
   bin=$(bazel info bazel-bin 2>/dev/null)
-  for line in "${INSTALL[@]}"; do
-    read -r label file name <<<"$line"
-    install_file "$bin/$file" "$name"
+  for line in "${PROGRAMS[@]}"; do
+    read -r label file <<<"$line"
+    install_file "$bin/$file" "${file##*/}"
   done
-  # The shared libraries from wheels that the daemon and exported libraries need, found through $ORIGIN.
-  ln -sfn "$VENV/deps/tvm_ffi/lib/libtvm_ffi.so" "$LIBEXEC/libtvm_ffi.so"
-  ln -sfn "$VENV/lib/libdnnl.so.3" "$LIBEXEC/libdnnl.so.3"
+  for label in "${archives[@]}"; do
+    file=${label#//}
+    install_file "$bin/${file%%:*}/lib${file##*:}.a" "lib${file##*:}.a"
+  done
+  ln -sfn "$VENV/deps/tvm_ffi/lib/libtvm_ffi.so" "$LIBEXEC/lib/libtvm_ffi.so"
+  ln -sfn "$VENV/lib/libdnnl.so.3" "$LIBEXEC/lib/libdnnl.so.3"
+  local broken
+  broken=$(ldd "$LIBEXEC/inlayd" "$LIBEXEC/inlay_worker" | grep 'not found' || true)
+  [[ -z $broken ]] || die "the programs miss libraries:$broken"
 }
 
 install_client() {

@@ -116,8 +116,9 @@ def errors(ours: Sequence[np.ndarray], theirs: Sequence[np.ndarray]) -> tuple[fl
             continue
         difference = float(np.max(np.abs(a.astype(np.float64) - b.astype(np.float64))))
         scale = float(np.max(np.abs(b.astype(np.float64)))) or 1.0
-        worst_abs = max(worst_abs, difference) if difference == difference else float("nan")
-        worst_rel = max(worst_rel, difference / scale) if difference == difference else float("nan")
+        # np.maximum, unlike max, keeps a NaN.
+        worst_abs = float(np.maximum(worst_abs, difference))
+        worst_rel = float(np.maximum(worst_rel, difference / scale))
     return worst_abs, worst_rel
 
 

@@ -161,7 +161,6 @@ def _start(paths: Paths, options: Sequence[str]) -> Client:
         f"--idle_exit_s={IDLE_EXIT_S}",
         *options,
     ]
-    paths.socket.unlink(missing_ok=True)
     # What it prints before its own log is open; a file, since a pipe would end with this process.
     output = paths.log.with_suffix(".out")
     with output.open("wb") as out:
@@ -226,9 +225,13 @@ def _ending(code: int) -> str:
 
 
 def _last_words(*files: pathlib.Path) -> str:
+    """": <the last line of the first file that has one> (see <file>)"; logs are JSON lines."""
     for file in files:
         with contextlib.suppress(OSError):
             lines = [line for line in file.read_text(errors="replace").splitlines() if line.strip()]
             if lines:
-                return f": {lines[-1].strip()} (see {file})"
+                text = lines[-1].strip()
+                with contextlib.suppress(ValueError, KeyError, TypeError):
+                    text = json.loads(text)["message"]
+                return f": {text} (see {file})"
     return f"; see {files[-1]}"
