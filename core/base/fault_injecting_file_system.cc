@@ -100,14 +100,25 @@ absl::StatusOr<std::unique_ptr<WritableFile>> FaultInjectingFileSystem::Create(c
 absl::Status FaultInjectingFileSystem::Rename(const std::string& from, const std::string& to) {
   INLAY_RETURN_IF_ERROR(Before("rename", from));
   INLAY_RETURN_IF_ERROR(base_->Rename(from, to));
+  Renamed(from, to);
+  return absl::OkStatus();
+}
+
+absl::Status FaultInjectingFileSystem::RenameNoReplace(const std::string& from, const std::string& to) {
+  INLAY_RETURN_IF_ERROR(Before("rename", from));
+  INLAY_RETURN_IF_ERROR(base_->RenameNoReplace(from, to));
+  Renamed(from, to);
+  return absl::OkStatus();
+}
+
+void FaultInjectingFileSystem::Renamed(const std::string& from, const std::string& to) {
   absl::MutexLock lock(&mu_);
   files_.erase(to);
   auto it = files_.find(from);
-  if (it == files_.end()) return absl::OkStatus();  // made before this object: taken as durable
+  if (it == files_.end()) return;  // made before this object: taken as durable
   it->second->entry_synced = false;
   files_[to] = std::move(it->second);
   files_.erase(from);
-  return absl::OkStatus();
 }
 
 absl::Status FaultInjectingFileSystem::Remove(const std::string& path) {

@@ -36,6 +36,7 @@ class FaultInjectingFileSystem : public FileSystem {
   absl::StatusOr<FileContents> Read(const std::string& path, int64_t map_above) override;
   absl::StatusOr<std::unique_ptr<WritableFile>> Create(const std::string& path, int mode) override;
   absl::Status Rename(const std::string& from, const std::string& to) override;
+  absl::Status RenameNoReplace(const std::string& from, const std::string& to) override;
   absl::Status Remove(const std::string& path) override;
   absl::Status SyncDirectory(const std::string& path) override;
   absl::Status CreateDirectories(const std::string& path) override;
@@ -51,6 +52,7 @@ class FaultInjectingFileSystem : public FileSystem {
     bool entry_synced = false;  // its name, by SyncDirectory
   };
 
+  void Renamed(const std::string& from, const std::string& to);
   absl::Status Before(absl::string_view operation, absl::string_view path);
 
   FileSystem* const base_;

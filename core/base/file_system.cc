@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -129,6 +130,14 @@ class PosixFileSystem : public FileSystem {
     return absl::OkStatus();
   }
 
+  absl::Status RenameNoReplace(const std::string& from, const std::string& to) override {
+    if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return absl::OkStatus();
+    if (errno == EINVAL || errno == ENOSYS) {  // a file system without the flag: a second name, then drop the first
+      if (link(from.c_str(), to.c_str()) == 0) return Remove(from);
+    }
+    return ErrnoStatus(errno, "rename", absl::StrCat(from, " to ", to));
+  }
+
   absl::Status Remove(const std::string& path) override {
     if (unlink(path.c_str()) != 0) return ErrnoStatus(errno, "remove", path);
     return absl::OkStatus();
@@ -172,6 +181,7 @@ class PosixFileSystem : public FileSystem {
     if (stat(path.c_str(), &st) != 0) return ErrnoStatus(errno, "stat", path);
     FileInfo info;
     info.size = st.st_size;
+    info.inode = st.st_ino;
     info.modified = absl::TimeFromTimespec(st.st_mtim);
     info.is_directory = S_ISDIR(st.st_mode);
     return info;

@@ -35,6 +35,7 @@ class WritableFile {
 
 struct FileInfo {
   int64_t size = 0;
+  uint64_t inode = 0;
   absl::Time modified;
   bool is_directory = false;
 };
@@ -50,6 +51,8 @@ class FileSystem {
   // A new file; ALREADY_EXISTS where there is one. Mode before umask.
   virtual absl::StatusOr<std::unique_ptr<WritableFile>> Create(const std::string& path, int mode = 0644) = 0;
   virtual absl::Status Rename(const std::string& from, const std::string& to) = 0;
+  // ALREADY_EXISTS where `to` is there, whoever made it and when: of several that race one wins.
+  virtual absl::Status RenameNoReplace(const std::string& from, const std::string& to) = 0;
   virtual absl::Status Remove(const std::string& path) = 0;
   // Makes creations, renames and removals in a directory durable.
   virtual absl::Status SyncDirectory(const std::string& path) = 0;

@@ -53,6 +53,15 @@ TEST_F(FileSystemTest, AtomicWriteReplaces) {
   EXPECT_THAT(fs_->List(dir_.path()).value(), ElementsAre("a"));
 }
 
+TEST_F(FileSystemTest, RenameNoReplaceRefusesAnExistingName) {
+  Write(fs_, Path("a"), "a");
+  Write(fs_, Path("b"), "b");
+  EXPECT_EQ(fs_->RenameNoReplace(Path("a"), Path("b")).code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(ReadFile(Path("b")).value(), "b");
+  EXPECT_TRUE(fs_->RenameNoReplace(Path("a"), Path("c")).ok());
+  EXPECT_EQ(ReadFile(Path("c")).value(), "a");
+}
+
 TEST_F(FileSystemTest, AtomicWriteThatFailsLeavesTheOldContents) {
   FaultInjectingFileSystem fs;
   ASSERT_TRUE(WriteFileAtomically(Path("a"), "one", &fs).ok());

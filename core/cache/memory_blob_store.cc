@@ -64,10 +64,7 @@ absl::Status MemoryBlobStore::DoPut(const Digest& digest, absl::string_view data
 absl::Status MemoryBlobStore::PutVerified(const Digest& digest, Blob blob) {
   const int64_t size = blob.size();
   absl::MutexLock lock(&mu_);
-  auto pinned = [this](const Digest& d) {
-    absl::MutexLock pin_lock(&pins_->mu);
-    return pins_->counts.contains(d);
-  };
+  auto pinned = [this](const Digest& d) { return pins_->Contains(d); };
   if (blobs_.Find(digest) != nullptr) return absl::OkStatus();
   if (!blobs_.Insert(digest, std::move(blob), size, pinned)) {
     return absl::ResourceExhaustedError(
@@ -79,19 +76,6 @@ absl::Status MemoryBlobStore::PutVerified(const Digest& digest, Blob blob) {
 absl::StatusOr<std::unique_ptr<BlobWriter>> MemoryBlobStore::NewWriter(const Digest& digest, int64_t size) {
   if (size < 0) return absl::InvalidArgumentError(absl::StrCat("blob ", digest.hex(), ": size ", size));
   return std::make_unique<MemoryBlobWriter>(this, digest, size);
-}
-
-BlobPin MemoryBlobStore::Pin(absl::Span<const Digest> digests) {
-  absl::MutexLock lock(&pins_->mu);
-  for (const Digest& digest : digests) ++pins_->counts[digest];
-  std::vector<Digest> copy(digests.begin(), digests.end());
-  auto unpin = [pins = pins_, copy](const void*) {
-    absl::MutexLock unlock(&pins->mu);
-    for (const Digest& digest : copy) {
-      if (--pins->counts[digest] == 0) pins->counts.erase(digest);
-    }
-  };
-  return BlobPin(this, std::move(unpin));
 }
 
 int64_t MemoryBlobStore::bytes() const {

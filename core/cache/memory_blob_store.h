@@ -6,21 +6,21 @@
 #define INLAY_CORE_CACHE_MEMORY_BLOB_STORE_H_
 
 #include "absl/base/thread_annotations.h"
-#include "absl/container/flat_hash_map.h"
 #include "absl/synchronization/mutex.h"
 #include "core/cache/blob_store.h"
 #include "core/cache/lru_map.h"
+#include "core/cache/pin_set.h"
 
 namespace inlay::cache {
 
 class MemoryBlobStore : public BlobStore {
  public:
-  explicit MemoryBlobStore(int64_t max_bytes = INT64_MAX) : pins_(std::make_shared<Pins>()), blobs_(max_bytes) {}
+  explicit MemoryBlobStore(int64_t max_bytes = INT64_MAX) : pins_(PinSet::Create()), blobs_(max_bytes) {}
 
   absl::StatusOr<std::vector<Digest>> FindMissing(absl::Span<const Digest> digests) override;
   absl::StatusOr<Blob> Get(const Digest& digest) override;
   absl::StatusOr<std::unique_ptr<BlobWriter>> NewWriter(const Digest& digest, int64_t size) override;
-  BlobPin Pin(absl::Span<const Digest> digests) override;
+  BlobPin Pin(absl::Span<const Digest> digests) override { return pins_->Pin(digests); }
   // Without a copy, for bytes that were verified already (read from another store).
   absl::Status PutVerified(const Digest& digest, Blob blob);
 
@@ -31,12 +31,7 @@ class MemoryBlobStore : public BlobStore {
   absl::Status DoPut(const Digest& digest, absl::string_view data) override;
 
  private:
-  struct Pins {
-    absl::Mutex mu;
-    absl::flat_hash_map<Digest, int> counts ABSL_GUARDED_BY(mu);
-  };
-
-  const std::shared_ptr<Pins> pins_;  // outlives the store where a pin does
+  const std::shared_ptr<PinSet> pins_;
   mutable absl::Mutex mu_;
   LruMap<Digest, Blob> blobs_ ABSL_GUARDED_BY(mu_);
 };
