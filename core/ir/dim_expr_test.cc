@@ -1,0 +1,46 @@
+#include "core/ir/dim_expr.h"
+
+#include "core/ir/testing.h"
+
+namespace inlay::ir {
+namespace {
+
+using testing::IsInvalid;
+
+Dim S(const std::string& name) { return Dim::Symbol(name); }
+
+TEST(DimExprTest, DerivedExtentsHaveOneForm) {
+  EXPECT_EQ(MulDims(S("batch"), 2)->ToString(), "2*batch");
+  EXPECT_EQ(MulDims(2, S("batch")).value(), MulDims(S("batch"), 2).value());
+  EXPECT_EQ(AddDims(S("b"), S("a"))->ToString(), "a+b");
+  EXPECT_EQ(AddDims(S("h"), 1)->ToString(), "h+1");
+  EXPECT_EQ(AddDims(*AddDims(S("h"), 1), -1).value(), S("h"));
+  EXPECT_EQ(FloorDivDims(*AddDims(S("h"), 1), 2)->ToString(), "((h+1)/2)");
+  EXPECT_EQ(FloorDivDims(*MulDims(S("h"), 4), 2)->ToString(), "2*h");
+  EXPECT_EQ(AddDims(*FloorDivDims(S("h"), 2), 1)->ToString(), "((h)/2)+1");
+  EXPECT_EQ(CanonicalDim("batch * 4").ToString(), "4*batch");
+  EXPECT_EQ(CanonicalDim("unk__12").ToString(), "unk__12");
+  EXPECT_EQ(CanonicalDim("((").ToString(), "((");
+}
+
+TEST(DimExprTest, ExactDivision) {
+  EXPECT_EQ(ExactDivDims(*MulDims(S("b"), 768), 768).value(), S("b"));
+  EXPECT_EQ(ExactDivDims(*MulDims(S("b"), 768), *MulDims(S("b"), 12)).value(), Dim(64));
+  EXPECT_THAT(ExactDivDims(S("b"), 2).status(), IsInvalid("b can't be divided by 2"));
+  EXPECT_THAT(ExactDivDims(7, 2).status(), IsInvalid("7 can't be divided by 2"));
+}
+
+TEST(DimExprTest, OverflowIsAnError) {
+  EXPECT_THAT(MulDims(INT64_MAX, 2).status(), IsInvalid("overflows"));
+  EXPECT_THAT(AddDims(INT64_MAX, 1).status(), IsInvalid("overflows"));
+  EXPECT_THAT(MulDims(*MulDims(S("b"), INT64_MAX), 2).status(), IsInvalid("overflows"));
+}
+
+TEST(DimExprTest, Evaluate) {
+  EXPECT_EQ(EvaluateDim(CanonicalDim("2*batch+seq-1"), {{"batch", 3}, {"seq", 5}}).value(), 10);
+  EXPECT_THAT(EvaluateDim(S("seq"), {{"batch", 3}}).status(), IsInvalid("'seq' has no value"));
+  EXPECT_THAT(SymbolNames(CanonicalDim("2*batch*seq+seq")), ::testing::ElementsAre("batch", "seq"));
+}
+
+}  // namespace
+}  // namespace inlay::ir

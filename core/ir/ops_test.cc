@@ -1,0 +1,381 @@
+// Type inference of every operator: what it gives, what it refuses.
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "core/ir/op_registry.h"
+#include "core/ir/testing.h"
+
+namespace inlay::ir {
+namespace {
+
+using testing::IsInvalid;
+using Ints = std::vector<int64_t>;
+
+TensorType T(const std::string& text) {  // "f32[1,3,h]"
+  TensorType type;
+  const size_t open = text.find('[');
+  type.dtype = *ParseDType(text.substr(0, open));
+  std::string item;
+  for (char c : text.substr(open + 1)) {
+    if (c != ',' && c != ']') {
+      item += c;
+      continue;
+    }
+    if (item.empty()) continue;
+    type.dims.push_back(isdigit(item[0]) ? Dim(atoll(item.c_str())) : Dim::Symbol(item));
+    item.clear();
+  }
+  return type;
+}
+
+absl::StatusOr<Type> Infer(absl::string_view op, const std::vector<std::string>& args, Attrs attrs = {},
+                           Attrs* canonical = nullptr) {
+  std::vector<Operand> operands;
+  for (const std::string& arg : args) operands.push_back(MakeVar("x", T(arg)));
+  absl::StatusOr<Type> type = OpRegistry::Global().Infer(op, operands, &attrs);
+  if (canonical != nullptr) *canonical = attrs;
+  return type;
+}
+
+std::string Result(absl::string_view op, const std::vector<std::string>& args, Attrs attrs = {}) {
+  absl::StatusOr<Type> type = Infer(op, args, std::move(attrs));
+  return type.ok() ? type->ToString() : std::string(type.status().message());
+}
+
+absl::Status Error(absl::string_view op, const std::vector<std::string>& args, Attrs attrs = {}) {
+  return Infer(op, args, std::move(attrs)).status();
+}
+
+TEST(OpsTest, CatalogueIsComplete) {
+  // The rows of OPS.md.
+  const std::set<std::string> expected = {"neg",
+                                          "abs",
+                                          "sign",
+                                          "exp",
+                                          "log",
+                                          "sqrt",
+                                          "rsqrt",
+                                          "reciprocal",
+                                          "sin",
+                                          "cos",
+                                          "tan",
+                                          "asin",
+                                          "acos",
+                                          "atan",
+                                          "sinh",
+                                          "cosh",
+                                          "tanh",
+                                          "asinh",
+                                          "acosh",
+                                          "atanh",
+                                          "erf",
+                                          "sigmoid",
+                                          "floor",
+                                          "ceil",
+                                          "round",
+                                          "relu",
+                                          "gelu",
+                                          "silu",
+                                          "softplus",
+                                          "leaky_relu",
+                                          "elu",
+                                          "hard_sigmoid",
+                                          "clip",
+                                          "logical_not",
+                                          "bitwise_not",
+                                          "isnan",
+                                          "isinf",
+                                          "cast",
+                                          "identity",
+                                          "add",
+                                          "sub",
+                                          "mul",
+                                          "minimum",
+                                          "maximum",
+                                          "div",
+                                          "mod",
+                                          "pow",
+                                          "equal",
+                                          "not_equal",
+                                          "less",
+                                          "less_equal",
+                                          "greater",
+                                          "greater_equal",
+                                          "logical_and",
+                                          "logical_or",
+                                          "logical_xor",
+                                          "bitwise_and",
+                                          "bitwise_or",
+                                          "bitwise_xor",
+                                          "shift_left",
+                                          "shift_right",
+                                          "where",
+                                          "reduce_sum",
+                                          "reduce_mean",
+                                          "reduce_prod",
+                                          "reduce_max",
+                                          "reduce_min",
+                                          "argmax",
+                                          "argmin",
+                                          "cumsum",
+                                          "softmax",
+                                          "log_softmax",
+                                          "topk",
+                                          "layer_norm",
+                                          "batch_norm",
+                                          "lrn",
+                                          "matmul",
+                                          "conv",
+                                          "conv_transpose",
+                                          "max_pool",
+                                          "avg_pool",
+                                          "reshape",
+                                          "transpose",
+                                          "concat",
+                                          "split",
+                                          "slice",
+                                          "expand",
+                                          "pad",
+                                          "tile",
+                                          "gather",
+                                          "gather_elements",
+                                          "gather_nd",
+                                          "scatter_elements",
+                                          "scatter_nd",
+                                          "trilu",
+                                          "full",
+                                          "iota",
+                                          "resize",
+                                          "reverse_sequence",
+                                          "lstm",
+                                          "gru",
+                                          "rnn"};
+  const std::vector<std::string> names = OpRegistry::Global().Names();
+  EXPECT_EQ(std::set<std::string>(names.begin(), names.end()), expected);
+}
+
+TEST(OpsTest, ArgumentsAndAttributesAreChecked) {
+  EXPECT_THAT(Error("frobnicate", {}), IsInvalid("unknown operator 'frobnicate'"));
+  EXPECT_THAT(Error("add", {"f32[2]"}), IsInvalid("takes 2 arguments, not 1"));
+  EXPECT_THAT(Error("conv", {"f32[2]"}), IsInvalid("takes 2 to 3 arguments, not 1"));
+  EXPECT_THAT(Error("concat", {}, {{"axis", int64_t{0}}}), IsInvalid("takes at least 1 arguments, not 0"));
+  EXPECT_THAT(Error("relu", {"f32[2]"}, {{"alpha", 1.0}}),
+              IsInvalid("unknown attribute 'alpha'; the operator has none"));
+  EXPECT_THAT(Error("elu", {"f32[2]"}, {{"beta", 1.0}}), IsInvalid("unknown attribute 'beta'; known: alpha"));
+  EXPECT_THAT(Error("cast", {"f32[2]"}), IsInvalid("attribute 'dtype' (dtype) is missing"));
+  EXPECT_THAT(Error("reshape", {"f32[2]"}, {{"shape", int64_t{2}}}), IsInvalid("'shape' must be ints, not 2"));
+  EXPECT_THAT(Error("gelu", {"f32[2]"}, {{"approximate", std::string("fast")}}), IsInvalid("it must be none, tanh"));
+  Attrs attrs;
+  ASSERT_TRUE(Infer("elu", {"f32[2]"}, {{"alpha", int64_t{2}}}, &attrs).ok());
+  EXPECT_TRUE(attrs == (Attrs{{"alpha", 2.0}}));  // one meaning, one form
+}
+
+TEST(OpsTest, ElementwiseAndBroadcast) {
+  EXPECT_EQ(Result("relu", {"i8[2,n]"}), "i8[2, n]");
+  EXPECT_THAT(Error("exp", {"i32[2]"}), IsInvalid("it must be a float"));
+  EXPECT_EQ(Result("isnan", {"f16[2]"}), "bool[2]");
+  EXPECT_EQ(Result("cast", {"f16[2]"}, {{"dtype", DType::kI64}}), "i64[2]");
+  EXPECT_EQ(Result("add", {"f32[4,1,3]", "f32[5,1]"}), "f32[4, 5, 3]");
+  EXPECT_EQ(Result("add", {"f32[b,1]", "f32[b,7]"}), "f32[b, 7]");
+  EXPECT_EQ(Result("add", {"f32[0]", "f32[1]"}), "f32[0]");
+  EXPECT_THAT(Error("add", {"f32[b]", "f32[7]"}), IsInvalid("b against 7; a symbolic extent equals only itself"));
+  EXPECT_THAT(Error("add", {"f32[2]", "f32[3]"}), IsInvalid("[2] and [3] don't broadcast"));
+  EXPECT_THAT(Error("add", {"f32[2]", "f64[2]"}), IsInvalid("differ in dtype"));
+  EXPECT_EQ(Result("less", {"i32[2]", "i32[1]"}), "bool[2]");
+  EXPECT_EQ(Result("pow", {"f32[2]", "i64[2]"}), "f32[2]");
+  EXPECT_EQ(Result("where", {"bool[2,1]", "i64[3]", "i64[]"}), "i64[2, 3]");
+  EXPECT_THAT(Error("mod", {"f32[2]", "f32[2]"}), IsInvalid("must have fmod=true"));
+  EXPECT_THAT(Error("logical_and", {"f32[2]", "f32[2]"}), IsInvalid("must be bool"));
+}
+
+TEST(OpsTest, Reductions) {
+  EXPECT_EQ(Result("reduce_sum", {"f32[2,3,4]"}), "f32[]");
+  EXPECT_EQ(Result("reduce_sum", {"f32[2,3,4]"}, {{"axes", Ints{-1, 0}}}), "f32[3]");
+  EXPECT_EQ(Result("reduce_max", {"bool[2,n]"}, {{"axes", Ints{1}}, {"keepdims", true}}), "bool[2, 1]");
+  EXPECT_THAT(Error("reduce_sum", {"f32[2]"}, {{"axes", Ints{1}}}), IsInvalid("holds 1; for rank 1"));
+  EXPECT_THAT(Error("reduce_sum", {"f32[2,2]"}, {{"axes", Ints{0, -2}}}), IsInvalid("names an axis twice"));
+  Attrs attrs;
+  ASSERT_TRUE(Infer("reduce_sum", {"f32[2,3]"}, {{"axes", Ints{-1}}}, &attrs).ok());
+  EXPECT_EQ(attrs.Ints("axes"), (Ints{1}));
+  ASSERT_TRUE(Infer("reduce_sum", {"f32[2,3]"}, {}, &attrs).ok());
+  EXPECT_EQ(attrs.Ints("axes"), (Ints{0, 1}));
+  EXPECT_EQ(Result("argmax", {"f32[2,3]"}, {{"axis", int64_t{-1}}}), "i64[2]");
+  EXPECT_THAT(Error("argmax", {"f32[2,0]"}, {{"axis", int64_t{1}}}), IsInvalid("no element"));
+  EXPECT_EQ(Result("softmax", {"f32[2,3]"}), "f32[2, 3]");
+  EXPECT_EQ(Result("topk", {"f32[2,5]"}, {{"k", int64_t{3}}}), "(f32[2, 3], i64[2, 3])");
+  EXPECT_THAT(Error("topk", {"f32[2,5]"}, {{"k", int64_t{6}}}), IsInvalid("k is 6; axis 1 has 5"));
+  EXPECT_THAT(Error("topk", {"f32[2,n]"}, {{"k", int64_t{3}}}), IsInvalid("'n' is symbolic; fix its value"));
+}
+
+TEST(OpsTest, Normalisation) {
+  EXPECT_EQ(Result("layer_norm", {"f32[b,4,8]", "f32[8]", "f32[8]"}), "f32[b, 4, 8]");
+  EXPECT_EQ(Result("layer_norm", {"f32[2,4,8]", "f32[4,8]", "f32[8]"}, {{"axis", int64_t{1}}}), "f32[2, 4, 8]");
+  EXPECT_THAT(Error("layer_norm", {"f32[2,8]", "f32[4]", "f32[8]"}), IsInvalid("scale f32[4] does not broadcast"));
+  EXPECT_EQ(Result("batch_norm", {"f32[b,3,h]", "f32[3]", "f32[3]", "f32[3]", "f32[3]"}), "f32[b, 3, h]");
+  EXPECT_THAT(Error("batch_norm", {"f32[1,3]", "f32[3]", "f32[3]", "f32[3]", "f32[4]"}), IsInvalid("argument 4"));
+  EXPECT_EQ(Result("lrn", {"f32[1,3,4,4]"}, {{"size", int64_t{3}}}), "f32[1, 3, 4, 4]");
+}
+
+TEST(OpsTest, Matmul) {
+  EXPECT_EQ(Result("matmul", {"f32[b,12,s,64]", "f32[b,12,64,s]"}), "f32[b, 12, s, s]");
+  EXPECT_EQ(Result("matmul", {"f32[4]", "f32[4]"}), "f32[]");
+  EXPECT_EQ(Result("matmul", {"f32[4]", "f32[7,4,5]"}), "f32[7, 5]");
+  EXPECT_EQ(Result("matmul", {"f32[3,4]", "f32[4]"}), "f32[3]");
+  EXPECT_EQ(Result("matmul", {"f32[3,4]", "f32[5,4]"}, {{"transpose_b", true}}), "f32[3, 5]");
+  EXPECT_EQ(Result("matmul", {"f32[4,3]", "f32[5,4]"}, {{"transpose_a", true}, {"transpose_b", true}}), "f32[3, 5]");
+  EXPECT_THAT(Error("matmul", {"f32[3,4]", "f32[5,6]"}), IsInvalid("4 of f32[3, 4] against 5 of f32[5, 6]"));
+  EXPECT_THAT(Error("matmul", {"f32[]", "f32[5,6]"}), IsInvalid("rank 0"));
+  EXPECT_THAT(Error("matmul", {"f32[4]", "f32[4,4]"}, {{"transpose_a", true}}), IsInvalid("a vector can't be"));
+}
+
+TEST(OpsTest, Conv) {
+  Attrs attrs;
+  EXPECT_EQ(Infer("conv", {"f32[n,3,224,224]", "f32[64,3,7,7]", "f32[64]"},
+                  {{"strides", Ints{2, 2}}, {"pads", Ints{3, 3, 3, 3}}}, &attrs)
+                ->ToString(),
+            "f32[n, 64, 112, 112]");
+  EXPECT_EQ(attrs.Ints("dilations"), (Ints{1, 1}));
+  EXPECT_EQ(Result("conv", {"f32[1,4,9]", "f32[8,2,3]"}, {{"groups", int64_t{2}}, {"dilations", Ints{2}}}),
+            "f32[1, 8, 5]");
+  EXPECT_EQ(Result("conv", {"f32[1,3,h,w]", "f32[8,3,3,3]"}, {{"strides", Ints{2, 1}}, {"pads", Ints{1, 1, 1, 1}}}),
+            "f32[1, 8, ((h-1)/2)+1, w]");
+  EXPECT_THAT(Error("conv", {"f32[1,3,4,4]", "f32[8,4,3,3]"}), IsInvalid("x has 3 channels and groups is 1"));
+  EXPECT_THAT(Error("conv", {"f32[1,3,2,2]", "f32[8,3,3,3]"}), IsInvalid("the window spans 3 elements"));
+  EXPECT_THAT(Error("conv", {"f32[1,c,4,4]", "f32[8,3,3,3]"}), IsInvalid("'c' is symbolic"));
+  EXPECT_THAT(Error("conv", {"f32[1,3,4,4]", "f32[8,3,3,3]"}, {{"strides", Ints{0, 1}}}),
+              IsInvalid("'strides' holds 0"));
+  EXPECT_THAT(Error("conv", {"f32[1,3,4,4]", "f32[8,3,3,3]"}, {{"pads", Ints{1, 1}}}), IsInvalid("must have 4"));
+  EXPECT_THAT(Error("conv", {"f32[1,3,4,4]", "f32[8,3,3,3]", "f32[7]"}), IsInvalid("argument 2 is f32[7]"));
+  EXPECT_THAT(Error("conv", {"i32[1,3,4,4]", "i32[8,3,3,3]"}), IsInvalid("must be a float"));
+  EXPECT_EQ(Result("conv_transpose", {"f32[1,4,5,5]", "f32[4,8,3,3]"},
+                   {{"strides", Ints{2, 2}}, {"pads", Ints{1, 1, 1, 1}}, {"output_padding", Ints{1, 1}}}),
+            "f32[1, 8, 10, 10]");
+}
+
+TEST(OpsTest, Pooling) {
+  EXPECT_EQ(Result("max_pool", {"f32[1,3,112,112]"},
+                   {{"kernel", Ints{3, 3}}, {"strides", Ints{2, 2}}, {"pads", Ints{1, 1, 1, 1}}}),
+            "f32[1, 3, 56, 56]");
+  EXPECT_EQ(Result("avg_pool", {"f32[1,3,6]"}, {{"kernel", Ints{3}}, {"strides", Ints{2}}, {"ceil_mode", true}}),
+            "f32[1, 3, 3]");
+  // The last window would start in the end padding: dropped.
+  EXPECT_EQ(Result("max_pool", {"f32[1,1,4]"},
+                   {{"kernel", Ints{2}}, {"strides", Ints{3}}, {"pads", Ints{0, 1}}, {"ceil_mode", true}}),
+            "f32[1, 1, 2]");
+  EXPECT_EQ(Result("max_pool", {"f32[1,1,3]"},
+                   {{"kernel", Ints{2}}, {"strides", Ints{3}}, {"pads", Ints{0, 1}}, {"ceil_mode", true}}),
+            "f32[1, 1, 1]");
+  EXPECT_THAT(Error("max_pool", {"f32[1,1,4]"}, {{"kernel", Ints{2}}, {"pads", Ints{2, 0}}}),
+              IsInvalid("must be smaller than the window"));
+  EXPECT_THAT(Error("max_pool", {"f32[1,1,4]"}, {{"kernel", Ints{2, 2}}}), IsInvalid("x has 1 spatial axes"));
+}
+
+TEST(OpsTest, ReshapeAndTranspose) {
+  Attrs attrs;
+  EXPECT_EQ(Infer("reshape", {"f32[2,3,4]"}, {{"shape", Ints{-1, 6}}}, &attrs)->ToString(), "f32[4, 6]");
+  EXPECT_EQ(attrs.Ints("shape"), (Ints{4, 6}));
+  EXPECT_EQ(Result("reshape", {"f32[b,12,64]"}, {{"shape", Ints{-1, 768}}}), "f32[b, 768]");
+  EXPECT_EQ(Result("reshape", {"f32[b,128,64]"}, {{"shape", Ints{-1, 64}}}), "f32[128*b, 64]");
+  EXPECT_EQ(Result("reshape", {"f32[0,3]"}, {{"shape", Ints{0}}}), "f32[0]");
+  EXPECT_THAT(Error("reshape", {"f32[2,3]"}, {{"shape", Ints{5}}}), IsInvalid("has 6 elements; they don't fill"));
+  EXPECT_THAT(Error("reshape", {"f32[2,3]"}, {{"shape", Ints{-1, 4}}}), IsInvalid("don't fill"));
+  EXPECT_THAT(Error("reshape", {"f32[2,3]"}, {{"shape", Ints{-1, -1}}}), IsInvalid("one may be -1"));
+  EXPECT_THAT(Error("reshape", {"f32[2,3]"}, {{"shape", Ints{INT64_MAX, INT64_MAX}}}), IsInvalid("overflows"));
+  EXPECT_THAT(Error("reshape", {"f32[0,3]"}, {{"shape", Ints{-1, 0}}}), IsInvalid("ambiguous"));
+  EXPECT_EQ(Result("transpose", {"f32[2,3,n]"}, {{"perm", Ints{2, 0, -2}}}), "f32[n, 2, 3]");
+  EXPECT_THAT(Error("transpose", {"f32[2,3]"}, {{"perm", Ints{0, 0}}}), IsInvalid("permutation of the 2 axes"));
+  EXPECT_THAT(Error("transpose", {"f32[2,3]"}, {{"perm", Ints{0, 1, 2}}}), IsInvalid("permutation"));
+}
+
+TEST(OpsTest, ConcatSplitSlice) {
+  EXPECT_EQ(Result("concat", {"f32[2,3]", "f32[2,n]"}, {{"axis", int64_t{-1}}}), "f32[2, n+3]");
+  EXPECT_THAT(Error("concat", {"f32[2,3]", "f32[3,3]"}, {{"axis", int64_t{1}}}), IsInvalid("but for axis 1"));
+  EXPECT_EQ(Result("split", {"f32[2,6]"}, {{"axis", int64_t{1}}, {"sizes", Ints{2, 4}}}), "(f32[2, 2], f32[2, 4])");
+  EXPECT_THAT(Error("split", {"f32[6]"}, {{"axis", int64_t{0}}, {"sizes", Ints{2, 3}}}), IsInvalid("don't add up to"));
+  EXPECT_THAT(Error("split", {"f32[6]"}, {{"axis", int64_t{0}}, {"sizes", Ints{-2, 8}}}), IsInvalid("don't add up"));
+  Attrs attrs;
+  auto slice = [&](int64_t begin, int64_t end, int64_t step) {
+    absl::StatusOr<Type> type =
+        Infer("slice", {"f32[10]"}, {{"begins", Ints{begin}}, {"ends", Ints{end}}, {"steps", Ints{step}}}, &attrs);
+    Type again = *Infer("slice", {"f32[10]"}, attrs, &attrs);  // canonical attributes mean the same
+    EXPECT_EQ(*type, again);
+    return type->ToString();
+  };
+  EXPECT_EQ(slice(2, 8, 1), "f32[6]");
+  EXPECT_EQ(slice(-3, INT64_MAX, 1), "f32[3]");
+  EXPECT_EQ(attrs.Ints("begins"), (Ints{7}));
+  EXPECT_EQ(attrs.Ints("ends"), (Ints{10}));
+  EXPECT_EQ(slice(0, 10, 3), "f32[4]");
+  EXPECT_EQ(slice(-1, INT64_MIN, -1), "f32[10]");
+  EXPECT_EQ(attrs.Ints("ends"), (Ints{INT64_MIN}));
+  EXPECT_EQ(slice(100, 2, -4), "f32[2]");
+  EXPECT_EQ(slice(8, 2, 1), "f32[0]");
+  EXPECT_EQ(slice(INT64_MIN, INT64_MAX, INT64_MAX), "f32[1]");
+  EXPECT_EQ(slice(INT64_MAX, INT64_MIN, INT64_MIN), "f32[1]");
+  EXPECT_THAT(Error("slice", {"f32[10]"}, {{"begins", Ints{0}}, {"ends", Ints{5}}, {"steps", Ints{0}}}),
+              IsInvalid("the step of axis 0 is 0"));
+  EXPECT_EQ(Result("slice", {"f32[n]"}, {{"begins", Ints{0}}, {"ends", Ints{INT64_MAX}}}), "f32[n]");
+}
+
+TEST(OpsTest, ExpandPadTile) {
+  EXPECT_EQ(Result("expand", {"f32[b,1]"}, {{"shape", Ints{3, 1, 4}}}), "f32[3, b, 4]");
+  EXPECT_EQ(Result("pad", {"f32[2,n]"}, {{"pads", Ints{1, 0, 2, 3}}}), "f32[5, n+3]");
+  EXPECT_THAT(Error("pad", {"f32[2]"}, {{"pads", Ints{-2, -1}}}), IsInvalid("crop more than all"));
+  EXPECT_THAT(Error("pad", {"f32[3]"}, {{"pads", Ints{3, 0}}, {"mode", std::string("reflect")}}),
+              IsInvalid("at most 2"));
+  EXPECT_EQ(Result("pad", {"f32[3]"}, {{"pads", Ints{2, 2}}, {"mode", std::string("reflect")}}), "f32[7]");
+  EXPECT_EQ(Result("tile", {"f32[2,n]"}, {{"repeats", Ints{3, 2}}}), "f32[6, 2*n]");
+  EXPECT_EQ(Result("trilu", {"f32[2,2]"}), "f32[2, 2]");
+}
+
+TEST(OpsTest, Indexing) {
+  EXPECT_EQ(Result("gather", {"f32[30522,384]", "i64[b,128]"}), "f32[b, 128, 384]");
+  EXPECT_THAT(Error("gather", {"f32[3]", "f32[2]"}), IsInvalid("must be i32 or i64"));
+  EXPECT_THAT(Error("gather", {"f32[0]", "i64[2]"}), IsInvalid("which is empty"));
+  EXPECT_EQ(Result("gather_elements", {"f32[3,4]", "i64[2,4]"}), "f32[2, 4]");
+  EXPECT_THAT(Error("gather_elements", {"f32[3,4]", "i64[2,5]"}), IsInvalid("reach beyond"));
+  EXPECT_EQ(Result("gather_nd", {"f32[2,3,4]", "i64[5,2]"}), "f32[5, 4]");
+  EXPECT_EQ(Result("gather_nd", {"f32[2,3,4]", "i64[2,1]"}, {{"batch_dims", int64_t{1}}}), "f32[2, 4]");
+  EXPECT_THAT(Error("gather_nd", {"f32[2]", "i64[5,2]"}), IsInvalid("address 2 axes"));
+  EXPECT_EQ(Result("scatter_elements", {"f32[3,4]", "i64[1,4]", "f32[1,4]"}), "f32[3, 4]");
+  EXPECT_EQ(Result("scatter_nd", {"f32[8,4]", "i64[2,1]", "f32[2,4]"}), "f32[8, 4]");
+  EXPECT_THAT(Error("scatter_nd", {"f32[8,4]", "i64[2,1]", "f32[2,5]"}), IsInvalid("one slice of x an index tuple"));
+}
+
+TEST(OpsTest, FullIotaResizeReverse) {
+  Attrs attrs;
+  ASSERT_TRUE(Infer("full", {}, {{"shape", Ints{2}}, {"value", 3.0}, {"dtype", DType::kI64}}, &attrs).ok());
+  EXPECT_EQ(attrs.Int("value"), 3);
+  EXPECT_THAT(Error("full", {}, {{"shape", Ints{2}}, {"value", 3.5}, {"dtype", DType::kI64}}), IsInvalid("is no i64"));
+  EXPECT_THAT(Error("full", {}, {{"shape", Ints{1 << 30, 1 << 30}}, {"value", 0.0}, {"dtype", DType::kF32}}),
+              IsInvalid("is too large"));
+  EXPECT_EQ(Result("iota", {}, {{"shape", Ints{4}}, {"axis", int64_t{-1}}, {"dtype", DType::kI64}}), "i64[4]");
+  Attrs resize{{"sizes", Ints{1, 3, 8, 8}},
+               {"scales", std::vector<double>{1, 1, 2, 2}},
+               {"mode", std::string("nearest")},
+               {"coordinate", std::string("asymmetric")}};
+  EXPECT_EQ(Result("resize", {"f32[1,3,4,4]"}, resize), "f32[1, 3, 8, 8]");
+  resize.Set("scales", std::vector<double>{1, 1, 2, 0});
+  EXPECT_THAT(Error("resize", {"f32[1,3,4,4]"}, resize), IsInvalid("by the scale 0"));
+  EXPECT_EQ(Result("reverse_sequence", {"f32[5,2]", "i64[2]"}), "f32[5, 2]");
+  EXPECT_THAT(Error("reverse_sequence", {"f32[5,2]", "i64[5]"}), IsInvalid("one length a batch element"));
+}
+
+TEST(OpsTest, Recurrent) {
+  Attrs attrs{{"direction", std::string("bidirectional")}, {"hidden_size", int64_t{8}}};
+  const std::vector<std::string> lstm = {"f32[s,b,4]", "f32[2,32,4]", "f32[2,32,8]",
+                                         "f32[2,64]",  "f32[2,b,8]",  "f32[2,b,8]"};
+  EXPECT_EQ(Result("lstm", lstm, attrs), "(f32[s, 2, b, 8], f32[2, b, 8], f32[2, b, 8])");
+  std::vector<std::string> peepholes = lstm;
+  peepholes.push_back("f32[2,24]");
+  EXPECT_EQ(Result("lstm", peepholes, attrs), "(f32[s, 2, b, 8], f32[2, b, 8], f32[2, b, 8])");
+  EXPECT_EQ(Result("gru", {"f32[s,b,4]", "f32[2,24,4]", "f32[2,24,8]", "f32[2,48]", "f32[2,b,8]"}, attrs),
+            "(f32[s, 2, b, 8], f32[2, b, 8])");
+  attrs.Set("direction", std::string("reverse"));
+  EXPECT_THAT(Error("lstm", lstm, attrs), IsInvalid("argument 1 is f32[2, 32, 4]; it must be f32[1, 32, 4]"));
+  EXPECT_EQ(Result("rnn", {"f32[s,b,4]", "f32[1,8,4]", "f32[1,8,8]", "f32[1,16]", "f32[1,b,8]"}, attrs),
+            "(f32[s, 1, b, 8], f32[1, b, 8])");
+}
+
+}  // namespace
+}  // namespace inlay::ir
