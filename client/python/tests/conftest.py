@@ -1,13 +1,25 @@
-"""A fake server and a client of it."""
+"""Makes the checkout importable (package, reference evaluator, benchmark models); a fake server and a client of it."""
 
 from __future__ import annotations
 
+import pathlib
+import sys
+
 import numpy as np
 import pytest
-from fake_server import FakeServer
 
-from inlay.client import Client
-from inlay.ir import FunctionBuilder
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+sys.path[:0] = [str(ROOT / "client" / "python"), str(ROOT / "tests")]
+
+import generate_protos  # noqa: E402
+
+if generate_protos.stale():
+    generate_protos.generate()
+
+from fake_server import FakeServer  # noqa: E402
+
+from inlay.client import Client  # noqa: E402
+from inlay.ir import FunctionBuilder  # noqa: E402
 
 
 @pytest.fixture

@@ -34,7 +34,7 @@ ALL = FLOATS + INTS + ("bool",)
 
 
 def dtype_name(dtype) -> str:
-    """"f32" from "f32", np.float32, "float32", ml_dtypes.bfloat16, or a DType of the proto. Raises ValueError."""
+    """ "f32" from "f32", np.float32, "float32", ml_dtypes.bfloat16, or a DType of the proto. Raises ValueError."""
     if isinstance(dtype, str) and dtype in _BY_NAME:
         return dtype
     if isinstance(dtype, int) and not isinstance(dtype, bool) and dtype in _BY_PROTO:

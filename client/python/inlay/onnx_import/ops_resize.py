@@ -1,0 +1,1 @@
+"""resize: to come."""

@@ -1,0 +1,150 @@
+"""What the importer knows of one ONNX value."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from inlay.ir import Var
+from inlay.ir.dims import Dim, Shape
+from inlay.ir.types import TensorType, dtype_name
+
+
+class Unsupported(Exception):
+    """Raised by a converter: this node is beyond what inlay's IR says exactly.
+
+    needs: names of graph inputs whose values would have to be known at compile time.
+    """
+
+    def __init__(self, why: str, needs: frozenset[str] = frozenset()):
+        super().__init__(why)
+        self.needs = needs
+
+
+class Poisoned(Exception):
+    """The node depends on the result of one that was already reported."""
+
+
+class Value:
+    """A tensor of the model: its type, and any of
+      - a Var of the function under construction,
+      - a compile-time array (at once, or a function that computes it),
+      - the extents that it lists, some of them symbolic (`extents`, an object array).
+
+    weight: the array is trained data (or comes from it): its value must stay out of the program.
+    roots: the graph inputs whose data it depends on.
+    """
+
+    __slots__ = ("_array", "_thunk", "extents", "name", "roots", "type", "var", "weight")
+
+    def __init__(
+        self,
+        name: str,
+        type_: TensorType | None = None,
+        var: Var | None = None,
+        array: np.ndarray | None = None,
+        thunk: Callable[[], np.ndarray] | None = None,
+        extents: np.ndarray | None = None,
+        weight: bool = False,
+        roots: frozenset[str] = frozenset(),
+    ):
+        self.name = name
+        self.var = var
+        self._array = array
+        self._thunk = thunk
+        self.extents = extents
+        self.weight = weight
+        self.roots = roots
+        if type_ is None and var is not None:
+            type_ = var.type
+        if type_ is None and array is not None:
+            type_ = type_of_array(array)
+        self.type = type_  # None: a constant of a dtype that the IR lacks
+
+    @property
+    def constant(self) -> bool:
+        return self._array is not None or self._thunk is not None
+
+    @property
+    def array(self) -> np.ndarray:
+        """The compile-time value; only where `constant`."""
+        if self._array is None:
+            assert self._thunk is not None
+            self._array = np.asarray(self._thunk())
+        return self._array
+
+    @property
+    def shape(self) -> Shape:
+        if self.type is None:
+            return tuple(self.array.shape)
+        return self.type.shape
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    @property
+    def elements(self) -> int:
+        """How many; only where the shape is static."""
+        return math.prod(int(d) for d in self.shape)
+
+    @property
+    def dtype(self) -> str:
+        if self.type is None:
+            raise Unsupported(f"{self.name!r} is {self.array.dtype}, a dtype that the IR lacks")
+        return self.type.dtype
+
+    @property
+    def is_float(self) -> bool:
+        return self.dtype in ("f32", "f64", "f16", "bf16")
+
+    @property
+    def is_unsigned(self) -> bool:
+        return self.dtype == "u8"
+
+
+class SequenceValue:
+    """A sequence of tensors whose length is known at compile time."""
+
+    def __init__(self, name: str, items: list[Value]):
+        self.name = name
+        self.items = items
+
+
+class AbsentValue:
+    """An empty optional."""
+
+    def __init__(self, name: str = ""):
+        self.name = name
+
+
+class PoisonValue:
+    """The result of an unsupported node."""
+
+    def __init__(self, name: str):
+        self.name = name
+
+
+def type_of_array(array: np.ndarray) -> TensorType | None:
+    try:
+        return TensorType.of(dtype_name(array.dtype), array.shape)
+    except ValueError:
+        return None
+
+
+def constant_value(name: str, array: np.ndarray, weight: bool = False) -> Value:
+    return Value(name, array=np.asarray(array), weight=weight)
+
+
+def extents_value(name: str, extents) -> Value:
+    """A value listing dims: a plain constant where all are numbers. extents: nested lists or an object array."""
+    listed = np.asarray(extents, dtype=object)
+    if all(not isinstance(d, str) for d in listed.reshape(-1)):
+        return constant_value(name, listed.astype(np.int64))
+    return Value(name, type_=TensorType("i64", tuple(listed.shape)), extents=listed)
+
+
+def dim_list(values) -> list[Dim]:
+    return [d if isinstance(d, str) else int(d) for d in values]

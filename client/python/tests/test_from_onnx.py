@@ -1,0 +1,198 @@
+"""from_onnx: what becomes a weight, a literal or an attribute; folding; symbolic dims; refusals."""
+
+import mmap
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from reference.evaluator import evaluate
+
+from inlay import InvalidModelError, UnsupportedOperatorError, from_onnx
+
+RNG = np.random.default_rng(0)
+
+
+def make(nodes, inputs, outputs, initializers=(), opset=17):
+    """inputs: {name: (elem type, shape)}; outputs: names; initializers: {name: array}."""
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info(n, t, s) for n, (t, s) in inputs.items()],
+        [helper.make_empty_tensor_value_info(n) for n in outputs],
+        [numpy_helper.from_array(a, n) for n, a in dict(initializers).items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
+
+
+def ops_of(module):
+    return [b.call.op for b in module.functions["main"].body.bindings if b.WhichOneof("expr") == "call"]
+
+
+def run(module, *inputs):
+    return evaluate(module.proto, module.weights, list(inputs))
+
+
+F32 = TensorProto.FLOAT
+
+
+def test_weights_go_by_digest_scalars_are_literals():
+    w = RNG.standard_normal((4, 3)).astype(np.float32)
+    model = make(
+        [helper.make_node("MatMul", ["x", "w"], ["m"]), helper.make_node("Mul", ["m", "s"], ["y"])],
+        {"x": (F32, [2, 4])},
+        ["y"],
+        {"w": w, "s": np.float32([2.0]).reshape(())},
+    )
+    module = from_onnx(model)
+    kinds = {c.name: c.WhichOneof("value") for c in module.proto.constants}
+    assert kinds == {"w": "digest", "s": "literal"}
+    x = RNG.standard_normal((2, 4)).astype(np.float32)
+    np.testing.assert_allclose(run(module, x)[0], (x @ w) * 2, rtol=1e-5)
+
+
+def test_new_weights_leave_the_program_unchanged():
+    def program(seed):
+        w = np.random.default_rng(seed).standard_normal((4, 3)).astype(np.float32)
+        nodes = [
+            helper.make_node("Transpose", ["w"], ["t"], perm=[1, 0]),
+            helper.make_node("Gemm", ["x", "t"], ["y"], transB=1),
+        ]
+        proto = from_onnx(make(nodes, {"x": (F32, [2, 4])}, ["y"], {"w": w})).proto
+        for constant in proto.constants:
+            constant.digest = b""
+        return proto.SerializeToString(deterministic=True)
+
+    assert program(1) == program(2)
+
+
+def test_shape_arithmetic_folds_to_attributes():
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"]),
+        helper.make_node("Gather", ["s", "zero"], ["n"]),
+        helper.make_node("Unsqueeze", ["n", "axis"], ["nl"]),
+        helper.make_node("Concat", ["nl", "rest"], ["target"], axis=0),
+        helper.make_node("Reshape", ["x", "target"], ["y"]),
+    ]
+    constants = {"zero": np.array(0), "axis": np.array([0]), "rest": np.array([-1])}
+    model = make(nodes, {"x": (F32, ["batch", 3, 4])}, ["y"], constants)
+    for shape, want in ((None, [-1, 12]), ({"batch": 5}, [5, -1])):
+        module = from_onnx(model, shape)
+        assert ops_of(module) == ["reshape"]
+        x = RNG.standard_normal((5, 3, 4)).astype(np.float32)
+        assert run(module, x)[0].shape == (5, 12)
+        assert list(module.functions["main"].body.bindings[0].attrs["shape"].ints.v) == want
+
+
+def test_symbolic_dims_stay_or_are_fixed():
+    model = make([helper.make_node("Relu", ["x"], ["y"])], {"x": (F32, ["batch", None])}, ["y"])
+    assert from_onnx(model).inputs()[0][1].shape == ("batch", "x_dim_1")
+    assert from_onnx(model, {"batch": 2}).inputs()[0][1].shape == (2, "x_dim_1")
+    assert from_onnx(model, {"x": [2, 7]}).inputs()[0][1].shape == (2, 7)
+    with pytest.raises(InvalidModelError, match="neither an input"):
+        from_onnx(model, {"bacth": 2})
+    with pytest.raises(InvalidModelError, match="has not the rank"):
+        from_onnx(model, {"x": [2]})
+
+
+def test_every_unsupported_node_is_listed_at_once():
+    nodes = [
+        helper.make_node("NonZero", ["x"], ["nz"], name="first"),
+        helper.make_node("Relu", ["x"], ["r"]),
+        helper.make_node("RandomUniformLike", ["r"], ["u"], name="second"),
+        helper.make_node("Frobnicate", ["u"], ["y"], name="third", domain="com.example"),
+    ]
+    with pytest.raises(UnsupportedOperatorError) as caught:
+        from_onnx(make(nodes, {"x": (F32, [2, 2])}, ["y", "nz"]))
+    assert [n.name for n in caught.value.nodes] == ["first", "second", "third"]
+    assert "depends on data" in str(caught.value)
+    assert "com.example.Frobnicate" in str(caught.value)
+
+
+def test_attributes_and_inputs_that_nobody_read_are_refused():
+    lstm = helper.make_node("LSTM", ["x", "w", "r"], ["y"], hidden_size=2, clip=1.0)
+    shapes = {"x": (F32, [3, 1, 2]), "w": (F32, [1, 8, 2]), "r": (F32, [1, 8, 2])}
+    with pytest.raises(UnsupportedOperatorError, match="clip"):
+        from_onnx(make([lstm], shapes, ["y"]))
+    odd = helper.make_node("Relu", ["x"], ["y"], slope=2.0)
+    with pytest.raises(UnsupportedOperatorError, match="attribute slope is not supported"):
+        from_onnx(make([odd], {"x": (F32, [1])}, ["y"]))
+
+
+def test_inputs_that_decide_shapes_can_be_bound():
+    model = make(
+        [helper.make_node("Reshape", ["x", "s"], ["y"])], {"x": (F32, [2, 6]), "s": (TensorProto.INT64, [2])}, ["y"]
+    )
+    with pytest.raises(UnsupportedOperatorError) as caught:
+        from_onnx(model)
+    assert caught.value.needed_constants == ("s",)
+    module = from_onnx(model, constants={"s": np.array([3, 4])})
+    assert [n for n, _ in module.inputs()] == ["x"]
+    assert run(module, np.zeros((2, 6), np.float32))[0].shape == (3, 4)
+
+
+def test_malformed_models_are_named():
+    with pytest.raises(InvalidModelError, match="reads 'nowhere'"):
+        from_onnx(make([helper.make_node("Relu", ["nowhere"], ["y"])], {"x": (F32, [1])}, ["y"]))
+    with pytest.raises(InvalidModelError, match="no such file"):
+        from_onnx("/nonexistent/model.onnx")
+    with pytest.raises(UnsupportedOperatorError, match="differ"):
+        from_onnx(make([helper.make_node("MatMul", ["x", "x"], ["y"])], {"x": (F32, [2, 3])}, ["y"]))
+
+
+def test_not_an_onnx_file(tmp_path):
+    path = tmp_path / "junk.onnx"
+    path.write_bytes(b"\xff\x07 this is not a protobuf")
+    with pytest.raises(InvalidModelError, match="not an ONNX model"):
+        from_onnx(path)
+
+
+def test_external_data_is_memory_mapped_and_confined(tmp_path):
+    w = RNG.standard_normal((300, 200)).astype(np.float32)
+    model = make([helper.make_node("MatMul", ["x", "w"], ["y"])], {"x": (F32, [1, 300])}, ["y"], {"w": w})
+    onnx.save(model, tmp_path / "m.onnx", save_as_external_data=True, location="m.bin", size_threshold=0)
+    module = from_onnx(tmp_path / "m.onnx")
+    (array,) = module.weights.values()
+    owner = array
+    while isinstance(owner, np.ndarray) and not isinstance(owner, np.memmap):
+        owner = owner.base
+    assert isinstance(owner, (np.memmap, mmap.mmap))
+    np.testing.assert_array_equal(array, w)
+
+    hostile = onnx.load(tmp_path / "m.onnx", load_external_data=False)
+    hostile.graph.initializer[0].external_data[0].value = "../../etc/passwd"
+    (tmp_path / "h.onnx").write_bytes(hostile.SerializeToString())
+    with pytest.raises(InvalidModelError, match="outside the model's folder"):
+        from_onnx(tmp_path / "h.onnx")
+
+
+def test_functions_of_the_model_are_inlined():
+    relu2 = helper.make_function(
+        "local",
+        "Relu2",
+        ["a"],
+        ["b"],
+        [
+            helper.make_node("Relu", ["a"], ["t"]),
+            helper.make_node("Add", ["t", "t"], ["b"]),
+        ],
+        [helper.make_opsetid("", 17)],
+    )
+    model = make([helper.make_node("Relu2", ["x"], ["y"], domain="local")], {"x": (F32, [3])}, ["y"])
+    model.functions.append(relu2)
+    model.opset_import.append(helper.make_opsetid("local", 1))
+    module = from_onnx(model)
+    assert ops_of(module) == ["relu", "add"]
+    assert run(module, np.float32([-1, 0, 2]))[0].tolist() == [0, 0, 4]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
+def test_other_float_types(dtype):
+    elem = {"float16": TensorProto.FLOAT16, "bfloat16": TensorProto.BFLOAT16, "float64": TensorProto.DOUBLE}[dtype]
+    numpy_type = helper.tensor_dtype_to_np_dtype(elem)
+    w = RNG.standard_normal((4, 4)).astype(numpy_type)
+    model = make([helper.make_node("MatMul", ["x", "w"], ["y"])], {"x": (elem, [2, 4])}, ["y"], {"w": w})
+    x = RNG.standard_normal((2, 4)).astype(numpy_type)
+    (y,) = run(from_onnx(model), x)
+    assert y.dtype == numpy_type
+    np.testing.assert_allclose(y.astype(np.float64), x.astype(np.float64) @ w.astype(np.float64), rtol=2e-2, atol=2e-2)

@@ -1,0 +1,101 @@
+"""The builder and IRModule."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+from reference.evaluator import evaluate
+
+from inlay.errors import InvalidModelError
+from inlay.ir import FunctionBuilder, TensorType
+
+
+def _mlp():
+    rng = np.random.default_rng(0)
+    w = rng.standard_normal((8, 4)).astype(np.float32)
+    b = FunctionBuilder()
+    x = b.param("x", "f32", ("n", 8))
+    y = b.op("relu", b.op("matmul", x, b.weight(w, "w")))
+    return b, w, y
+
+
+def test_module_runs_and_keeps_its_weights_by_digest():
+    b, w, y = _mlp()
+    assert y.type == TensorType("f32", ("n", 4))
+    module = b.finish([y], ["y"])
+    x = np.random.default_rng(1).standard_normal((3, 8)).astype(np.float32)
+    (out,) = evaluate(module.proto, module.weights, [x])
+    np.testing.assert_allclose(out, np.maximum(x @ w, 0), rtol=1e-5)
+    assert [c.WhichOneof("value") for c in module.proto.constants] == ["digest"]
+    assert np.shares_memory(next(iter(module.weights.values())), w)  # not copied
+    assert module.weight_bytes() == w.nbytes
+    assert module.outputs() == ["y"]
+
+
+def test_equal_constants_are_one_and_unused_code_is_left_out():
+    b, w, y = _mlp()
+    assert b.weight(w.copy(), "again") == b.weight(w, "w")
+    assert b.literal(1.0, "f32") == b.literal(1.0, "f32")
+    assert b.literal(1.0, "f32") != b.literal(1.0, "f16")
+    b.op("exp", y)
+    module = b.finish([y])
+    assert [x.call.op for x in module.functions["main"].body.bindings] == ["matmul", "relu"]
+
+
+def test_tuple_results_are_taken_apart():
+    b = FunctionBuilder()
+    x = b.param("x", "f32", (2, 5))
+    values, indices = b.op("topk", x, k=2)
+    module = b.finish([indices, values])
+    data = np.array([[1, 5, 2, 5, 0], [3, 1, 2, 9, 8]], np.float32)
+    index, value = evaluate(module.proto, module.weights, [data])
+    assert index.tolist() == [[1, 3], [3, 4]]
+    assert value.tolist() == [[5, 5], [9, 8]]
+
+
+def test_errors_name_the_operator_and_the_place():
+    b = FunctionBuilder()
+    x = b.param("x", "f32", (2, 3))
+    b.location = "layer1"
+    with pytest.raises(InvalidModelError, match=r"layer1: matmul: inner extents 3 and 2 differ"):
+        b.op("matmul", x, x)
+    with pytest.raises(InvalidModelError, match="no operator 'frobnicate'"):
+        b.op("frobnicate", x)
+    with pytest.raises(InvalidModelError, match="relu has no attribute alpha"):
+        b.op("relu", x, alpha=1.0)
+    with pytest.raises(InvalidModelError, match="attribute perm is missing"):
+        b.op("transpose", x)
+    with pytest.raises(ValueError, match="over 65536 use weight"):
+        b.literal(np.zeros(65537, np.int8))
+
+
+def test_with_attr_and_configuration_copy():
+    from inlay._proto import config_pb2
+
+    b, _, y = _mlp()
+    module = b.finish([y])
+    marked = module.with_attr("producer", "test").with_attr("sizes", [1, 2])
+    assert marked.attrs["producer"].s == "test"
+    assert list(marked.attrs["sizes"].ints.v) == [1, 2]
+    assert not module.attrs
+    assert marked.weights.keys() == module.weights.keys()
+    config = config_pb2.CompilationConfig(num_threads=3)
+    assert module.with_configuration(config).config.num_threads == 3
+    assert module.config.num_threads == 0
+
+
+def test_text_form_names_operators_types_and_places():
+    b, _, _ = _mlp()
+    b.location = "act (Tanh)"
+    y = b.op("tanh", b.param("z", "bf16", (2,)))
+    text = str(b.finish([y]))
+    assert "def main(%0 x: f32[n, 8], %1 z: bf16[2]) {" in text
+    assert "%2: bf16[2] = tanh(%1)  # act (Tanh)" in text
+
+
+def test_bf16_and_scalars_survive():
+    b = FunctionBuilder()
+    x = b.param("x", ml_dtypes.bfloat16, ())
+    y = b.op("add", x, b.literal(1.5, "bf16"))
+    module = b.finish([y])
+    (out,) = evaluate(module.proto, module.weights, [np.asarray(2.0, ml_dtypes.bfloat16)])
+    assert out.shape == () and out.dtype == ml_dtypes.bfloat16 and float(out) == 3.5
