@@ -11,15 +11,15 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path[:0] = [str(ROOT / "client" / "python"), str(ROOT / "tests")]
 
-import generate_protos  # noqa: E402
+import generate_protos
 
 if generate_protos.stale():
     generate_protos.generate()
 
-from fake_server import FakeServer  # noqa: E402
+from fake_server import FakeServer
 
-from inlay.client import Client  # noqa: E402
-from inlay.ir import FunctionBuilder  # noqa: E402
+from inlay.client import Client
+from inlay.ir import FunctionBuilder
 
 
 @pytest.fixture
