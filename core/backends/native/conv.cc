@@ -53,7 +53,7 @@ void PackPixels(KernelBuilder& kb, const ConvKernel& kernel, const PackRequest& 
 void EmitPadInput(KernelBuilder& kb, const ConvPlan& plan, Value x, Type element, Type accumulator, Value begin,
                   Value end, Value to) {
   kb.For(begin, end, 1, [&](Value plane) {
-    EmitPadPlane(kb, plan, kb.At(x, kb.Mul(plane, plan.shape.in_elements()), element), element, accumulator,
+    EmitPadPlane(kb, plan, kb.At(x, kb.Mul(plane, plan.shape.in_elements()), element), element, accumulator, kb.Int(0),
                  kb.At(to, kb.Mul(plane, plan.plane_elements()), accumulator));
   });
 }

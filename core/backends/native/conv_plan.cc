@@ -4,6 +4,9 @@
 
 namespace inlay::native {
 
+// A band and its results should stay in L2 beside what else a task touches.
+static constexpr int64_t kBandBytes = 128 << 10;
+
 ConvShape TransposedConvShape(int64_t n, int64_t c, int64_t m, int64_t groups, const Spatial& in, const Spatial& kernel,
                               const Spatial& stride, const Spatial& dilation, const Spatial& pad, const Spatial& out) {
   ConvShape s;
@@ -24,15 +27,25 @@ ConvPlan PlanConv(const VectorIsa& isa, const ConvShape& shape, int64_t element_
   ConvPlan plan;
   plan.shape = shape;
   plan.lanes = isa.vector_bytes / element_bytes;
+  plan.gemm.lanes = plan.lanes;
+  plan.gemm.element_bytes = element_bytes;
   const Spatial ones{1, 1, 1}, zeros{0, 0, 0};
   bool dense = shape.stride == ones && shape.input_dilation == ones && shape.pad == zeros && shape.in == shape.out;
   for (int d = 0; d < 3; ++d) {
     plan.phases[d] = shape.kernel[d] == 1 ? 1 : shape.stride[d];
-    plan.padded[d] = shape.out[d] + (shape.kernel[d] - 1) * shape.dilation[d] / shape.stride[d];
   }
+  plan.SetPadded(shape.out[1]);
   if (shape.groups == shape.c && shape.c > 1) {
     plan.method = ConvMethod::kDepthwise;
-    return plan;
+    plan.band = shape.out[1];
+    bool divisible = shape.out[0] == 1 && shape.input_dilation == ones;
+    while (divisible && plan.band > 1 && plan.scratch_bytes() > kBandBytes) {
+      plan.band = (plan.band + 1) / 2;
+      plan.SetPadded(plan.band);
+    }
+    // Else a contraction with as many rows as a channel makes: slow, and rare.
+    if (plan.scratch_bytes() <= kMaxScratchBytes) return plan;
+    plan.SetPadded(shape.out[1]);
   }
   plan.method = shape.taps() == 1 && dense ? ConvMethod::kPointwise : ConvMethod::kPanels;
   ColumnSource source = plan.method == ConvMethod::kPointwise ? ColumnSource::kDirect : ColumnSource::kOnTheFly;
@@ -42,6 +55,13 @@ ConvPlan PlanConv(const VectorIsa& isa, const ConvShape& shape, int64_t element_
   // A block of k is whole channels, so that the packer's loops are over channels and taps.
   plan.gemm.kc = std::min((plan.gemm.kc + shape.taps() - 1) / shape.taps(), channels) * shape.taps();
   return plan;
+}
+
+void ConvPlan::SetPadded(int64_t out_rows) {
+  for (int d = 0; d < 3; ++d) {
+    int64_t out = d == 1 ? out_rows : shape.out[d];
+    padded[d] = out + (shape.kernel[d] - 1) * shape.dilation[d] / shape.stride[d];
+  }
 }
 
 int64_t ConvPlan::slack_elements() const {
@@ -65,8 +85,9 @@ int64_t ConvPlan::packed_weight_elements() const {
 int64_t ConvPlan::scratch_bytes() const {
   if (method != ConvMethod::kDepthwise) return gemm.scratch_bytes();
   // The padded plane, then the results in rows as wide as the padded ones.
-  int64_t results = shape.out[0] * shape.out[1] * padded[2] + 2 * lanes + slack_elements();
-  return (padded_elements() + results + 32) * 8;
+  int64_t results = shape.out[0] * band * padded[2] + 2 * lanes + slack_elements();
+  int64_t accumulator_bytes = gemm.element_bytes;
+  return (padded_elements() + results + 32) * accumulator_bytes;
 }
 
 }  // namespace inlay::native

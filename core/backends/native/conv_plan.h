@@ -42,15 +42,19 @@ struct ConvPlan {
   Spatial phases{1, 1, 1};  // phases of an axis that are kept
   Spatial padded{1, 1, 1};  // extent of a phase plane
   int64_t lanes = 16;
+  int64_t band = 0;  // kDepthwise: output rows that are padded and computed at a time
 
+  int64_t bands() const { return (shape.out[1] + band - 1) / band; }
   int64_t phase_elements() const { return padded[0] * padded[1] * padded[2]; }
   int64_t plane_elements() const { return phases[0] * phases[1] * phases[2] * phase_elements(); }
-  // The padded copy of x: of all planes (kPanels, shared by the tasks) or of one (kDepthwise, each worker's own).
+  // The padded copy of x: of all planes (kPanels, shared by the tasks) or of a band (kDepthwise, each worker's own).
   int64_t padded_elements() const;
   int64_t slack_elements() const;  // read, never used, after the last plane
   int64_t tasks() const;
   int64_t packed_weight_elements() const;
   int64_t scratch_bytes() const;  // of a worker
+
+  void SetPadded(int64_t out_rows);
 };
 
 ConvPlan PlanConv(const VectorIsa& isa, const ConvShape& shape, int64_t element_bytes);

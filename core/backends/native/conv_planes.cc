@@ -80,7 +80,8 @@ void SpreadPlane(KernelBuilder& kb, const ConvPlan& plan, Value x, Type element,
 
 }  // namespace
 
-void EmitPadPlane(KernelBuilder& kb, const ConvPlan& plan, Value x, Type element, Type accumulator, Value to) {
+void EmitPadPlane(KernelBuilder& kb, const ConvPlan& plan, Value x, Type element, Type accumulator, Value out_row,
+                  Value to) {
   const ConvShape& s = plan.shape;
   if (s.input_dilation != Spatial{1, 1, 1}) {
     SpreadPlane(kb, plan, x, element, accumulator, to);
@@ -92,7 +93,7 @@ void EmitPadPlane(KernelBuilder& kb, const ConvPlan& plan, Value x, Type element
       kb.For(slices, [&](Value d) {
         kb.For(rows, [&](Value h) {
           Value in_d = kb.Add(kb.Add(kb.Mul(d, s.stride[0]), pd), -s.pad[0]);
-          Value in_h = kb.Add(kb.Add(kb.Mul(h, s.stride[1]), ph), -s.pad[1]);
+          Value in_h = kb.Add(kb.Add(kb.Mul(kb.Add(out_row, h), s.stride[1]), ph), -s.pad[1]);
           Value inside = kb.And(kb.And(kb.Less(kb.Int(-1), in_d), kb.Less(in_d, kb.Int(s.in[0]))),
                                 kb.And(kb.Less(kb.Int(-1), in_h), kb.Less(in_h, kb.Int(s.in[1]))));
           Value phase = kb.Mul(kb.Add(kb.Mul(pd, plan.phases[1]), ph), plan.phases[2]);

@@ -9,9 +9,9 @@
 
 namespace inlay::native {
 
-// One plane of x to its padded copy.
+// One plane of x to its padded copy, or the part of it that the output rows from `out_row` on see.
 void EmitPadPlane(KernelBuilder& kb, const ConvPlan& plan, mlir::Value x, mlir::Type element, mlir::Type accumulator,
-                  mlir::Value to);
+                  mlir::Value out_row, mlir::Value to);
 
 // Offset in a plane of the tap (d, h, w): where the padded coordinate (d, h, w) * dilation lies.
 mlir::Value TapOffset(KernelBuilder& kb, const ConvPlan& plan, mlir::Value d, mlir::Value h, mlir::Value w);

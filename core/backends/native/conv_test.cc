@@ -172,6 +172,8 @@ TEST_P(ConvTest, Depthwise) {
     Check(GetParam(), {1, 5, 5, 5, {1, extent, extent}, k133, k1, k1, k011, k011});
     Check(GetParam(), {2, 3, 6, 3, {1, extent, extent}, {1, 5, 5}, k122, k1, {0, 2, 2}, {0, 2, 2}});
   }
+  Check(GetParam(), {1, 2, 2, 2, {1, 131, 150}, k133, k1, k1, k011, k011});  // in bands
+  Check(GetParam(), {1, 2, 4, 2, {1, 301, 299}, k133, k122, k1, k011, k011});
   Check(GetParam(), {1, 3, 3, 3, {1, 16, 15}, {1, 7, 7}, k1, k1, {0, 3, 3}, {0, 3, 3}});
 }
 

@@ -14,6 +14,7 @@ constexpr int64_t kRowBlockBytes = 512 << 10;  // of P in a row block: half of a
 // 247.
 constexpr int64_t kPrefetchBytes = 256 << 10;
 constexpr int64_t kPackedBlockBytes = 96 << 10;
+constexpr int64_t kSlabBytes = 128 << 10;
 
 int64_t RoundUp(int64_t x, int64_t to) { return (x + to - 1) / to * to; }
 
@@ -87,13 +88,17 @@ GemmPlan PlanGemm(const VectorIsa& isa, ColumnSource source, int64_t element_byt
 
   plan.prefetch = source == ColumnSource::kPacked && m > plan.mr && k * n * element_bytes > kPrefetchBytes;
   plan.mc = m;
+  int64_t rows = m;
   if (source != ColumnSource::kOnTheFly) {
-    int64_t rows = kRowBlockBytes / std::max<int64_t>(k * element_bytes, 1);
-    rows = std::max(RoundUp(rows, plan.mr), 4 * plan.mr);
-    if (rows < m) {
-      int64_t row_blocks = (m + rows - 1) / rows;
-      plan.mc = RoundUp((m + row_blocks - 1) / row_blocks, plan.mr);
-    }
+    rows = kRowBlockBytes / std::max<int64_t>(k * element_bytes, 1);
+  } else if (blocks > 1) {
+    // All rows of the block have their accumulators in scratch; each block packs anew.
+    rows = kSlabBytes / (plan.nr() * element_bytes) / plan.mr * plan.mr;
+  }
+  rows = std::max(RoundUp(rows, plan.mr), 4 * plan.mr);
+  if (rows < m) {
+    int64_t row_blocks = (m + rows - 1) / rows;
+    plan.mc = RoundUp((m + row_blocks - 1) / row_blocks, plan.mr);
   }
   return plan;
 }

@@ -18,6 +18,9 @@ struct VectorIsa {
 };
 
 // Where the kernel finds Q's panels.
+// The plans' scratch fits a task's stack.
+inline constexpr int64_t kMaxScratchBytes = 240 << 10;
+
 enum class ColumnSource {
   kPacked,    // packed once, in the state: panel after panel of [k][panel columns], the last one padded with zeros
   kDirect,    // where it lies: rows are contiguous

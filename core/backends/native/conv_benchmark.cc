@@ -1,0 +1,162 @@
+// Time of each distinct convolution of a model, one core: conv_benchmark [cpu] [resnet50|mobilenet] [layer name part]
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "core/backends/native/conv.h"
+#include "core/backends/native/testing/kernel_jit.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/IR/BuiltinTypes.h"
+
+namespace inlay::native {
+namespace {
+
+using mlir::Type;
+using mlir::Value;
+using testing::KernelJit;
+
+struct Layer {
+  const char* name;
+  int64_t c, m, groups, in, kernel, stride, pad, count;
+};
+
+const Layer kResNet50[] = {
+    {"stem 7x7/2", 3, 64, 1, 224, 7, 2, 3, 1},
+    {"2 1x1 64-64", 64, 64, 1, 56, 1, 1, 0, 1},
+    {"2 1x1 256-64", 256, 64, 1, 56, 1, 1, 0, 2},
+    {"2 3x3 64", 64, 64, 1, 56, 3, 1, 1, 3},
+    {"2 1x1 64-256", 64, 256, 1, 56, 1, 1, 0, 4},
+    {"3 1x1 256-128", 256, 128, 1, 56, 1, 1, 0, 1},
+    {"3 3x3/2 128", 128, 128, 1, 56, 3, 2, 1, 1},
+    {"3 1x1 128-512", 128, 512, 1, 28, 1, 1, 0, 4},
+    {"3 1x1/2 256-512", 256, 512, 1, 56, 1, 2, 0, 1},
+    {"3 1x1 512-128", 512, 128, 1, 28, 1, 1, 0, 3},
+    {"3 3x3 128", 128, 128, 1, 28, 3, 1, 1, 3},
+    {"4 1x1 512-256", 512, 256, 1, 28, 1, 1, 0, 1},
+    {"4 3x3/2 256", 256, 256, 1, 28, 3, 2, 1, 1},
+    {"4 1x1 256-1024", 256, 1024, 1, 14, 1, 1, 0, 6},
+    {"4 1x1/2 512-1024", 512, 1024, 1, 28, 1, 2, 0, 1},
+    {"4 1x1 1024-256", 1024, 256, 1, 14, 1, 1, 0, 5},
+    {"4 3x3 256", 256, 256, 1, 14, 3, 1, 1, 5},
+    {"5 1x1 1024-512", 1024, 512, 1, 14, 1, 1, 0, 1},
+    {"5 3x3/2 512", 512, 512, 1, 14, 3, 2, 1, 1},
+    {"5 1x1 512-2048", 512, 2048, 1, 7, 1, 1, 0, 3},
+    {"5 1x1/2 1024-2048", 1024, 2048, 1, 14, 1, 2, 0, 1},
+    {"5 1x1 2048-512", 2048, 512, 1, 7, 1, 1, 0, 2},
+    {"5 3x3 512", 512, 512, 1, 7, 3, 1, 1, 2},
+};
+const Layer kMobileNetV2[] = {
+    {"stem 3x3/2", 3, 32, 1, 224, 3, 2, 1, 1},      {"dw 112 32", 32, 32, 32, 112, 3, 1, 1, 1},
+    {"pw 32-16", 32, 16, 1, 112, 1, 1, 0, 1},       {"pw 16-96", 16, 96, 1, 112, 1, 1, 0, 1},
+    {"dw 112/2 96", 96, 96, 96, 112, 3, 2, 1, 1},   {"pw 96-24", 96, 24, 1, 56, 1, 1, 0, 1},
+    {"pw 24-144", 24, 144, 1, 56, 1, 1, 0, 2},      {"dw 56 144", 144, 144, 144, 56, 3, 1, 1, 1},
+    {"pw 144-24", 144, 24, 1, 56, 1, 1, 0, 1},      {"dw 56/2 144", 144, 144, 144, 56, 3, 2, 1, 1},
+    {"pw 144-32", 144, 32, 1, 28, 1, 1, 0, 1},      {"pw 32-192", 32, 192, 1, 28, 1, 1, 0, 3},
+    {"dw 28 192", 192, 192, 192, 28, 3, 1, 1, 2},   {"pw 192-32", 192, 32, 1, 28, 1, 1, 0, 2},
+    {"dw 28/2 192", 192, 192, 192, 28, 3, 2, 1, 1}, {"pw 192-64", 192, 64, 1, 14, 1, 1, 0, 1},
+    {"pw 64-384", 64, 384, 1, 14, 1, 1, 0, 4},      {"dw 14 384", 384, 384, 384, 14, 3, 1, 1, 4},
+    {"pw 384-64", 384, 64, 1, 14, 1, 1, 0, 3},      {"pw 384-96", 384, 96, 1, 14, 1, 1, 0, 1},
+    {"pw 96-576", 96, 576, 1, 14, 1, 1, 0, 3},      {"dw 14 576", 576, 576, 576, 14, 3, 1, 1, 2},
+    {"pw 576-96", 576, 96, 1, 14, 1, 1, 0, 2},      {"dw 14/2 576", 576, 576, 576, 14, 3, 2, 1, 1},
+    {"pw 576-160", 576, 160, 1, 7, 1, 1, 0, 1},     {"pw 160-960", 160, 960, 1, 7, 1, 1, 0, 3},
+    {"dw 7 960", 960, 960, 960, 7, 3, 1, 1, 3},     {"pw 960-160", 960, 160, 1, 7, 1, 1, 0, 2},
+    {"pw 960-320", 960, 320, 1, 7, 1, 1, 0, 1},     {"pw 320-1280", 320, 1280, 1, 7, 1, 1, 0, 1},
+};
+
+double Seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+// Microseconds of one call, bias and relu fused.
+double Measure(const std::string& cpu, const Layer& l, double* flops) {
+  KernelJit jit(cpu);
+  int64_t out = (l.in + 2 * l.pad - l.kernel) / l.stride + 1;
+  ConvShape s{1,
+              l.c,
+              l.m,
+              l.groups,
+              {1, l.in, l.in},
+              {1, l.kernel, l.kernel},
+              {1, l.stride, l.stride},
+              {1, 1, 1},
+              {0, l.pad, l.pad},
+              {1, out, out},
+              {1, 1, 1}};
+  ConvPlan plan = PlanConv(jit.isa(), s, 4);
+  auto floats = [](int64_t n) { return std::vector<float>(n + 64, 0.25f); };
+  auto x = floats(l.c * l.in * l.in), w = floats(l.m * l.c / l.groups * s.taps()), y = floats(l.m * out * out),
+       packed = floats(std::max<int64_t>(plan.packed_weight_elements(), w.size())),
+       padded = floats(plan.padded_elements()), scratch = floats(plan.scratch_bytes() / 4 + 16), bias = floats(l.m);
+  auto aligned = [](std::vector<float>& v) {
+    return reinterpret_cast<float*>((reinterpret_cast<uintptr_t>(v.data()) + 63) / 64 * 64);
+  };
+  auto pad = jit.Compile(2, [&](KernelBuilder& kb, const std::vector<Value>& p) {
+    Type f32 = kb.b.getF32Type();
+    if (plan.method == ConvMethod::kPanels) EmitPadInput(kb, plan, p[0], f32, f32, kb.Int(0), kb.Int(l.c), p[1]);
+  });
+  double compile = jit.mlir_ms + jit.opt_ms + jit.codegen_ms;
+  const char* assembly = getenv("ASM");
+  if (assembly) jit.last_assembly_file = assembly;
+  auto run = jit.Compile(5, [&](KernelBuilder& kb, const std::vector<Value>& p) {
+    ConvKernel kernel;
+    kernel.plan = plan;
+    kernel.accumulator = kernel.input_element = kernel.weight_element = kb.b.getF32Type();
+    kernel.input = p[0];
+    kernel.weights = p[1];
+    kernel.inline_epilogue = getenv("SLAB") == nullptr;
+    kernel.epilogue = [&](KernelBuilder& kb, Value batch, Value row, Value column, Value acc) {
+      Value channel = kb.Add(kb.Mul(batch, l.m / l.groups), row);
+      Value b = kb.Load(kb.b.getF32Type(), kb.At(p[4], channel, kb.b.getF32Type()));
+      if (mlir::isa<mlir::VectorType>(acc.getType())) b = kb.Splat(b, acc.getType());
+      acc = kb.b.create<mlir::arith::AddFOp>(kb.loc, acc, b);
+      acc = kb.b.create<mlir::arith::MaximumFOp>(kb.loc, acc, kb.Zero(acc.getType()));
+      kb.Store(acc, kb.At(p[2], kb.Add(kb.Mul(channel, s.pixels()), column), kb.b.getF32Type()));
+    };
+    EmitConvTasks(kb, kernel, kb.Int(0), kb.Int(plan.tasks()), p[3]);
+  });
+  compile += jit.mlir_ms + jit.opt_ms + jit.codegen_ms;
+  void* pad_args[] = {aligned(x), aligned(padded)};
+  bool panels = plan.method == ConvMethod::kPanels;
+  void* args[] = {panels ? aligned(padded) : aligned(x), aligned(packed), aligned(y), aligned(scratch), bias.data()};
+  *flops = 2.0 * l.m * l.c / l.groups * s.taps() * s.pixels();
+  int iterations = static_cast<int>(5e8 / *flops) + 1;
+  double best = 1e9, best_pad = 1e9;
+  for (int round = 0; round < 7; ++round) {
+    double start = Seconds();
+    for (int i = 0; i < iterations; ++i) run(args);
+    best = std::min(best, (Seconds() - start) / iterations);
+    start = Seconds();
+    for (int i = 0; panels && i < iterations; ++i) pad(pad_args);
+    best_pad = std::min(best_pad, (Seconds() - start) / iterations);
+  }
+  if (!panels) best_pad = 0;
+  printf("%-18s x%ld %8.1f us + pad %6.1f  %6.1f GF/s  tile %ldx%ld (last %ld) kc %ld model %3.0f%% compile %.0f ms\n",
+         l.name, l.count, best * 1e6, best_pad * 1e6, *flops / (best + best_pad) / 1e9, plan.gemm.mr, plan.gemm.nv,
+         plan.gemm.nv_last, plan.gemm.kc,
+         plan.method == ConvMethod::kDepthwise ? 0 : 100 * *flops / (4.0 * plan.lanes) / EstimateCycles(plan.gemm),
+         compile);
+  fflush(stdout);
+  return (best + best_pad) * 1e6;
+}
+
+template <size_t n>
+void MeasureAll(const std::string& cpu, const Layer (&layers)[n], const std::string& part) {
+  double microseconds = 0, all_flops = 0, flops;
+  for (const Layer& l : layers) {
+    if (std::string(l.name).find(part) == std::string::npos) continue;
+    microseconds += l.count * Measure(cpu, l, &flops);
+    all_flops += l.count * flops;
+  }
+  printf("all: %.2f ms, %.1f GF/s\n", microseconds / 1e3, all_flops / microseconds / 1e3);
+}
+
+}  // namespace
+}  // namespace inlay::native
+
+int main(int argc, char** argv) {
+  std::string cpu = argc > 1 ? argv[1] : "", model = argc > 2 ? argv[2] : "resnet50", part = argc > 3 ? argv[3] : "";
+  if (model == "resnet50") inlay::native::MeasureAll(cpu, inlay::native::kResNet50, part);
+  if (model == "mobilenet") inlay::native::MeasureAll(cpu, inlay::native::kMobileNetV2, part);
+  return 0;
+}
