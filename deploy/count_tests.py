@@ -23,14 +23,8 @@ def count_junit(path: pathlib.Path) -> tuple[int, int]:
         kinds = {child.tag for child in case}
         if kinds & {"failure", "error"}:
             failed += 1
-            print(
-                f"FAILED: {case.get('classname')}.{case.get('name')}", file=sys.stderr
-            )
-        elif (
-            "skipped" not in kinds
-            and case.get("status") != "notrun"
-            and case.get("result") != "skipped"
-        ):
+            print(f"FAILED: {case.get('classname')}.{case.get('name')}", file=sys.stderr)
+        elif "skipped" not in kinds and case.get("status") != "notrun" and case.get("result") != "skipped":
             passed += 1
     return passed, failed
 
@@ -42,9 +36,7 @@ def count_target(summary: dict | None) -> tuple[int, int]:
     ok = summary.get("overallStatus") in ("PASSED", "FLAKY")
     passed = failed = 0
     for log in summary.get("passed", []) + summary.get("failed", []):
-        xml = pathlib.Path(
-            urllib.parse.unquote(urllib.parse.urlparse(log["uri"]).path)
-        ).with_name("test.xml")
+        xml = pathlib.Path(urllib.parse.unquote(urllib.parse.urlparse(log["uri"]).path)).with_name("test.xml")
         try:
             case_passed, case_failed = count_junit(xml)
         except (OSError, ElementTree.ParseError):

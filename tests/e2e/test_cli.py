@@ -1,0 +1,160 @@
+"""The command line as a user has it: its own daemon, started by the first command."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+import onnx
+import pytest
+from conftest import check_close, environment, reference
+
+from inlay.models import recurrent, resnet
+
+
+@pytest.fixture(scope="module")
+def inlay():
+    """Runs `inlay ARGUMENTS` with a daemon and cache of its own; gives (exit code, stdout, stderr)."""
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="inlay-t"))
+
+    def run(*arguments, check=True):
+        command = [sys.executable, "-m", "inlay.cli", *map(str, arguments)]
+        done = subprocess.run(  # noqa: PLW1510
+            command,
+            env=environment(folder),
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        if check:
+            assert done.returncode == 0, done.stderr
+        return done.returncode, done.stdout, done.stderr
+
+    run.folder = folder
+    yield run
+    run("drain", check=False)
+
+
+@pytest.fixture
+def model(tmp_path):
+    path = tmp_path / "m.onnx"
+    onnx.save(resnet.build(resnet.TINY), path)
+    return path
+
+
+def test_compile_and_run(inlay, model, tmp_path):
+    library = tmp_path / "m.so"
+    _, out, err = inlay(
+        "compile",
+        model,
+        "--target",
+        "llvm -mcpu=native",
+        "--threads",
+        1,
+        "-o",
+        library,
+        "--json",
+    )
+    report = json.loads(out)
+    assert {"server_ms", "actions_run", "partitions"} <= set(report)
+    assert {"name", "backend", "ops", "cache", "why", "compile_ms", "cost_us"} <= set(report["partitions"][0])
+    assert err == "", "no progress where there is no terminal"
+    x = np.random.default_rng(0).standard_normal((1, 3, 32, 32)).astype(np.float32)
+    np.savez(tmp_path / "x.npz", input=x)
+    _, out, _ = inlay(
+        "run",
+        library,
+        "--input",
+        tmp_path / "x.npz",
+        "-o",
+        tmp_path / "y.npz",
+        "--json",
+    )
+    assert json.loads(out)["outputs"][0]["name"] == "logits"
+    check_close(
+        [np.load(tmp_path / "y.npz")["logits"]],
+        reference(onnx.load(model), {"input": x}),
+    )
+    # The same for people.
+    _, out, _ = inlay("compile", model)
+    assert "from the cache" in out
+    _, out, _ = inlay("run", library, "--random", 1)
+    assert "logits" in out
+    _, out, _ = inlay("inspect", library)
+    assert "x86_64" in out
+    _, out, _ = inlay("inspect", library, "--json")
+    assert json.loads(out)["plan"]["inputs"][0]["name"] == "input"
+
+
+def test_server_commands(inlay):
+    _, out, _ = inlay("info", "--json")
+    info = json.loads(out)
+    assert "native" in info["backends"]
+    _, out, _ = inlay("stats", "--json")
+    assert json.loads(out)
+    _, out, _ = inlay("handles", "--json")
+    assert json.loads(out) == {"handles": []}
+    for command in ("info", "stats", "handles"):
+        assert inlay(command)[1]
+
+
+def test_one_daemon_for_all_commands(inlay):
+    pids = {json.loads(inlay("info", "--json")[1])["pid"] for _ in range(3)}
+    assert len(pids) == 1
+
+
+def test_drain_and_start_again(inlay):
+    before = json.loads(inlay("info", "--json")[1])["pid"]
+    assert json.loads(inlay("drain", "--json")[1])["drained"]
+    assert json.loads(inlay("info", "--json")[1])["pid"] != before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "text"),
+    [
+        (["compile", "none.onnx"], 1, "none.onnx"),
+        (["compile"], 2, "MODEL"),
+        (["compile", "MODEL", "--target", "llvm bad"], 1, "bad"),
+        (["compile", "MODEL", "--executor", "vm"], 1, "not supported"),
+        (["compile", "MODEL", "--shape", "batch"], 2, "NAME=DIMS"),
+        (
+            ["compile", "MODEL", "--server", "127.0.0.1:1", "--timeout", "1"],
+            3,
+            "inlay serve",
+        ),
+        (["run", "none.so", "--random", "0"], 1, "none.so"),
+        (["run", "MODEL", "--random", "0"], 1, "not a shared library"),
+        (["bench", "no_such_model"], 1, ""),
+    ],
+)
+def test_errors_are_one_line(inlay, model, arguments, code, text):
+    arguments = [str(model) if a == "MODEL" else a for a in arguments]
+    got, out, err = inlay(*arguments, check=False)
+    assert got == code
+    assert text in err + out
+    if code != 2:
+        assert len((err or out).strip().splitlines()) == 1
+        assert "Traceback" not in err
+
+
+def test_errors_as_json(inlay):
+    code, out, _ = inlay("compile", "none.onnx", "--json", check=False)
+    assert code == 1
+    assert "none.onnx" in json.loads(out)["error"]
+
+
+def test_bench(inlay, tmp_path):
+    path = tmp_path / "mlp.onnx"
+    onnx.save(recurrent.build_mlp(recurrent.TINY_MLP), path)
+    _, out, _ = inlay("bench", path, "--rounds", 5, "--json")
+    (row,) = json.loads(out)["models"]
+    assert row["inlay"]["median_ms"] > 0
+    assert row["onnxruntime"]["ratio"] > 0
+    assert row["max_abs_error"] < 1e-4
+    assert row["compile_cold_s"] > 0
+    assert row["cached_actions_run"] == 0
+    assert "onnxruntime" in inlay("bench", path, "--rounds", 5, "--no-cold")[1]
