@@ -48,6 +48,41 @@ void PackPixels(KernelBuilder& kb, const ConvKernel& kernel, const PackRequest& 
   });
 }
 
+// Row = pixel: tiles of consecutive pixels of an image row, k over channels and taps.
+void EmitPixelRows(KernelBuilder& kb, const ConvKernel& kernel, Value begin, Value end, Value scratch) {
+  const ConvPlan& plan = kernel.plan;
+  const ConvShape& s = plan.shape;
+  int64_t channels = s.c / s.groups, groups = s.groups;
+  int64_t plane = plan.padded_input ? plan.plane_elements() : s.in_elements();
+  GemmKernel g;
+  g.plan = plan.gemm;
+  g.accumulator = kernel.accumulator;
+  g.epilogue = kernel.epilogue;
+  g.transpose_output = true;
+  g.p.pointer = kernel.input;
+  g.p.element = plan.padded_input ? kernel.accumulator : kernel.input_element;
+  g.p.row_stride = 1;
+  g.p.k_stride = plane;
+  g.p.batch_offset = [=](KernelBuilder& kb, Value batch) { return kb.Mul(batch, channels * plane); };
+  if (s.taps() > 1) {
+    const Spatial padded = plan.padded;
+    g.p.inner = {{s.kernel[0], s.dilation[0] * padded[1] * padded[2]},
+                 {s.kernel[1], s.dilation[1] * padded[2]},
+                 {s.kernel[2], s.dilation[2]}};
+    int64_t tiles = s.out[2] / plan.gemm.mr, mr = plan.gemm.mr, height = s.out[1];
+    g.p.tile_offset = [=](KernelBuilder& kb, Value tile) {
+      Value row = kb.Div(tile, tiles);
+      Value at = kb.Add(kb.Mul(kb.Div(row, height), padded[1]), kb.Rem(row, height));
+      return kb.Add(kb.Mul(at, padded[2]), kb.Mul(kb.Rem(tile, tiles), mr));
+    };
+  }
+  g.q.pointer = kernel.weights;
+  g.q.element = kernel.accumulator;
+  int64_t group = plan.gemm.k * plan.gemm.packed_columns();
+  g.q.batch_offset = [=](KernelBuilder& kb, Value batch) { return kb.Mul(kb.Rem(batch, groups), group); };
+  EmitGemmTasks(kb, g, begin, end, scratch);
+}
+
 }  // namespace
 
 void EmitPadInput(KernelBuilder& kb, const ConvPlan& plan, Value x, Type element, Type accumulator, Value begin,
@@ -58,15 +93,19 @@ void EmitPadInput(KernelBuilder& kb, const ConvPlan& plan, Value x, Type element
   });
 }
 
-void EmitPackConvWeights(KernelBuilder& kb, const ConvPlan& plan, Value w, Type element, bool transposed, Value to) {
+void EmitPackConvWeights(KernelBuilder& kb, const ConvPlan& plan, Value w, Type element, Type packed, Value to) {
   const ConvShape& s = plan.shape;
   const GemmPlan& g = plan.gemm;
   int64_t taps = s.taps(), rows = s.m / s.groups, channels = s.c / s.groups;
   int64_t group = plan.packed_weight_elements() / s.groups;
   kb.For(s.groups, [&](Value i) {
     Value from = kb.At(w, kb.Mul(i, rows * channels * taps), element);
-    Value target = kb.At(to, kb.Mul(i, group), element);
-    if (!transposed) {
+    Value target = kb.At(to, kb.Mul(i, group), packed);
+    if (plan.method == ConvMethod::kPixelRows) {
+      EmitPackColumns(kb, g, StridedMatrix{from, element, 1, g.k}, packed, target);
+      return;
+    }
+    if (!s.reversed) {
       EmitPackRows(kb, g, StridedMatrix{from, element, 1, g.k}, target);
       return;
     }
@@ -76,7 +115,7 @@ void EmitPackConvWeights(KernelBuilder& kb, const ConvPlan& plan, Value w, Type 
           Value at = kb.Add(kb.Mul(kb.Add(kb.Mul(c, rows), r), taps), kb.Sub(kb.Int(taps - 1), t));
           Value k = kb.Add(kb.Mul(c, taps), t);
           Value tile = kb.Add(kb.Mul(kb.Div(r, g.mr), g.mr * g.k), kb.Rem(r, g.mr));
-          kb.Store(kb.Load(element, kb.At(from, at, element)), kb.At(target, kb.Add(tile, kb.Mul(k, g.mr)), element));
+          kb.Store(kb.Load(element, kb.At(from, at, element)), kb.At(target, kb.Add(tile, kb.Mul(k, g.mr)), packed));
         });
       });
     });
@@ -87,6 +126,10 @@ void EmitConvTasks(KernelBuilder& kb, const ConvKernel& kernel, Value begin, Val
   const ConvPlan& plan = kernel.plan;
   if (plan.method == ConvMethod::kDepthwise) {
     EmitDepthwiseTasks(kb, kernel, begin, end, scratch);
+    return;
+  }
+  if (plan.method == ConvMethod::kPixelRows) {
+    EmitPixelRows(kb, kernel, begin, end, scratch);
     return;
   }
   const ConvShape& s = plan.shape;

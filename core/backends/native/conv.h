@@ -9,23 +9,22 @@
 namespace inlay::native {
 
 // Planes [begin, end) of image * channel: their padded copies, to which all tasks must then be able to look.
-// kPanels only. `to`: plan.padded_elements() of accumulator type (f16 and bf16 are widened here).
+// If plan.padded_input. `to`: plan.padded_elements() of accumulator type (f16 and bf16 are widened here).
 void EmitPadInput(KernelBuilder& kb, const ConvPlan& plan, mlir::Value x, mlir::Type element, mlir::Type accumulator,
                   mlir::Value begin, mlir::Value end, mlir::Value to);
 
-// w [m, c / groups, taps] (transposed: [c, m / groups, taps], reversed) to the layout of the tasks; not for kDepthwise,
-// whose tasks read the weights as they are.
-void EmitPackConvWeights(KernelBuilder& kb, const ConvPlan& plan, mlir::Value w, mlir::Type element, bool transposed,
+// w to the layout of the tasks, plan.packed_weight_elements() of `packed` (kPixelRows widens, the others keep the
+// type); not for kDepthwise, whose tasks read the weights as they are.
+void EmitPackConvWeights(KernelBuilder& kb, const ConvPlan& plan, mlir::Value w, mlir::Type element, mlir::Type packed,
                          mlir::Value to);
 
 struct ConvKernel {
   ConvPlan plan;
   mlir::Type accumulator;
-  mlir::Value input;  // x (kPointwise, kDepthwise) or its padded copy
+  mlir::Value input;  // x, or (plan.padded_input) its padded copy
   mlir::Type input_element;
   mlir::Value weights;  // packed (kDepthwise: as they are)
   mlir::Type weight_element;
-  bool transposed = false;  // of kDepthwise: reversed weights
   Epilogue epilogue;
   bool inline_epilogue = false;
 };

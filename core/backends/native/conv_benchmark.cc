@@ -81,8 +81,7 @@ double Measure(const std::string& cpu, const Layer& l, double* flops) {
               {1, l.stride, l.stride},
               {1, 1, 1},
               {0, l.pad, l.pad},
-              {1, out, out},
-              {1, 1, 1}};
+              {1, out, out}};
   ConvPlan plan = PlanConv(jit.isa(), s, 4);
   auto floats = [](int64_t n) { return std::vector<float>(n + 64, 0.25f); };
   auto x = floats(l.c * l.in * l.in), w = floats(l.m * l.c / l.groups * s.taps()), y = floats(l.m * out * out),
@@ -93,7 +92,7 @@ double Measure(const std::string& cpu, const Layer& l, double* flops) {
   };
   auto pad = jit.Compile(2, [&](KernelBuilder& kb, const std::vector<Value>& p) {
     Type f32 = kb.b.getF32Type();
-    if (plan.method == ConvMethod::kPanels) EmitPadInput(kb, plan, p[0], f32, f32, kb.Int(0), kb.Int(l.c), p[1]);
+    if (plan.padded_input) EmitPadInput(kb, plan, p[0], f32, f32, kb.Int(0), kb.Int(l.c), p[1]);
   });
   double compile = jit.mlir_ms + jit.opt_ms + jit.codegen_ms;
   const char* assembly = getenv("ASM");
@@ -117,7 +116,7 @@ double Measure(const std::string& cpu, const Layer& l, double* flops) {
   });
   compile += jit.mlir_ms + jit.opt_ms + jit.codegen_ms;
   void* pad_args[] = {aligned(x), aligned(padded)};
-  bool panels = plan.method == ConvMethod::kPanels;
+  bool panels = plan.padded_input;
   void* args[] = {panels ? aligned(padded) : aligned(x), aligned(packed), aligned(y), aligned(scratch), bias.data()};
   *flops = 2.0 * l.m * l.c / l.groups * s.taps() * s.pixels();
   int iterations = static_cast<int>(5e8 / *flops) + 1;
@@ -131,11 +130,13 @@ double Measure(const std::string& cpu, const Layer& l, double* flops) {
     best_pad = std::min(best_pad, (Seconds() - start) / iterations);
   }
   if (!panels) best_pad = 0;
-  printf("%-18s x%ld %8.1f us + pad %6.1f  %6.1f GF/s  tile %ldx%ld (last %ld) kc %ld model %3.0f%% compile %.0f ms\n",
-         l.name, l.count, best * 1e6, best_pad * 1e6, *flops / (best + best_pad) / 1e9, plan.gemm.mr, plan.gemm.nv,
-         plan.gemm.nv_last, plan.gemm.kc,
-         plan.method == ConvMethod::kDepthwise ? 0 : 100 * *flops / (4.0 * plan.lanes) / EstimateCycles(plan.gemm),
-         compile);
+  printf(
+      "%-18s x%ld %8.1f us + pad %6.1f  %6.1f GF/s  method %d tile %ldx%ld (last %ld) kc %ld model %3.0f%% compile "
+      "%.0f ms\n",
+      l.name, l.count, best * 1e6, best_pad * 1e6, *flops / (best + best_pad) / 1e9, static_cast<int>(plan.method),
+      plan.gemm.mr, plan.gemm.nv, plan.gemm.nv_last, plan.gemm.kc,
+      plan.method == ConvMethod::kDepthwise ? 0 : 100 * *flops / (4.0 * plan.lanes) / EstimateCycles(plan.gemm),
+      compile);
   fflush(stdout);
   return (best + best_pad) * 1e6;
 }

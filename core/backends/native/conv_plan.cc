@@ -4,6 +4,40 @@
 
 namespace inlay::native {
 
+namespace {
+
+// Rows of a tile must be consecutive pixels of one row.
+int64_t DividingTile(int64_t width) {
+  for (int64_t mr = 13; mr > 1; --mr) {
+    if (width % mr == 0) return mr;
+  }
+  return 1;
+}
+
+bool CanBePixelRows(const ConvPlan& plan) {
+  const ConvShape& s = plan.shape;
+  if (s.reversed) return false;
+  return s.taps() == 1 || (s.stride == Spatial{1, 1, 1} && DividingTile(s.out[2]) >= 4);
+}
+
+// What transposing the accumulators costs beside the tiles, and packing pixels: measured on Zen 5.
+double TransposedCycles(const GemmPlan& plan) {
+  int64_t square = plan.lanes * plan.lanes;
+  double squares = static_cast<double>(plan.m / plan.lanes) * plan.packed_columns() / plan.lanes;
+  double scalars = static_cast<double>(plan.m % plan.lanes) * plan.n;
+  return EstimateCycles(plan) + plan.batch * (squares * square * 0.6 + scalars * 4);
+}
+
+double PanelCycles(const ConvPlan& plan) {
+  const GemmPlan& g = plan.gemm;
+  double cycles = EstimateCycles(g);
+  if (plan.method != ConvMethod::kPanels) return cycles;
+  double pieces = plan.shape.out[2] % g.lanes == 0 ? 1 : (g.lanes - 2.0) / plan.shape.out[2] + 2;
+  return cycles + g.batch * g.row_blocks() * (g.packed_columns() / g.lanes) * g.k * (0.5 + 0.75 * pieces);
+}
+
+}  // namespace
+
 // A band and its results should stay in L2 beside what else a task touches.
 static constexpr int64_t kBandBytes = 128 << 10;
 
@@ -19,6 +53,7 @@ ConvShape TransposedConvShape(int64_t n, int64_t c, int64_t m, int64_t groups, c
   s.dilation = dilation;
   s.out = out;
   s.input_dilation = stride;
+  s.reversed = true;
   for (int d = 0; d < 3; ++d) s.pad[d] = (kernel[d] - 1) * dilation[d] - pad[d];
   return s;
 }
@@ -47,13 +82,26 @@ ConvPlan PlanConv(const VectorIsa& isa, const ConvShape& shape, int64_t element_
     if (plan.scratch_bytes() <= kMaxScratchBytes) return plan;
     plan.SetPadded(shape.out[1]);
   }
-  plan.method = shape.taps() == 1 && dense ? ConvMethod::kPointwise : ConvMethod::kPanels;
+  bool pointwise = shape.taps() == 1 && dense;
+  plan.method = pointwise ? ConvMethod::kPointwise : ConvMethod::kPanels;
+  plan.padded_input = !pointwise;
   ColumnSource source = plan.method == ConvMethod::kPointwise ? ColumnSource::kDirect : ColumnSource::kOnTheFly;
   int64_t channels = shape.c / shape.groups;
   plan.gemm = PlanGemm(isa, source, element_bytes, shape.n * shape.groups, shape.m / shape.groups, shape.pixels(),
                        channels * shape.taps());
   // A block of k is whole channels, so that the packer's loops are over channels and taps.
-  plan.gemm.kc = std::min((plan.gemm.kc + shape.taps() - 1) / shape.taps(), channels) * shape.taps();
+  auto whole_channels = [&](int64_t kc) {
+    return std::min((kc + shape.taps() - 1) / shape.taps(), channels) * shape.taps();
+  };
+  plan.gemm.kc = whole_channels(plan.gemm.kc);
+  if (!CanBePixelRows(plan)) return plan;
+  GemmPlan rows = PlanTransposedGemm(isa, element_bytes, shape.n * shape.groups, shape.pixels(), shape.m / shape.groups,
+                                     channels * shape.taps(), shape.taps() == 1 ? 0 : DividingTile(shape.out[2]));
+  rows.kc = whole_channels(rows.kc);
+  if (TransposedCycles(rows) < PanelCycles(plan)) {
+    plan.method = ConvMethod::kPixelRows;
+    plan.gemm = rows;
+  }
   return plan;
 }
 
@@ -70,7 +118,7 @@ int64_t ConvPlan::slack_elements() const {
 }
 
 int64_t ConvPlan::padded_elements() const {
-  if (method == ConvMethod::kPointwise) return 0;
+  if (method != ConvMethod::kDepthwise && !padded_input) return 0;
   return (method == ConvMethod::kDepthwise ? 1 : shape.n * shape.c) * plane_elements() + slack_elements();
 }
 
@@ -78,6 +126,7 @@ int64_t ConvPlan::tasks() const { return method == ConvMethod::kDepthwise ? shap
 
 int64_t ConvPlan::packed_weight_elements() const {
   if (method == ConvMethod::kDepthwise) return 0;
+  if (method == ConvMethod::kPixelRows) return shape.groups * gemm.k * gemm.packed_columns();
   int64_t rows = shape.m / shape.groups;
   return shape.groups * ((rows + gemm.mr - 1) / gemm.mr * gemm.mr) * gemm.k;
 }

@@ -23,6 +23,7 @@ struct ConvShape {
   Spatial out{1, 1, 1};
   // A transposed convolution is one over an input with stride - 1 zeros between its elements, the kernel reversed.
   Spatial input_dilation{1, 1, 1};
+  bool reversed = false;  // w is [c, m / groups, kernel], and its taps are taken backwards
 
   int64_t taps() const { return kernel[0] * kernel[1] * kernel[2]; }
   int64_t pixels() const { return out[0] * out[1] * out[2]; }
@@ -33,7 +34,14 @@ struct ConvShape {
 ConvShape TransposedConvShape(int64_t n, int64_t c, int64_t m, int64_t groups, const Spatial& in, const Spatial& kernel,
                               const Spatial& stride, const Spatial& dilation, const Spatial& pad, const Spatial& out);
 
-enum class ConvMethod { kPointwise, kPanels, kDepthwise };
+enum class ConvMethod {
+  kPointwise,
+  kPanels,
+  // Rows and columns exchanged: row = pixel, read as a scalar from its plane, column = output channel, weights packed.
+  // For few pixels, which would leave much of the last vector empty, as long as k is affine in the plane.
+  kPixelRows,
+  kDepthwise,
+};
 
 struct ConvPlan {
   ConvShape shape;
@@ -42,7 +50,8 @@ struct ConvPlan {
   Spatial phases{1, 1, 1};  // phases of an axis that are kept
   Spatial padded{1, 1, 1};  // extent of a phase plane
   int64_t lanes = 16;
-  int64_t band = 0;  // kDepthwise: output rows that are padded and computed at a time
+  bool padded_input = false;  // the tasks read the padded copy
+  int64_t band = 0;           // kDepthwise: output rows that are padded and computed at a time
 
   int64_t bands() const { return (shape.out[1] + band - 1) / band; }
   int64_t phase_elements() const { return padded[0] * padded[1] * padded[2]; }

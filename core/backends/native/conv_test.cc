@@ -84,7 +84,7 @@ void Check(const std::string& cpu, const Case& c) {
                " out " + std::to_string(c.m) + "x" + std::to_string(out[1]) + "x" + std::to_string(out[2]) +
                " kernel " + std::to_string(c.kernel[1]) + "x" + std::to_string(c.kernel[2]));
   KernelJit jit(cpu);
-  ConvShape shape{c.n, c.c, c.m, c.groups, c.in, c.kernel, c.stride, c.dilation, c.pad, out, {1, 1, 1}};
+  ConvShape shape{c.n, c.c, c.m, c.groups, c.in, c.kernel, c.stride, c.dilation, c.pad, out};
   if (c.transposed) {
     shape = TransposedConvShape(c.n, c.c, c.m, c.groups, c.in, c.kernel, c.stride, c.dilation, c.pad, out);
   }
@@ -99,15 +99,14 @@ void Check(const std::string& cpu, const Case& c) {
     ConvKernel kernel;
     kernel.plan = plan;
     kernel.accumulator = kernel.input_element = kernel.weight_element = f32;
-    kernel.transposed = c.transposed;
     kernel.inline_epilogue = c.n == 2;
     kernel.input = p[0];
     kernel.weights = p[1];
     if (plan.method != ConvMethod::kDepthwise) {
-      EmitPackConvWeights(kb, plan, p[1], f32, c.transposed, p[2]);
+      EmitPackConvWeights(kb, plan, p[1], f32, f32, p[2]);
       kernel.weights = p[2];
     }
-    if (plan.method == ConvMethod::kPanels) {
+    if (plan.padded_input) {
       EmitPadInput(kb, plan, p[0], f32, f32, kb.Int(0), kb.Int(c.n * c.c), p[3]);
       kernel.input = p[3];
     }
@@ -145,6 +144,17 @@ TEST_P(ConvTest, ThreeByThree) {
     Check(GetParam(), {2, 3, 9, 1, {1, extent, extent}, k133, k122, k1, k011, k011});
   }
   Check(GetParam(), {1, 90, 19, 1, {1, 9, 33}, k133, k1, k1, k011, k011});  // k is blocked
+}
+
+TEST_P(ConvTest, PixelRows) {
+  // Many output channels, few pixels.
+  for (int64_t extent : {4, 7, 14}) {
+    Check(GetParam(), {2, 7, 150, 1, {1, extent, extent}, k133, k1, k1, k011, k011});
+    Check(GetParam(), {1, 66, 101, 1, {1, extent, extent}, k1, k1, k1, k0, k0});
+    Check(GetParam(), {1, 12, 202, 2, {1, 2 * extent, 2 * extent}, k1, k122, k1, k0, k0});
+  }
+  Check(GetParam(), {1, 400, 40, 1, {1, 7, 7}, k133, k1, k1, k011, k011});  // blocks of k
+  Check(GetParam(), {1, 9, 70, 1, {3, 7, 7}, {3, 3, 3}, k1, {1, 1, 2}, {1, 1, 2}, {1, 1, 2}});
 }
 
 TEST_P(ConvTest, Strides) {

@@ -36,7 +36,7 @@ Value SlideTaps(KernelBuilder& kb, const ConvKernel& kernel, Value plane, Value 
     return loop(s.kernel[1], sum, [&](Value h, const std::vector<Value>& sum) {
       return loop(s.kernel[2], sum, [&](Value w, const std::vector<Value>& sum) {
         Value t = kb.Add(kb.Mul(kb.Add(kb.Mul(d, s.kernel[1]), h), s.kernel[2]), w);
-        if (kernel.transposed) t = kb.Sub(kb.Int(s.taps() - 1), t);
+        if (kernel.plan.shape.reversed) t = kb.Sub(kb.Int(s.taps() - 1), t);
         Value weight = kb.Load(kernel.weight_element, kb.At(weight_pointer, t, kernel.weight_element));
         Value splat = kb.Splat(kb.Widen(weight, kernel.accumulator), vector);
         return std::vector<Value>{kb.MultiplyAdd(splat, load(d, h, w), sum[0])};
@@ -52,7 +52,7 @@ std::vector<Value> LoadWeights(KernelBuilder& kb, const ConvKernel& kernel, Valu
   std::vector<Value> weights;
   if (s.taps() > kMaxUnrolledTaps) return weights;
   for (int64_t t = 0; t < s.taps(); ++t) {
-    int64_t at = kernel.transposed ? s.taps() - 1 - t : t;
+    int64_t at = kernel.plan.shape.reversed ? s.taps() - 1 - t : t;
     Value weight = kb.Load(kernel.weight_element, kb.At(pointer, at, kernel.weight_element));
     weights.push_back(kb.Splat(kb.Widen(weight, kernel.accumulator), vector));
   }

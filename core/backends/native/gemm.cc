@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/backends/native/microkernel.h"
+#include "core/backends/native/packing.h"
 #include "mlir/IR/BuiltinTypes.h"
 
 namespace inlay::native {
@@ -60,7 +60,7 @@ class TaskEmitter {
     tile_begin_ = tile_begin;
     Value tile_end = kb_.Min(kb_.Int(plan_.m / plan_.mr), kb_.Add(tile_begin, tiles));
     Value is_last_block = kb_.Equal(row_block_, kb_.Int(plan_.row_blocks() - 1));
-    if (plan_.k_blocks() <= 1) {
+    if (plan_.k_blocks() <= 1 && !g_.transpose_output) {
       Value q = ColumnBlock(kb_.Int(0), kb_.Int(plan_.k));
       kb_.For(tile_begin, tile_end, 1, [&](Value tile) { WholeTile(plan_.mr, tile, q); });
       if (plan_.m_tail() > 0) {
@@ -91,7 +91,11 @@ class TaskEmitter {
         kb_.If(is_last_block, [&] { partial_tile(plan_.m_tail(), kb_.Int(plan_.m / plan_.mr)); });
       }
     });
-    EpilogueOverSlab(row_begin, rows);
+    if (g_.transpose_output) {
+      TransposedEpilogue(row_begin, rows);
+    } else {
+      EpilogueOverSlab(row_begin, rows);
+    }
   }
 
   // Pointer to the panel's row k_begin: packs it where it must be.
@@ -115,12 +119,16 @@ class TaskEmitter {
 
   std::vector<Value> Tile(int64_t rows, Value tile, Value q, Value k_begin, Value k_end, const std::vector<Value>& in) {
     int64_t tile_stride = g_.p.tile_stride != 0 ? g_.p.tile_stride : plan_.mr * g_.p.row_stride;
+    Value tile_offset = g_.p.tile_offset ? g_.p.tile_offset(kb_, tile) : kb_.Mul(tile, tile_stride);
+    int64_t inner = 1;
+    for (const InnerLoop& loop : g_.p.inner) inner *= loop.extent;
     RegisterTile t;
     t.rows = rows;
     t.vectors = nv_;
     t.lanes = plan_.lanes;
     t.accumulator = g_.accumulator;
-    t.p = kb_.At(kb_.At(p_, kb_.Mul(tile, tile_stride), g_.p.element), kb_.Mul(k_begin, g_.p.k_stride), g_.p.element);
+    t.p = kb_.At(kb_.At(p_, tile_offset, g_.p.element), kb_.Mul(kb_.Div(k_begin, inner), g_.p.k_stride), g_.p.element);
+    t.inner = g_.p.inner;
     t.p_element = g_.p.element;
     t.p_row_stride = g_.p.row_stride;
     t.p_k_stride = g_.p.k_stride;
@@ -132,11 +140,11 @@ class TaskEmitter {
       // The tiles of this panel share out the next one, so that it has come from memory when its first tile needs it.
       int64_t tiles = (plan_.mc + plan_.mr - 1) / plan_.mr;
       t.prefetch_step = std::max<int64_t>(plan_.nr() * plan_.element_bytes / tiles, 1);
-      Value from = kb_.At(q, plan_.k * nv_ * plan_.lanes, g_.accumulator);
-      Value done = kb_.Mul(kb_.Sub(tile, tile_begin_), plan_.k * t.prefetch_step);
+      Value from = kb_.At(q, plan_.kc * nv_ * plan_.lanes, g_.accumulator);
+      Value done = kb_.Mul(kb_.Sub(tile, tile_begin_), plan_.kc * t.prefetch_step);
       t.prefetch = kb_.At(from, done, kb_.b.getI8Type());
     }
-    return EmitRegisterTile(kb_, t, kb_.Int(0), kb_.Sub(k_end, k_begin), in);
+    return EmitRegisterTile(kb_, t, kb_.Int(0), kb_.Div(kb_.Sub(k_end, k_begin), inner), in);
   }
 
   void WholeTile(int64_t rows, Value tile, Value q) {
@@ -177,6 +185,36 @@ class TaskEmitter {
       if (plan_.n % plan_.lanes != 0) {
         kb_.For(kb_.Mul(vectors, plan_.lanes), columns_, 1, [&](Value c) { apply(c, g_.accumulator); });
       }
+    });
+  }
+
+  // The slab a square of vectors at a time; what is left of the rows one element at a time.
+  void TransposedEpilogue(Value row_begin, Value rows) {
+    int64_t lanes = plan_.lanes, width = nv_ * lanes;
+    Value first = kb_.Mul(panel_, plan_.nr());
+    Type vector = KernelBuilder::Vector(lanes, g_.accumulator);
+    Value square = kb_.At(scratch_, plan_.slab_elements(), g_.accumulator);
+    Value whole = kb_.Mul(kb_.Div(rows, lanes), lanes);
+    kb_.For(kb_.Int(0), whole, lanes, [&](Value i) {
+      kb_.For(kb_.Int(0), columns_, lanes, [&](Value j) {
+        Value from = kb_.At(scratch_, kb_.Add(kb_.Mul(i, width), j), g_.accumulator);
+        std::vector<Value> block;
+        for (int64_t r = 0; r < lanes; ++r) {
+          block.push_back(kb_.Load(vector, kb_.At(from, r * width, g_.accumulator)));
+        }
+        StoreAll(TransposeSquare(kb_, block), square);
+        kb_.For(kb_.Int(0), kb_.Min(kb_.Int(lanes), kb_.Sub(columns_, j)), 1, [&](Value c) {
+          g_.epilogue(kb_, batch_, kb_.Add(kb_.Add(first, j), c), kb_.Add(row_begin, i),
+                      kb_.Load(vector, kb_.At(square, kb_.Mul(c, lanes), g_.accumulator)));
+        });
+      });
+    });
+    if (plan_.row_blocks() == 1 && plan_.m % lanes == 0) return;
+    kb_.For(kb_.Int(0), columns_, 1, [&](Value j) {
+      kb_.For(whole, rows, 1, [&](Value i) {
+        Value at = kb_.At(scratch_, kb_.Add(kb_.Mul(i, width), j), g_.accumulator);
+        g_.epilogue(kb_, batch_, kb_.Add(first, j), kb_.Add(row_begin, i), kb_.Load(g_.accumulator, at));
+      });
     });
   }
 

@@ -10,6 +10,7 @@
 
 #include "core/backends/native/gemm_plan.h"
 #include "core/backends/native/kernel_builder.h"
+#include "core/backends/native/microkernel.h"
 
 namespace inlay::native {
 
@@ -23,6 +24,10 @@ struct RowOperand {
   int64_t row_stride = 0;
   int64_t k_stride = 1;
   int64_t tile_stride = 0;  // 0: mr * row_stride, a plain matrix
+  // Instead of tile_stride: where tile i begins.
+  std::function<mlir::Value(KernelBuilder&, mlir::Value tile)> tile_offset;
+  // Instead of one loop on k: k_stride is the outermost's, these are within it. plan.kc is a multiple of their product.
+  std::vector<InnerLoop> inner;
   BatchOffset batch_offset;
 };
 
@@ -56,6 +61,8 @@ struct GemmKernel {
   // Apply the epilogue to the accumulators in registers, code for each of them, rather than in a loop over a tile that
   // lies in L1. For short epilogues.
   bool inline_epilogue = false;
+  // The epilogue is called for C transposed: (batch, row = j, column = i), vectors along i.
+  bool transpose_output = false;
 };
 
 // Computes tasks [begin, end) of the plan. `scratch`: plan.scratch_bytes(), 64-byte aligned, of this worker alone.

@@ -15,6 +15,8 @@ constexpr int64_t kRowBlockBytes = 512 << 10;  // of P in a row block: half of a
 constexpr int64_t kPrefetchBytes = 256 << 10;
 constexpr int64_t kPackedBlockBytes = 96 << 10;
 constexpr int64_t kSlabBytes = 128 << 10;
+constexpr int64_t kTransposedPanelBytes = 256 << 10;
+constexpr int64_t kTransposedSlabBytes = 64 << 10;
 
 int64_t RoundUp(int64_t x, int64_t to) { return (x + to - 1) / to * to; }
 
@@ -40,15 +42,44 @@ double EstimateCycles(const GemmPlan& plan) {
   return cycles * (1 + 0.004 * plan.nv);
 }
 
-int64_t GemmPlan::accumulator_elements() const { return (k_blocks() > 1 ? std::min(mc, RoundUp(m, mr)) : mr) * nr(); }
+int64_t GemmPlan::slab_elements() const {
+  return (k_blocks() > 1 || transpose_output ? std::min(mc, RoundUp(m, mr)) : mr) * nr();
+}
+
+int64_t GemmPlan::accumulator_elements() const { return slab_elements() + (transpose_output ? lanes * lanes : 0); }
 
 int64_t GemmPlan::scratch_bytes() const {
   int64_t packed = source == ColumnSource::kOnTheFly ? kc * nr() : 0;
   return RoundUp(accumulator_elements() * element_bytes, 64) + RoundUp(packed * element_bytes, 64);
 }
 
-GemmPlan PlanGemm(const VectorIsa& isa, ColumnSource source, int64_t element_bytes, int64_t batch, int64_t m, int64_t n,
-                  int64_t k) {
+namespace {
+
+// The cheapest tile; `fixed_mr` > 0: of those with so many rows.
+void ChooseTile(const VectorIsa& isa, int64_t fixed_mr, GemmPlan* plan) {
+  GemmPlan best = *plan;
+  double best_cycles = -1;
+  int64_t low = fixed_mr > 0 ? fixed_mr : 1, high = fixed_mr > 0 ? fixed_mr : std::min<int64_t>(plan->m, 13);
+  for (int64_t mr = low; mr <= high; ++mr) {
+    for (int64_t nv = 1; nv <= 8; ++nv) {
+      // Accumulators, a row of Q, and a broadcast element of P.
+      if (nv > 1 && (mr * nv + nv + 1 > isa.registers || (nv > 4 && mr > 2))) continue;
+      plan->mr = mr;
+      plan->nv = nv;
+      plan->nv_last = RoundUp(plan->n_last(), plan->lanes) / plan->lanes;
+      if (plan->panels() == 1 && plan->nv != plan->nv_last) continue;  // the same as a smaller nv
+      double cycles = EstimateCycles(*plan);
+      if (best_cycles < 0 || cycles < best_cycles) {
+        best_cycles = cycles;
+        best = *plan;
+      }
+    }
+  }
+  *plan = best;
+}
+
+GemmPlan Problem(const VectorIsa& isa, ColumnSource source, int64_t element_bytes, int64_t batch, int64_t m, int64_t n,
+                 int64_t k) {
   GemmPlan plan;
   plan.batch = batch;
   plan.m = m;
@@ -57,25 +88,37 @@ GemmPlan PlanGemm(const VectorIsa& isa, ColumnSource source, int64_t element_byt
   plan.source = source;
   plan.element_bytes = element_bytes;
   plan.lanes = isa.vector_bytes / element_bytes;
+  return plan;
+}
 
-  GemmPlan best = plan;
-  double best_cycles = -1;
-  for (int64_t mr = 1; mr <= std::min<int64_t>(m, 13); ++mr) {
-    for (int64_t nv = 1; nv <= 8; ++nv) {
-      // Accumulators, a row of Q, and a broadcast element of P.
-      if (mr * nv + nv + 1 > isa.registers || (nv > 4 && mr > 2)) continue;
-      plan.mr = mr;
-      plan.nv = nv;
-      plan.nv_last = RoundUp(plan.n_last(), plan.lanes) / plan.lanes;
-      if (plan.panels() == 1 && plan.nv != plan.nv_last) continue;  // the same as a smaller nv
-      double cycles = EstimateCycles(plan);
-      if (best_cycles < 0 || cycles < best_cycles) {
-        best_cycles = cycles;
-        best = plan;
-      }
-    }
-  }
-  plan = best;
+// Row blocks of about `rows` rows.
+void BlockRows(int64_t rows, GemmPlan* plan) {
+  plan->mc = plan->m;
+  rows = std::max(RoundUp(rows, plan->mr), 4 * plan->mr);
+  if (rows >= plan->m) return;
+  int64_t row_blocks = (plan->m + rows - 1) / rows;
+  plan->mc = RoundUp((plan->m + row_blocks - 1) / row_blocks, plan->mr);
+}
+
+}  // namespace
+
+GemmPlan PlanTransposedGemm(const VectorIsa& isa, int64_t element_bytes, int64_t batch, int64_t m, int64_t n, int64_t k,
+                            int64_t mr) {
+  GemmPlan plan = Problem(isa, ColumnSource::kPacked, element_bytes, batch, m, n, k);
+  plan.transpose_output = true;
+  ChooseTile(isa, mr, &plan);
+  int64_t kc = std::max<int64_t>(kTransposedPanelBytes / (plan.nr() * element_bytes), 64);
+  int64_t blocks = std::max<int64_t>((k + kc - 1) / kc, 1);
+  plan.kc = (k + blocks - 1) / blocks;
+  BlockRows(kTransposedSlabBytes / (plan.nr() * element_bytes), &plan);
+  plan.prefetch = k * n * element_bytes > kPrefetchBytes;
+  return plan;
+}
+
+GemmPlan PlanGemm(const VectorIsa& isa, ColumnSource source, int64_t element_bytes, int64_t batch, int64_t m, int64_t n,
+                  int64_t k) {
+  GemmPlan plan = Problem(isa, source, element_bytes, batch, m, n, k);
+  ChooseTile(isa, 0, &plan);
 
   // A panel that streams from L2 or L3 feeds the tiles as well as one in L1 does (128x768x3072: 252 GFLOP/s unblocked,
   // 246 with blocks of 768): only what a task packs itself is blocked, so that it never leaves the near caches.
@@ -87,18 +130,13 @@ GemmPlan PlanGemm(const VectorIsa& isa, ColumnSource source, int64_t element_byt
   plan.kc = (k + blocks - 1) / blocks;
 
   plan.prefetch = source == ColumnSource::kPacked && m > plan.mr && k * n * element_bytes > kPrefetchBytes;
-  plan.mc = m;
-  int64_t rows = m;
   if (source != ColumnSource::kOnTheFly) {
-    rows = kRowBlockBytes / std::max<int64_t>(k * element_bytes, 1);
+    BlockRows(kRowBlockBytes / std::max<int64_t>(k * element_bytes, 1), &plan);
   } else if (blocks > 1) {
     // All rows of the block have their accumulators in scratch; each block packs anew.
-    rows = kSlabBytes / (plan.nr() * element_bytes) / plan.mr * plan.mr;
-  }
-  rows = std::max(RoundUp(rows, plan.mr), 4 * plan.mr);
-  if (rows < m) {
-    int64_t row_blocks = (m + rows - 1) / rows;
-    plan.mc = RoundUp((m + row_blocks - 1) / row_blocks, plan.mr);
+    BlockRows(kSlabBytes / (plan.nr() * element_bytes) / plan.mr * plan.mr, &plan);
+  } else {
+    plan.mc = m;
   }
   return plan;
 }

@@ -39,7 +39,8 @@ struct GemmPlan {
   int64_t kc = 0;       // k of a block; k itself: one block
   int64_t mc = 0;       // rows of a task, a multiple of mr unless all
 
-  bool prefetch = false;  // a panel's tiles prefetch the next panel
+  bool transpose_output = false;  // C is wanted with vectors along i
+  bool prefetch = false;          // a panel's tiles prefetch the next panel
 
   int64_t nr() const { return nv * lanes; }
   int64_t panels() const { return (n + nr() - 1) / nr(); }
@@ -53,7 +54,9 @@ struct GemmPlan {
 
   int64_t packed_columns() const { return (panels() - 1) * nr() + nv_last * lanes; }
   int64_t packed_elements() const { return batch * k * packed_columns(); }
-  // Scratch of one worker: the accumulators of a tile (of a row block when k is blocked), then Q's packed block.
+  // Scratch of one worker: the accumulators of a tile, or of a row block when k is blocked or the output transposed
+  // (and then a square of vectors); then Q's packed block.
+  int64_t slab_elements() const;
   int64_t accumulator_elements() const;
   int64_t scratch_bytes() const;
 };
@@ -61,6 +64,10 @@ struct GemmPlan {
 // `batch`, `m`, `n` >= 1; k may be 0 (the result is zero).
 GemmPlan PlanGemm(const VectorIsa& isa, ColumnSource source, int64_t element_bytes, int64_t batch, int64_t m, int64_t n,
                   int64_t k);
+
+// kPacked with transpose_output. `mr` > 0 fixes the rows of a tile.
+GemmPlan PlanTransposedGemm(const VectorIsa& isa, int64_t element_bytes, int64_t batch, int64_t m, int64_t n, int64_t k,
+                            int64_t mr);
 
 // The model behind the choice: core cycles that the register tiles need, loads and the latency of a chain counted.
 double EstimateCycles(const GemmPlan& plan);

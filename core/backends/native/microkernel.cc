@@ -11,9 +11,10 @@ std::vector<Value> EmitRegisterTile(KernelBuilder& kb, const RegisterTile& tile,
                                     const std::vector<Value>& accumulators) {
   Type vector = KernelBuilder::Vector(tile.lanes, tile.accumulator);
   Type q_vector = KernelBuilder::Vector(tile.lanes, tile.q_element);
-  return kb.For(begin, end, 1, accumulators, [&](Value k, const std::vector<Value>& in) {
+  // k: steps done; at: of the element of P.
+  auto step = [&](Value k, Value at, const std::vector<Value>& in) {
     Value q = kb.At(tile.q, kb.Mul(k, tile.q_k_stride), tile.q_element);
-    Value p = kb.At(tile.p, kb.Mul(k, tile.p_k_stride), tile.p_element);
+    Value p = kb.At(tile.p, at, tile.p_element);
     std::vector<Value> row;
     for (int64_t v = 0; v < tile.vectors; ++v) {
       int64_t columns = tile.q_columns - v * tile.lanes;
@@ -30,7 +31,17 @@ std::vector<Value> EmitRegisterTile(KernelBuilder& kb, const RegisterTile& tile,
       }
     }
     return out;
-  });
+  };
+  std::function<std::vector<Value>(size_t, Value, Value, const std::vector<Value>&)> nest =
+      [&](size_t level, Value k, Value at, const std::vector<Value>& in) {
+        if (level == tile.inner.size()) return step(k, at, in);
+        const InnerLoop& loop = tile.inner[level];
+        return kb.For(kb.Int(0), kb.Int(loop.extent), 1, in, [&](Value i, const std::vector<Value>& in) {
+          return nest(level + 1, kb.Add(kb.Mul(k, loop.extent), i), kb.Add(at, kb.Mul(i, loop.p_stride)), in);
+        });
+      };
+  return kb.For(begin, end, 1, accumulators,
+                [&](Value k, const std::vector<Value>& in) { return nest(0, k, kb.Mul(k, tile.p_k_stride), in); });
 }
 
 }  // namespace inlay::native

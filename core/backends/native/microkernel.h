@@ -8,6 +8,10 @@
 
 namespace inlay::native {
 
+struct InnerLoop {
+  int64_t extent, p_stride;
+};
+
 struct RegisterTile {
   int64_t rows = 8, vectors = 2, lanes = 16;
   mlir::Type accumulator;
@@ -15,6 +19,8 @@ struct RegisterTile {
   mlir::Value p;
   mlir::Type p_element;
   int64_t p_row_stride = 0, p_k_stride = 1;
+  // Where k runs over several loops of P (channel, then taps): those within a step of the outermost.
+  std::vector<InnerLoop> inner;
   // Q's row k is at q + k * q_k_stride; of its vectors * lanes columns, the first q_columns may be read.
   mlir::Value q;
   mlir::Type q_element;
@@ -24,7 +30,8 @@ struct RegisterTile {
   int64_t prefetch_step = 0;
 };
 
-// accumulators (row-major, rows x vectors) += P * Q for k in [begin, end); q and p point at k = 0.
+// accumulators (row-major, rows x vectors) += P * Q for steps [begin, end) of the outermost loop on k; q and p point at
+// k = 0. Q's rows follow each other in the order of the loops.
 std::vector<mlir::Value> EmitRegisterTile(KernelBuilder& kb, const RegisterTile& tile, mlir::Value begin,
                                           mlir::Value end, const std::vector<mlir::Value>& accumulators);
 

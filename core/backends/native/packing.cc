@@ -12,8 +12,15 @@ using mlir::Value;
 
 bool IsPowerOfTwo(int64_t x) { return (x & (x - 1)) == 0; }
 
-// Transposes n vectors of n lanes by log2(n) rounds of two-input shuffles: round s exchanges blocks of s lanes.
-std::vector<Value> Transpose(KernelBuilder& kb, std::vector<Value> rows) {
+void CopyElement(KernelBuilder& kb, const StridedMatrix& from, Value k, Value j, Type accumulator, Value to) {
+  Value at = kb.Add(kb.Mul(k, from.k_stride), kb.Mul(j, from.j_stride));
+  kb.Store(kb.Widen(kb.Load(from.element, kb.At(from.pointer, at, from.element)), accumulator), to);
+}
+
+}  // namespace
+
+// By log2(n) rounds of two-input shuffles: round s exchanges blocks of s lanes.
+std::vector<Value> TransposeSquare(KernelBuilder& kb, std::vector<Value> rows) {
   int64_t n = rows.size();
   for (int64_t s = 1; s < n; s *= 2) {
     llvm::SmallVector<int64_t> low(n), high(n);
@@ -32,13 +39,6 @@ std::vector<Value> Transpose(KernelBuilder& kb, std::vector<Value> rows) {
   }
   return rows;
 }
-
-void CopyElement(KernelBuilder& kb, const StridedMatrix& from, Value k, Value j, Type accumulator, Value to) {
-  Value at = kb.Add(kb.Mul(k, from.k_stride), kb.Mul(j, from.j_stride));
-  kb.Store(kb.Widen(kb.Load(from.element, kb.At(from.pointer, at, from.element)), accumulator), to);
-}
-
-}  // namespace
 
 void EmitPackBlock(KernelBuilder& kb, const StridedMatrix& from, Value rows, int64_t vectors, int64_t columns,
                    int64_t lanes, Type accumulator, Value to) {
@@ -70,7 +70,7 @@ void EmitPackBlock(KernelBuilder& kb, const StridedMatrix& from, Value rows, int
           Value column = kb.Load(vector, kb.At(source, c * from.j_stride, from.element));
           block.push_back(kb.Widen(column, accumulator));
         }
-        block = Transpose(kb, block);
+        block = TransposeSquare(kb, block);
         Value target = kb.At(to, kb.Add(kb.Mul(k, width), j), accumulator);
         for (int64_t r = 0; r < lanes; ++r) kb.Store(block[r], kb.At(target, r * width, accumulator));
       });

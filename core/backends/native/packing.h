@@ -2,10 +2,15 @@
 #ifndef INLAY_CORE_BACKENDS_NATIVE_PACKING_H_
 #define INLAY_CORE_BACKENDS_NATIVE_PACKING_H_
 
+#include <vector>
+
 #include "core/backends/native/gemm_plan.h"
 #include "core/backends/native/kernel_builder.h"
 
 namespace inlay::native {
+
+// Transposes n vectors of n lanes; n a power of two.
+std::vector<mlir::Value> TransposeSquare(KernelBuilder& kb, std::vector<mlir::Value> rows);
 
 // A matrix as it lies: element (k, j) at k * k_stride + j * j_stride.
 struct StridedMatrix {
