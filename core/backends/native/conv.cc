@@ -66,9 +66,13 @@ void EmitPixelRows(KernelBuilder& kb, const ConvKernel& kernel, Value begin, Val
   g.p.batch_offset = [=](KernelBuilder& kb, Value batch) { return kb.Mul(batch, channels * plane); };
   if (s.taps() > 1) {
     const Spatial padded = plan.padded;
-    g.p.inner = {{s.kernel[0], s.dilation[0] * padded[1] * padded[2]},
-                 {s.kernel[1], s.dilation[1] * padded[2]},
-                 {s.kernel[2], s.dilation[2]}};
+    for (int d = 0; d < 3; ++d) {
+      g.p.inner.push_back({s.kernel[d], [&plan, d](KernelBuilder& kb, Value tap) {
+                             Value at[3] = {kb.Int(0), kb.Int(0), kb.Int(0)};
+                             at[d] = tap;
+                             return TapOffset(kb, plan, at[0], at[1], at[2]);
+                           }});
+    }
     int64_t tiles = s.out[2] / plan.gemm.mr, mr = plan.gemm.mr, height = s.out[1];
     g.p.tile_offset = [=](KernelBuilder& kb, Value tile) {
       Value row = kb.Div(tile, tiles);

@@ -17,7 +17,7 @@ int64_t DividingTile(int64_t width) {
 bool CanBePixelRows(const ConvPlan& plan) {
   const ConvShape& s = plan.shape;
   if (s.reversed) return false;
-  return s.taps() == 1 || (s.stride == Spatial{1, 1, 1} && DividingTile(s.out[2]) >= 4);
+  return s.taps() == 1 || DividingTile(s.out[2]) >= 4;
 }
 
 // What transposing the accumulators costs beside the tiles, and packing pixels: measured on Zen 5.

@@ -37,7 +37,7 @@ std::vector<Value> EmitRegisterTile(KernelBuilder& kb, const RegisterTile& tile,
         if (level == tile.inner.size()) return step(k, at, in);
         const InnerLoop& loop = tile.inner[level];
         return kb.For(kb.Int(0), kb.Int(loop.extent), 1, in, [&](Value i, const std::vector<Value>& in) {
-          return nest(level + 1, kb.Add(kb.Mul(k, loop.extent), i), kb.Add(at, kb.Mul(i, loop.p_stride)), in);
+          return nest(level + 1, kb.Add(kb.Mul(k, loop.extent), i), kb.Add(at, loop.p_offset(kb, i)), in);
         });
       };
   return kb.For(begin, end, 1, accumulators,

@@ -2,6 +2,7 @@
 #ifndef INLAY_CORE_BACKENDS_NATIVE_MICROKERNEL_H_
 #define INLAY_CORE_BACKENDS_NATIVE_MICROKERNEL_H_
 
+#include <functional>
 #include <vector>
 
 #include "core/backends/native/kernel_builder.h"
@@ -9,7 +10,8 @@
 namespace inlay::native {
 
 struct InnerLoop {
-  int64_t extent, p_stride;
+  int64_t extent;
+  std::function<mlir::Value(KernelBuilder&, mlir::Value i)> p_offset;  // of iteration i, in elements
 };
 
 struct RegisterTile {
