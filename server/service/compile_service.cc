@@ -283,8 +283,10 @@ grpc::Status CompileServiceImpl::Jit(grpc::ServerContext* context, const proto::
     auto owner = std::make_shared<cache::Blob>(blob);
     return jit::ParamBytes{owner->view(), owner};
   };
-  auto module = jit::LoadedModule::Load((*loaded)->executable.plan_json(), (*loaded)->library_pointers(),
-                                        (*loaded)->executable.params(), get_param, options);
+  const auto& refs = (*loaded)->executable.params();
+  const std::vector<proto::ParamRef> params(refs.begin(), refs.end());
+  auto module = jit::LoadedModule::Load((*loaded)->executable.plan_json(), (*loaded)->library_pointers(), params,
+                                        get_param, options);
   if (!module.ok()) return ToGrpc(module.status());
   std::shared_ptr<const jit::LoadedModule> shared = *std::move(module);
   for (const runtime::NamedTensor& input : shared->inputs()) *response->add_inputs() = ToNamedType(input);

@@ -75,7 +75,8 @@ class PipelineTest : public ::testing::Test {
       auto blob = std::make_shared<cache::Blob>(*blobs_.Get(digest));
       return jit::ParamBytes{blob->view(), blob};
     };
-    auto module = jit::LoadedModule::Load(executable.plan_json(), pointers, executable.params(), get_param, {});
+    const std::vector<proto::ParamRef> params(executable.params().begin(), executable.params().end());
+    auto module = jit::LoadedModule::Load(executable.plan_json(), pointers, params, get_param, {});
     EXPECT_TRUE(module.ok()) << module.status();
     std::vector<float> y(outputs, NAN);
     const void* inputs[] = {x.data()};
