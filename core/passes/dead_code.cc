@@ -1,46 +1,68 @@
-#include "core/passes/dead_code.h"
-
+// Removes bindings whose value nobody uses. Calls of external functions stay: they may have effects.
+//
+//   %0 = exp(%x)
+//   %1 = neg(%x)          becomes      %0 = neg(%x)
+//   return %1                          return %0
 #include <algorithm>
-#include <unordered_set>
+
+#include "absl/container/flat_hash_set.h"
+#include "core/passes/passes.h"
 
 namespace inlay::passes {
 namespace {
 
-using Live = std::unordered_set<const ir::Var*>;
+using ir::Binding;
+using ir::Block;
 
-void MarkOperands(const std::vector<ir::Operand>& operands, Live* live) {
-  for (const ir::Operand& operand : operands) {
-    if (operand.is_var()) live->insert(operand.var.get());
-  }
-}
-
-void SweepBlock(ir::Block* block, Live* live) {
-  MarkOperands(block->results, live);
-  std::vector<ir::Binding> kept;
-  for (auto binding = block->bindings.rbegin(); binding != block->bindings.rend(); ++binding) {
-    if (binding->kind != ir::Binding::Kind::kCallPacked && live->count(binding->var.get()) == 0) continue;
-    for (ir::Block& nested : binding->blocks) SweepBlock(&nested, live);
-    MarkOperands(binding->args, live);
-    kept.push_back(std::move(*binding));
-  }
-  std::reverse(kept.begin(), kept.end());
-  block->bindings = std::move(kept);
-}
-
-class DeadCodePass : public Pass {
+class Sweeper {
  public:
-  std::string name() const override { return "dead_code"; }
-  absl::StatusOr<ir::IRModule> Run(ir::IRModule module, const target::CompilationConfig&) const override {
-    for (auto& [name, function] : module.functions) {
-      Live live;
-      SweepBlock(&function.body, &live);
+  void Sweep(Block* block) {
+    Use(block->results);
+    size_t kept = block->bindings.size();
+    // Backwards: uses come after definitions.
+    for (size_t i = block->bindings.size(); i-- > 0;) {
+      Binding& binding = block->bindings[i];
+      if (used_.contains(binding.var.get()) || HasEffect(binding)) {
+        for (Block& nested : binding.blocks) Sweep(&nested);
+        Use(binding.args);
+        if (--kept != i) block->bindings[kept] = std::move(binding);
+      }
     }
-    return module;
+    block->bindings.erase(block->bindings.begin(), block->bindings.begin() + kept);
+  }
+
+ private:
+  static bool HasEffect(const Binding& binding) {
+    if (binding.kind == Binding::Kind::kCallPacked || binding.kind == Binding::Kind::kCallFunction) return true;
+    for (const Block& nested : binding.blocks) {
+      if (std::any_of(nested.bindings.begin(), nested.bindings.end(), HasEffect)) return true;
+    }
+    return false;
+  }
+
+  void Use(const std::vector<ir::Operand>& operands) {
+    for (const ir::Operand& operand : operands) {
+      if (operand.is_var()) used_.insert(operand.var.get());
+    }
+  }
+
+  absl::flat_hash_set<const ir::Var*> used_;
+};
+
+class DeadCodePass : public FunctionPass {
+ public:
+  absl::string_view name() const override { return "dead_code"; }
+  int min_opt_level() const override { return 0; }
+
+ protected:
+  absl::StatusOr<ir::Function> RunOnFunction(ir::Function function, const target::CompilationConfig&) const override {
+    Sweeper().Sweep(&function.body);
+    return function;
   }
 };
 
 }  // namespace
 
-PassPtr DeadCode() { return std::make_unique<DeadCodePass>(); }
+std::unique_ptr<Pass> DeadCode() { return std::make_unique<DeadCodePass>(); }
 
 }  // namespace inlay::passes

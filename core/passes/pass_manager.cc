@@ -3,33 +3,61 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "core/base/status_macros.h"
+#include "core/ir/verifier.h"
 
 namespace inlay::passes {
 
-absl::StatusOr<ir::IRModule> PassManager::Run(ir::IRModule module) {
-  timings_.clear();
-  for (const PassPtr& pass : passes_) {
-    const target::CompilationConfig& config = module.config();
-    const std::vector<std::string>& disabled = config.disabled_passes;
-    const bool off = config.opt_level < pass->min_opt_level() ||
-                     std::find(disabled.begin(), disabled.end(), pass->name()) != disabled.end();
-    if (off && pass->min_opt_level() > 0) continue;
-    const absl::Time start = absl::Now();
-    absl::StatusOr<ir::IRModule> result = pass->Run(std::move(module), config);
-    if (!result.ok()) return Annotate(result.status(), absl::StrCat("pass ", pass->name()));
-    module = *std::move(result);
-    timings_.push_back({pass->name(), absl::Now() - start});
-    if (instrument_) instrument_(*pass, module);
+absl::StatusOr<ir::IRModule> FunctionPass::Run(ir::IRModule module, const target::CompilationConfig& config) const {
+  for (auto& [name, function] : module.functions) {
+    absl::StatusOr<ir::Function> result = RunOnFunction(std::move(function), config);
+    INLAY_RETURN_IF_ERROR(Annotate(result.status(), absl::StrCat("function '", name, "'")));
+    function = *std::move(result);
   }
   return module;
 }
 
-std::vector<std::string> PassManager::names() const {
+bool PassManager::Enabled(const Pass& pass) const {
+  if (pass.min_opt_level() == 0) return true;
+  const std::vector<std::string>& disabled = config_.disabled_passes;
+  return pass.min_opt_level() <= config_.opt_level &&
+         std::find(disabled.begin(), disabled.end(), pass.name()) == disabled.end();
+}
+
+std::vector<std::string> PassManager::PassNames() const {
   std::vector<std::string> names;
-  for (const PassPtr& pass : passes_) names.push_back(pass->name());
+  for (const auto& pass : passes_) {
+    if (std::find(names.begin(), names.end(), pass->name()) == names.end()) names.emplace_back(pass->name());
+  }
   return names;
+}
+
+absl::StatusOr<ir::IRModule> PassManager::Run(ir::IRModule module) {
+  for (const std::string& name : config_.disabled_passes) {
+    auto named = std::find_if(passes_.begin(), passes_.end(), [&](const auto& p) { return p->name() == name; });
+    if (named == passes_.end()) {
+      return absl::InvalidArgumentError(absl::StrCat("config.passes.disabled_passes: there is no pass '", name,
+                                                     "'; there are ", absl::StrJoin(PassNames(), ", ")));
+    }
+    if ((*named)->min_opt_level() == 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("config.passes.disabled_passes: '", name, "' can't be disabled; later stages rely on it"));
+    }
+  }
+  timings_.clear();
+  for (const auto& pass : passes_) {
+    if (!Enabled(*pass)) continue;
+    const absl::Time start = absl::Now();
+    absl::StatusOr<ir::IRModule> result = pass->Run(std::move(module), config_);
+    INLAY_RETURN_IF_ERROR(Annotate(result.status(), pass->name()));
+    module = *std::move(result);
+    timings_.push_back({std::string(pass->name()), absl::ToDoubleMilliseconds(absl::Now() - start)});
+    if (verify_each_) INLAY_RETURN_IF_ERROR(Annotate(ir::Verify(module), absl::StrCat("after ", pass->name())));
+    if (dump_) dump_(pass->name(), module);
+  }
+  return module;
 }
 
 }  // namespace inlay::passes

@@ -1,44 +1,56 @@
-// PassManager: runs passes in order, and the pipeline that every module goes through.
+// PassManager: runs passes in order, by the config's optimisation level and list of disabled passes, and times them.
+//
+//   PassManager passes = BuildNormalisePipeline(module.config());
+//   INLAY_ASSIGN_OR_RETURN(module, passes.Run(std::move(module)));
+//
+// Not thread-safe: one manager a request (passes themselves are stateless and cheap to make).
 #ifndef INLAY_CORE_PASSES_PASS_MANAGER_H_
 #define INLAY_CORE_PASSES_PASS_MANAGER_H_
 
 #include <functional>
+#include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "absl/status/statusor.h"
-#include "absl/time/time.h"
 #include "core/passes/pass.h"
 
 namespace inlay::passes {
 
-class PassManager {
- public:
-  struct Timing {
-    std::string pass;
-    absl::Duration time;
-  };
-  // Called after each pass (to dump the IR, to count).
-  using Instrument = std::function<void(const Pass& pass, const ir::IRModule& after)>;
-
-  void Add(PassPtr pass) { passes_.push_back(std::move(pass)); }
-  void set_instrument(Instrument instrument) { instrument_ = std::move(instrument); }
-
-  // Skips what config.disabled_passes names and what config.opt_level is too low for (but never min_opt_level() == 0).
-  // An error is annotated with the pass's name.
-  absl::StatusOr<ir::IRModule> Run(ir::IRModule module);
-
-  std::vector<std::string> names() const;
-  const std::vector<Timing>& timings() const { return timings_; }  // of the last Run
-
- private:
-  std::vector<PassPtr> passes_;
-  Instrument instrument_;
-  std::vector<Timing> timings_;
+struct PassTiming {
+  std::string name;
+  double millis = 0;
 };
 
-// Normalisation (core/README.md, point 1).
+class PassManager {
+ public:
+  explicit PassManager(target::CompilationConfig config) : config_(std::move(config)) {}
+
+  void Add(std::unique_ptr<Pass> pass) { passes_.push_back(std::move(pass)); }
+
+  // INVALID_ARGUMENT where the config disables a pass that there is not, or that can't be disabled.
+  absl::StatusOr<ir::IRModule> Run(ir::IRModule module);
+
+  // Called after each pass that ran ("inlay compile --dump-ir").
+  void set_dump(std::function<void(absl::string_view pass, const ir::IRModule& module)> dump) {
+    dump_ = std::move(dump);
+  }
+  // Verifies after each pass, so that a message names the pass that broke the module. For tests: costs time.
+  void set_verify_each(bool on) { verify_each_ = on; }
+
+  const std::vector<PassTiming>& timings() const { return timings_; }  // of the last Run
+  std::vector<std::string> PassNames() const;                          // distinct, in order
+
+ private:
+  bool Enabled(const Pass& pass) const;
+
+  target::CompilationConfig config_;
+  std::vector<std::unique_ptr<Pass>> passes_;
+  std::function<void(absl::string_view, const ir::IRModule&)> dump_;
+  bool verify_each_ = false;
+  std::vector<PassTiming> timings_;
+};
+
+// What core/README.md calls a normalised module comes out of this.
 PassManager BuildNormalisePipeline(const target::CompilationConfig& config);
 
 }  // namespace inlay::passes

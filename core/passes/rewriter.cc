@@ -1,43 +1,106 @@
 #include "core/passes/rewriter.h"
 
-#include <utility>
+#include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
+#include "core/ir/op_registry.h"
 
 namespace inlay::passes {
 
-ir::Operand Rewriter::Map(const ir::Operand& old) const {
-  if (!old.is_var()) return old;
-  auto found = replaced_.find(old.var.get());
-  return found == replaced_.end() ? old : found->second;
+using ir::Binding;
+using ir::Block;
+using ir::Operand;
+
+absl::StatusOr<ir::Function> Rewriter::Run(ir::Function function) {
+  CountUses(function.body);
+  INLAY_RETURN_IF_ERROR(Walk(&function.body));
+  return function;
 }
 
-ir::Block Rewriter::MapBlock(const ir::Block& block) const {
-  ir::Block mapped = block;
-  for (ir::Binding& binding : mapped.bindings) {
-    for (ir::Operand& arg : binding.args) arg = Map(arg);
-    for (ir::Block& nested : binding.blocks) nested = MapBlock(nested);
+absl::Status Rewriter::Walk(Block* block) {
+  std::deque<Binding> out;
+  std::deque<Binding>* const outer = out_;
+  out_ = &out;
+  for (Binding& binding : block->bindings) {
+    for (Operand& arg : binding.args) arg = Replaced(arg);
+    for (Block& nested : binding.blocks) INLAY_RETURN_IF_ERROR(Walk(&nested));
+    location_ = binding.location;
+    Replacement replacement = Visit(&binding);
+    if (!replacement.ok()) return Annotate(replacement.status(), Describe(binding));
+    if (!replacement->has_value()) {
+      out.push_back(std::move(binding));
+      defs_[out.back().var.get()] = &out.back();
+      continue;
+    }
+    const Operand& operand = **replacement;
+    if (operand.type() != binding.var->type) {
+      return absl::InternalError(absl::StrCat(Describe(binding), ": rewritten from ", binding.var->type.ToString(),
+                                              " to ", operand.type().ToString()));
+    }
+    // The new value inherits the uses of the old one, so that HasOneUse goes on telling the truth.
+    if (operand.is_var()) {
+      int& uses = uses_[operand.var.get()];
+      uses += NumUses(Operand(binding.var)) - (uses > 0 ? 1 : 0);
+    }
+    replaced_.emplace(binding.var.get(), operand);
   }
-  for (ir::Operand& result : mapped.results) result = Map(result);
-  return mapped;
+  for (Operand& result : block->results) result = Replaced(result);
+  block->bindings.clear();
+  block->bindings.reserve(out.size());
+  for (Binding& binding : out) {
+    // Later blocks may look at the definition; it has moved. Inner blocks are out of scope for them anyway.
+    if (outer != nullptr) defs_.erase(binding.var.get());
+    block->bindings.push_back(std::move(binding));
+  }
+  out_ = outer;
+  return absl::OkStatus();
 }
 
-void Rewriter::Copy(const ir::Binding& binding) {
-  ir::Binding copy = binding;
-  for (ir::Operand& arg : copy.args) arg = Map(arg);
-  for (ir::Block& nested : copy.blocks) nested = MapBlock(nested);
-  built_.body.bindings.push_back(std::move(copy));
+Operand Rewriter::Replaced(const Operand& operand) const {
+  if (!operand.is_var()) return operand;
+  auto it = replaced_.find(operand.var.get());
+  return it == replaced_.end() ? operand : it->second;
 }
 
-absl::StatusOr<ir::VarPtr> Rewriter::Emit(const std::string& op, std::vector<ir::Operand> args, ir::Attrs attrs,
-                                          const std::string& location) {
-  return ir::Builder(&built_).Call(op, std::move(args), std::move(attrs), location);
+void Rewriter::CountUses(const Block& block) {
+  for (const Binding& binding : block.bindings) {
+    for (const Operand& arg : binding.args) {
+      if (arg.is_var()) ++uses_[arg.var.get()];
+    }
+    for (const Block& nested : binding.blocks) CountUses(nested);
+  }
+  for (const Operand& result : block.results) {
+    if (result.is_var()) ++uses_[result.var.get()];
+  }
 }
 
-ir::Function Rewriter::Finish() {
-  built_.params = function_.params;
-  built_.attrs = function_.attrs;
-  built_.result_names = function_.result_names;
-  for (const ir::Operand& result : function_.body.results) built_.body.results.push_back(Map(result));
-  return std::move(built_);
+absl::StatusOr<Operand> Rewriter::Call(absl::string_view op, std::vector<Operand> args, ir::Attrs attrs) {
+  absl::StatusOr<ir::Type> type = ir::OpRegistry::Global().Infer(op, args, &attrs);
+  if (!type.ok()) return Annotate(type.status(), op);
+  Binding binding;
+  binding.var = ir::MakeVar(std::string(op), *std::move(type));
+  binding.callee = std::string(op);
+  binding.args = std::move(args);
+  binding.attrs = std::move(attrs);
+  binding.location = location_;
+  out_->push_back(std::move(binding));
+  defs_[out_->back().var.get()] = &out_->back();
+  return Operand(out_->back().var);
+}
+
+const Binding* Rewriter::Def(const Operand& operand) const {
+  if (!operand.is_var()) return nullptr;
+  auto it = defs_.find(operand.var.get());
+  return it == defs_.end() ? nullptr : it->second;
+}
+
+const Binding* Rewriter::DefCall(const Operand& operand, absl::string_view op) const {
+  const Binding* def = Def(operand);
+  return def != nullptr && def->IsCall(op) ? def : nullptr;
+}
+
+int Rewriter::NumUses(const Operand& operand) const {
+  auto it = uses_.find(operand.var.get());
+  return it == uses_.end() ? 0 : it->second;
 }
 
 }  // namespace inlay::passes

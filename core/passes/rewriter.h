@@ -1,52 +1,56 @@
-// Rewriter: what most passes are made of. Walks a function's bindings in order and builds a new function, in which a
-// Var can stand for another operand.
+// Rewriter: what passes derive that replace single bindings, in one walk over a function.
 //
-//   Rewriter rewriter(function);
-//   for (const ir::Binding& binding : function.body.bindings) {
-//     if (binding.IsCall("identity")) {
-//       rewriter.Replace(binding.var, rewriter.Map(binding.args[0]));
-//     } else {
-//       rewriter.Copy(binding);
-//     }
-//   }
-//   return rewriter.Finish();
-//
-// One thread; the function must outlive it.
+// The walk goes in execution order and builds a new list of bindings. For each binding, its operands already replaced,
+// Visit may append bindings before it (Call), change it, or name an operand that stands for its value from now on.
+// Nested blocks are walked too, before the binding that holds them. One Rewriter serves one function.
 #ifndef INLAY_CORE_PASSES_REWRITER_H_
 #define INLAY_CORE_PASSES_REWRITER_H_
 
+#include <deque>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
+#include "absl/types/optional.h"
 #include "core/ir/ir_module.h"
 
 namespace inlay::passes {
 
 class Rewriter {
  public:
-  explicit Rewriter(const ir::Function& function) : function_(function) {}
+  virtual ~Rewriter() = default;
+  absl::StatusOr<ir::Function> Run(ir::Function function);
 
-  // What an operand of the old function is in the new one.
-  ir::Operand Map(const ir::Operand& old) const;
-  // From now on `old` is `value` (an operand of the new function, of the same type).
-  void Replace(const ir::VarPtr& old, ir::Operand value) { replaced_.insert_or_assign(old.get(), std::move(value)); }
-  // The same binding with mapped operands (in nested blocks too). Keeps the Var: its type must not have changed.
-  void Copy(const ir::Binding& binding);
-  // A new binding; its type is inferred.
-  absl::StatusOr<ir::VarPtr> Emit(const std::string& op, std::vector<ir::Operand> args, ir::Attrs attrs = {},
-                                  const std::string& location = "");
+ protected:
+  using Replacement = absl::StatusOr<absl::optional<ir::Operand>>;
 
-  // Results mapped; params, attributes and names as they were.
-  ir::Function Finish();
+  // nullopt: the binding, as it is now, is appended. Otherwise it is dropped, and its Var becomes that operand, which
+  // must have the same type. Called on every kind of binding.
+  virtual Replacement Visit(ir::Binding* binding) = 0;
+
+  // Appends a call. Its location is that of the binding that is visited.
+  absl::StatusOr<ir::Operand> Call(absl::string_view op, std::vector<ir::Operand> args, ir::Attrs attrs = {});
+
+  // What defines an operand, among what has been appended so far; nullptr: a parameter or a constant.
+  const ir::Binding* Def(const ir::Operand& operand) const;
+  // The same where it is a call of `op`.
+  const ir::Binding* DefCall(const ir::Operand& operand, absl::string_view op) const;
+  // Uses in the function as it was (what the walk itself adds does not count).
+  int NumUses(const ir::Operand& operand) const;
+  bool HasOneUse(const ir::Operand& operand) const { return NumUses(operand) == 1; }
 
  private:
-  ir::Block MapBlock(const ir::Block& block) const;
+  absl::Status Walk(ir::Block* block);
+  ir::Operand Replaced(const ir::Operand& operand) const;
+  void CountUses(const ir::Block& block);
 
-  const ir::Function& function_;
-  ir::Function built_;
-  std::unordered_map<const ir::Var*, ir::Operand> replaced_;
+  // Bindings that are appended keep their address until their block is done.
+  std::deque<ir::Binding>* out_ = nullptr;
+  std::string location_;
+  absl::flat_hash_map<const ir::Var*, ir::Operand> replaced_;
+  absl::flat_hash_map<const ir::Var*, const ir::Binding*> defs_;
+  absl::flat_hash_map<const ir::Var*, int> uses_;
 };
 
 }  // namespace inlay::passes

@@ -1,0 +1,34 @@
+#include "core/passes/pass_manager.h"
+#include "core/passes/passes.h"
+
+namespace inlay::passes {
+
+PassManager BuildNormalisePipeline(const target::CompilationConfig& config) {
+  PassManager manager(config);
+  manager.Add(InferTypes());
+  manager.Add(InlineFunctions());
+  // Twice: what simplify leaves behind (an expand less, a literal more) makes new cases for the other two.
+  for (int round = 0; round < 2; ++round) {
+    manager.Add(Canonicalise());
+    manager.Add(FoldConstants());
+    manager.Add(Simplify());
+    // Before patterns: exporters compute x - mean(x) twice.
+    manager.Add(CommonSubexpression());
+    manager.Add(DeadCode());
+  }
+  manager.Add(RecogniseComposites());
+  manager.Add(ExpandBatchNorm());
+  manager.Add(DeadCode());
+  manager.Add(FoldScaleBias());
+  manager.Add(Canonicalise());
+  manager.Add(FoldConstants());
+  manager.Add(Simplify());
+  manager.Add(CommonSubexpression());
+  manager.Add(DeadCode());
+  manager.Add(LiftTransformParams());
+  manager.Add(DeadCode());
+  manager.Add(InferTypes());
+  return manager;
+}
+
+}  // namespace inlay::passes

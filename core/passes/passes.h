@@ -1,0 +1,25 @@
+// The passes. Each is in the file of its name, whose head comment shows IR before and after.
+#ifndef INLAY_CORE_PASSES_PASSES_H_
+#define INLAY_CORE_PASSES_PASSES_H_
+
+#include <memory>
+
+#include "core/passes/pass.h"
+
+namespace inlay::passes {
+
+std::unique_ptr<Pass> InferTypes();
+std::unique_ptr<Pass> InlineFunctions();
+std::unique_ptr<Pass> Canonicalise();
+std::unique_ptr<Pass> FoldConstants();
+std::unique_ptr<Pass> Simplify();
+std::unique_ptr<Pass> RecogniseComposites();
+std::unique_ptr<Pass> ExpandBatchNorm();
+std::unique_ptr<Pass> FoldScaleBias();
+std::unique_ptr<Pass> CommonSubexpression();
+std::unique_ptr<Pass> DeadCode();
+std::unique_ptr<Pass> LiftTransformParams();
+
+}  // namespace inlay::passes
+
+#endif  // INLAY_CORE_PASSES_PASSES_H_
