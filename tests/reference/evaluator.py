@@ -51,12 +51,14 @@ def _constant(constant, weights: Mapping[bytes, np.ndarray]) -> np.ndarray:
     dtype = DTYPES[constant.type.dtype]
     shape = tuple(d.value for d in constant.type.dims)
     if constant.WhichOneof("value") == "digest":
-        array = weights[constant.digest]
-        if array.shape != shape or array.dtype != dtype:
-            raise EvaluationError(
-                f"weight {constant.name!r} is {array.dtype}{array.shape}, declared {dtype}{shape}"
-            )
-        return array
+        # A digest names bytes: constants of different shapes (zeros, say) may share them.
+        return (
+            np.ascontiguousarray(weights[constant.digest])
+            .reshape(-1)
+            .view(np.uint8)
+            .view(dtype)
+            .reshape(shape)
+        )
     return np.frombuffer(constant.literal, dtype=dtype).reshape(shape)
 
 

@@ -225,7 +225,7 @@ def _ending(code: int) -> str:
 
 
 def _last_words(*files: pathlib.Path) -> str:
-    """": <the last line of the first file that has one> (see <file>)"; logs are JSON lines."""
+    """ ": <the last line of the first file that has one> (see <file>)"; logs are JSON lines."""
     for file in files:
         with contextlib.suppress(OSError):
             lines = [line for line in file.read_text(errors="replace").splitlines() if line.strip()]

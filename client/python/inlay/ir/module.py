@@ -28,7 +28,8 @@ class IRModule:
     Attributes:
         proto: the `ir_pb2.IRModule`; treat as read-only.
         weights: {SHA-256 digest (32 bytes): C-contiguous little-endian array}. Arrays may be memory-mapped, and are
-            never written. Every Constant of the proto with a digest has its entry here unless the server already has it.
+            never written. A digest names bytes: where constants of different types share them, the array has the type of
+            one. Every Constant of the proto with a digest has its entry here unless the server already has it.
     """
 
     def __init__(self, proto: ir_pb2.IRModule, weights: Mapping[bytes, np.ndarray] | None = None):

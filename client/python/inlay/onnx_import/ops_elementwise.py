@@ -68,9 +68,14 @@ def mean(ctx: NodeContext) -> Value:
 @converter("Mod")
 def mod(ctx: NodeContext) -> Value:
     fmod = bool(ctx.attr("fmod", 0))
-    if not fmod and ctx[0].is_float:
-        raise Unsupported("Mod of floats needs fmod=1")
-    return ctx.op("mod", ctx[0], ctx[1], fmod=fmod)
+    a, b = ctx[0], ctx[1]
+    if fmod or not a.is_float:
+        return ctx.op("mod", a, b, fmod=fmod)
+    # Floats with the divisor's sign (Python's %): C's remainder, plus b where the signs differ.
+    rest, zero = ctx.op("mod", a, b, fmod=True), ctx.like(0, a)
+    differ = ctx.op("logical_xor", ctx.op("less", rest, zero), ctx.op("less", b, zero))
+    wrong = ctx.op("logical_and", ctx.op("not_equal", rest, zero), differ)
+    return ctx.op("where", wrong, ctx.op("add", rest, b), rest)
 
 
 @converter("BitShift")

@@ -76,13 +76,9 @@ def conv_transpose(ctx: NodeContext) -> Value:
         begins, ends = [], []
         for i, extent in enumerate(ctx.static_shape(x, "output_shape")[2:]):
             total = strides[i] * (extent - 1) + extra[i] + (kernel[i] - 1) * dilations[i] + 1 - wanted[i]
-            if total < 0:
-                if auto != "NOTSET":
-                    # SAME: strides beyond the kernel leave the last rows without a contribution.
-                    extra = [e + (-total if j == i else 0) for j, e in enumerate(extra)]
-                    total = 0
-                else:
-                    raise Unsupported(f"output_shape {wanted} is larger than the kernel reaches")
+            if total < 0:  # further than the kernel reaches: the last rows have no contribution but the bias
+                extra = [e + (-total if j == i else 0) for j, e in enumerate(extra)]
+                total = 0
             small, large = total // 2, total - total // 2
             begins.append(small if auto == "SAME_UPPER" else large)
             ends.append(large if auto == "SAME_UPPER" else small)

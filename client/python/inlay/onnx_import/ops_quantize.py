@@ -1,1 +1,146 @@
-"""quantize: to come."""
+"""QuantizeLinear, DequantizeLinear, QLinearMatMul, QLinearConv, ConvInteger (8-, 16- and 32-bit integers).
+
+Sums of products are exact: in i32 for matmul, in f64 for convolutions (whose IR form is floating only; a product of two
+8-bit numbers takes 17 bits, so 2^36 of them fit).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from inlay.onnx_import.ops_nn import conv_attrs
+from inlay.onnx_import.registry import NodeContext, converter, onnx_dtype
+from inlay.onnx_import.value import Unsupported, Value
+
+_QUANTISED = ("i8", "u8", "i16")
+
+
+def _along(ctx: NodeContext, parameter: Value, x: Value, axis: int, block: int) -> Value:
+    """A scale or zero point (per tensor, per axis, or per block) in a shape that broadcasts to x."""
+    if parameter.elements == 1 and not block:
+        return ctx.reshape(parameter, [])
+    if not block:
+        if parameter.rank != 1:
+            raise Unsupported(f"a scale of shape {list(parameter.shape)}")
+        return ctx.reshape(parameter, [d if i == axis else 1 for i, d in enumerate([*x.shape])])
+    if parameter.rank != x.rank:
+        raise Unsupported(f"a blocked scale of shape {list(parameter.shape)} for {list(x.shape)}")
+    shape = ctx.static_shape(parameter, "a blocked scale")
+    wide = ctx.reshape(parameter, [*shape[: axis + 1], 1, *shape[axis + 1 :]])
+    wide = ctx.op("expand", wide, shape=[*shape[: axis + 1], block, *shape[axis + 1 :]])
+    wide = ctx.reshape(wide, [*shape[:axis], shape[axis] * block, *shape[axis + 1 :]])
+    extent = ctx.static_shape(x, "a blocked scale")[axis]
+    if shape[axis] * block == extent:
+        return wide
+    ends = [extent if i == axis else d for i, d in enumerate(wide.shape)]
+    return ctx.op("slice", wide, begins=[0] * x.rank, ends=ends, steps=[1] * x.rank)
+
+
+def _axis(ctx: NodeContext, x: Value) -> int:
+    axis = ctx.attr("axis", 1)
+    return ctx.axis(axis, x.rank) if x.rank > 1 else 0
+
+
+def saturated(ctx: NodeContext, x: Value, zero: Value | None, dtype: str) -> Value:
+    """round(x) + zero, clipped to the integer type. x: floating, already divided by the scale."""
+    info = np.iinfo({"i8": np.int8, "u8": np.uint8, "i16": np.int16}[dtype])
+    y = ctx.op("round", x)
+    if zero is not None:
+        y = ctx.op("add", y, ctx.cast(zero, y.dtype))
+    return ctx.cast(ctx.op("clip", y, min=float(info.min), max=float(info.max)), dtype)
+
+
+@converter("QuantizeLinear")
+def quantize(ctx: NodeContext) -> Value:
+    x, scale, zero = ctx[0], ctx[1], ctx.get(2)
+    ctx.ignore("saturate")  # of 8-bit floats
+    declared, precision = ctx.attr("output_dtype", 0), ctx.attr("precision", 0)
+    dtype = zero.dtype if zero is not None else (onnx_dtype(declared) if declared else "u8")
+    if dtype not in _QUANTISED:
+        raise Unsupported(f"quantisation to {dtype}")
+    if precision and onnx_dtype(precision) != "f32":
+        raise Unsupported("a precision other than float")
+    axis, block = _axis(ctx, x), ctx.attr("block_size", 0)
+    # 16-bit floats hold no 16-bit integers, and not every sum of an 8-bit one and a zero point.
+    wide, divisor = ctx.cast(x, "f32"), ctx.cast(_along(ctx, scale, x, axis, block), "f32")
+    quotient = ctx.op("div", wide, divisor)
+    return saturated(ctx, quotient, None if zero is None else _along(ctx, zero, x, axis, block), dtype)
+
+
+@converter("DequantizeLinear")
+def dequantize(ctx: NodeContext) -> Value:
+    x, scale, zero = ctx[0], ctx[1], ctx.get(2)
+    declared = ctx.attr("output_dtype", 0)
+    dtype = onnx_dtype(declared) if declared else scale.dtype
+    if x.dtype not in (*_QUANTISED, "i32"):
+        raise Unsupported(f"dequantisation of {x.dtype}")
+    axis, block = _axis(ctx, x), ctx.attr("block_size", 0)
+    wide = ctx.cast(x, "i32")
+    if zero is not None:
+        wide = ctx.op("sub", wide, ctx.cast(_along(ctx, zero, x, axis, block), "i32"))
+    factor = ctx.cast(_along(ctx, scale, x, axis, block), "f32")
+    return ctx.cast(ctx.op("mul", ctx.cast(wide, "f32"), factor), dtype)
+
+
+def _shifted(ctx: NodeContext, i: int, zero: int, dtype: str, per_row: bool) -> Value:
+    """Input i minus its zero point, widened. per_row: a zero point of several elements belongs to x's rows."""
+    x = ctx.cast(ctx[i], dtype)
+    point = ctx.get(zero)
+    if point is None:
+        return x
+    point = ctx.cast(point, dtype)
+    if point.elements == 1:
+        point = ctx.reshape(point, [])
+    elif per_row and point.rank == 1:
+        point = ctx.reshape(point, [*point.shape, 1])
+    return ctx.op("sub", x, point)
+
+
+@converter("QLinearMatMul")
+def qlinear_matmul(ctx: NodeContext) -> Value:
+    """saturate(round((a - za)(b - zb) * sa * sb / sy) + zy)."""
+    product = ctx.op("matmul", _shifted(ctx, 0, 2, "i32", True), _shifted(ctx, 3, 5, "i32", False))
+    scale_a, scale_b, scale_y = (ctx.cast(ctx[i], "f32") for i in (1, 4, 6))
+    if scale_a.rank == 1 and scale_a.elements > 1:
+        scale_a = ctx.reshape(scale_a, [*scale_a.shape, 1])
+    if scale_y.elements != 1 or ctx[7].elements != 1:
+        raise Unsupported("a scale of the result for each row")
+    real = ctx.op("mul", ctx.cast(product, "f32"), ctx.op("div", ctx.op("mul", scale_a, scale_b), scale_y))
+    real = ctx.reshape(real, product.shape)
+    return saturated(ctx, real, ctx.reshape(ctx[7], []), _output(ctx[7]))
+
+
+def _output(zero: Value) -> str:
+    if zero.dtype not in ("i8", "u8"):
+        raise Unsupported(f"a result of {zero.dtype}")
+    return zero.dtype
+
+
+def _per_channel(ctx: NodeContext, value: Value, rank: int) -> Value:
+    """[M] (or one element) as [M, 1, ...] of the weights' rank."""
+    return ctx.reshape(value, [] if value.elements == 1 else [*value.shape, *[1] * (rank - 1)])
+
+
+def _integer_conv(ctx: NodeContext, at: tuple[int, int, int | None, int | None], bias: Value | None) -> Value:
+    x_at, w_at, x_zero, w_zero = at
+    x, w = ctx.cast(ctx[x_at], "f64"), ctx.cast(ctx[w_at], "f64")
+    if x_zero is not None and ctx.has(x_zero):
+        x = ctx.op("sub", x, ctx.reshape(ctx.cast(ctx[x_zero], "f64"), []))
+    if w_zero is not None and ctx.has(w_zero):
+        w = ctx.op("sub", w, _per_channel(ctx, ctx.cast(ctx[w_zero], "f64"), w.rank))
+    args = [x, w] if bias is None else [x, w, ctx.cast(bias, "f64")]
+    return ctx.op("conv", *args, **conv_attrs(ctx, x, w))
+
+
+@converter("ConvInteger")
+def conv_integer(ctx: NodeContext) -> Value:
+    return ctx.cast(_integer_conv(ctx, (0, 1, 2, 3), None), "i32")
+
+
+@converter("QLinearConv")
+def qlinear_conv(ctx: NodeContext) -> Value:
+    total = _integer_conv(ctx, (0, 3, 2, 5), ctx.get(8))
+    scale_x, scale_w, scale_y = (ctx.cast(ctx[i], "f32") for i in (1, 4, 6))
+    factor = ctx.op("div", ctx.op("mul", ctx.reshape(scale_x, []), scale_w), ctx.reshape(scale_y, []))
+    factor = ctx.reshape(factor, [] if factor.elements == 1 else [1, *factor.shape, *[1] * (total.rank - 2)])
+    return saturated(ctx, ctx.op("mul", ctx.cast(total, "f32"), factor), ctx.reshape(ctx[7], []), _output(ctx[7]))

@@ -337,8 +337,9 @@ def depth_to_space(ctx: NodeContext) -> Value:
 @converter("SpaceToDepth")
 def space_to_depth(ctx: NodeContext) -> Value:
     x, block = ctx[0], ctx.required("blocksize")
-    if ctx.attr("mode", "DCR") != "DCR":
+    perm = {"DCR": [0, 3, 5, 1, 2, 4], "CRD": [0, 1, 3, 5, 2, 4]}.get(ctx.attr("mode", "DCR"))
+    if perm is None:
         raise Unsupported(f"mode {ctx.attr('mode')!r}")
     n, c, h, w = ctx.static_shape(x, "SpaceToDepth")
-    y = ctx.transpose(ctx.reshape(x, [n, c, h // block, block, w // block, block]), [0, 3, 5, 1, 2, 4])
+    y = ctx.transpose(ctx.reshape(x, [n, c, h // block, block, w // block, block]), perm)
     return ctx.reshape(y, [n, c * block**2, h // block, w // block])
