@@ -1,0 +1,130 @@
+#include <algorithm>
+#include <cmath>
+
+#include "core/backend/testing/reference_ops.h"
+
+namespace inlay::backend::testing {
+namespace {
+
+void Matmul(const RefCall& call) {
+  Shape a = call.arg(0).type.Shape(), b = call.arg(1).type.Shape(), out = call.out->type.Shape();
+  if (b.size() == 1) out.push_back(1);
+  if (a.size() == 1) out.insert(out.end() - 1, 1);
+  if (a.size() == 1) a.insert(a.begin(), 1);
+  if (b.size() == 1) b.push_back(1);
+  const bool ta = call.attrs.Bool("transpose_a"), tb = call.attrs.Bool("transpose_b");
+  const int64_t k = ta ? a[a.size() - 2] : a.back();
+  RefTensor wide_a{ir::MakeTensorType(ir::DType::kF64, a), call.arg(0).values};
+  RefTensor wide_b{ir::MakeTensorType(ir::DType::kF64, b), call.arg(1).values};
+  int64_t i = 0;
+  ForEach(out, [&](const Index& index) {
+    Index at_a = index, at_b = index;
+    double sum = 0;
+    const size_t row = index.size() - 2, column = index.size() - 1;
+    for (int64_t j = 0; j < k; ++j) {
+      at_a[row] = ta ? j : index[row];
+      at_a[column] = ta ? index[row] : j;
+      at_b[row] = tb ? index[column] : j;
+      at_b[column] = tb ? j : index[column];
+      sum += AtBroadcast(wide_a, at_a) * AtBroadcast(wide_b, at_b);
+    }
+    call.out->values[i++] = sum;
+  });
+}
+
+struct Windows {
+  explicit Windows(const ir::Attrs& attrs)
+      : strides(attrs.Ints("strides")), dilations(attrs.Ints("dilations")), pads(attrs.Ints("pads")) {}
+  // Where element `tap` of the window at `out` lies in the input, by spatial axis.
+  int64_t At(int axis, int64_t out, int64_t tap) const {
+    return out * strides[axis] + tap * dilations[axis] - pads[axis];
+  }
+  Shape strides, dilations, pads;
+};
+
+void Conv(const RefCall& call) {
+  const Shape x = call.arg(0).type.Shape(), w = call.arg(1).type.Shape(), out = call.out->type.Shape();
+  const Windows windows(call.attrs);
+  const int64_t m_per_group = w[0] / call.attrs.Int("groups");
+  const Shape taps(w.begin() + 1, w.end());  // channel, then the window
+  int64_t i = 0;
+  ForEach(out, [&](const Index& at) {
+    double sum = call.args.size() > 2 ? call.arg(2).values[at[1]] : 0;
+    const int64_t first_channel = at[1] / m_per_group * w[1];
+    ForEach(taps, [&](const Index& tap) {
+      Index from = {at[0], first_channel + tap[0]};
+      Index weight = {at[1]};
+      weight.insert(weight.end(), tap.begin(), tap.end());
+      for (size_t s = 0; s + 2 < x.size(); ++s) {
+        from.push_back(windows.At(static_cast<int>(s), at[s + 2], tap[s + 1]));
+        if (from.back() < 0 || from.back() >= x[s + 2]) return;
+      }
+      sum += call.arg(0).values[Offset(x, from)] * call.arg(1).values[Offset(w, weight)];
+    });
+    call.out->values[i++] = sum;
+  });
+}
+
+// Every input element spreads over a window of the result.
+void ConvTranspose(const RefCall& call) {
+  const Shape x = call.arg(0).type.Shape(), w = call.arg(1).type.Shape(), out = call.out->type.Shape();
+  const Windows windows(call.attrs);
+  const int64_t groups = call.attrs.Int("groups"), c_per_group = x[1] / groups;
+  int64_t i = 0;
+  ForEach(out, [&](const Index& at) { call.out->values[i++] = call.args.size() > 2 ? call.arg(2).values[at[1]] : 0; });
+  i = 0;
+  const Shape taps(w.begin() + 1, w.end());
+  ForEach(x, [&](const Index& at) {
+    const double value = call.arg(0).values[i++];
+    ForEach(taps, [&](const Index& tap) {
+      Index to = {at[0], at[1] / c_per_group * w[1] + tap[0]};
+      Index weight = {at[1]};
+      weight.insert(weight.end(), tap.begin(), tap.end());
+      for (size_t s = 0; s + 2 < x.size(); ++s) {
+        to.push_back(windows.At(static_cast<int>(s), at[s + 2], tap[s + 1]));
+        if (to.back() < 0 || to.back() >= out[s + 2]) return;
+      }
+      call.out->values[Offset(out, to)] += value * call.arg(1).values[Offset(w, weight)];
+    });
+  });
+}
+
+RefOp Pool(bool average) {
+  return [average](const RefCall& call) {
+    const Shape x = call.arg(0).type.Shape();
+    const Shape& kernel = call.attrs.Ints("kernel");
+    const Windows windows(call.attrs);
+    const bool include = average && call.attrs.BoolOr("count_include_pad", false);
+    int64_t i = 0;
+    ForEach(call.out->type.Shape(), [&](const Index& at) {
+      double sum = 0, most = -INFINITY, count = 0;
+      ForEach(kernel, [&](const Index& tap) {
+        Index from = {at[0], at[1]};
+        bool inside = true, in_pads = true;
+        for (size_t s = 0; s < kernel.size(); ++s) {
+          from.push_back(windows.At(static_cast<int>(s), at[s + 2], tap[s]));
+          inside &= from.back() >= 0 && from.back() < x[s + 2];
+          in_pads &= from.back() < x[s + 2] + windows.pads[s + kernel.size()];
+        }
+        if (include ? in_pads : inside) ++count;
+        if (!inside) return;
+        const double value = call.arg(0).values[Offset(x, from)];
+        sum += value;
+        most = std::isnan(value) || std::isnan(most) ? NAN : std::max(most, value);
+      });
+      call.out->values[i++] = average ? sum / count : most;
+    });
+  };
+}
+
+}  // namespace
+
+void AddContractionOps(std::map<std::string, RefOp>* ops) {
+  (*ops)["matmul"] = Matmul;
+  (*ops)["conv"] = Conv;
+  (*ops)["conv_transpose"] = ConvTranspose;
+  (*ops)["max_pool"] = Pool(false);
+  (*ops)["avg_pool"] = Pool(true);
+}
+
+}  // namespace inlay::backend::testing
