@@ -1,33 +1,36 @@
-// What goes over a worker's pipes: each message as its length (4 bytes, little-endian) and its bytes.
+// Frames: how messages travel over the pipe between the daemon and a worker: a length (4 bytes, little-endian), then so
+// many bytes of a serialized message.
 #ifndef INLAY_SERVER_WORKER_FRAME_H_
 #define INLAY_SERVER_WORKER_FRAME_H_
 
 #include <cstdint>
 #include <string>
 
+#include "absl/base/internal/endian.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
+#include "google/protobuf/message_lite.h"
 
 namespace inlay::server {
 
-inline constexpr uint32_t kMaxFrameBytes = 1u << 30;
-inline constexpr size_t kFrameHeaderBytes = 4;
+inline constexpr size_t kFrameHeader = 4;
+// A length beyond this is a stream out of step, or a worker gone mad: never allocated for.
+inline constexpr uint32_t kMaxFrame = 1u << 30;
 
-inline std::string Frame(absl::string_view message) {
-  const uint32_t size = static_cast<uint32_t>(message.size());
-  std::string frame;
-  frame.reserve(kFrameHeaderBytes + message.size());
-  for (int shift = 0; shift < 32; shift += 8) frame.push_back(static_cast<char>(size >> shift));
-  frame.append(message.data(), message.size());
+inline absl::StatusOr<std::string> EncodeFrame(const google::protobuf::MessageLite& message) {
+  const size_t size = message.ByteSizeLong();
+  if (size > kMaxFrame) return absl::ResourceExhaustedError(absl::StrCat("a message of ", size, " bytes"));
+  std::string frame(kFrameHeader, '\0');
+  absl::little_endian::Store32(&frame[0], static_cast<uint32_t>(size));
+  if (!message.AppendToString(&frame)) return absl::InternalError("a message that cannot be serialized");
   return frame;
 }
 
-// Of the 4 bytes at `header`. DATA_LOSS: no length that Frame would write.
-inline absl::StatusOr<uint32_t> FrameSize(const char* header) {
-  uint32_t size = 0;
-  for (int i = 0; i < 4; ++i) size |= static_cast<uint32_t>(static_cast<unsigned char>(header[i])) << (8 * i);
-  if (size > kMaxFrameBytes) return absl::DataLossError(absl::StrCat("a message of ", size, " bytes"));
+// Of the body that follows.
+inline absl::StatusOr<uint32_t> DecodeFrameHeader(const char* header) {
+  const uint32_t size = absl::little_endian::Load32(header);
+  if (size > kMaxFrame) return absl::DataLossError(absl::StrCat("a frame of ", size, " bytes"));
   return size;
 }
 

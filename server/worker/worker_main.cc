@@ -1,19 +1,19 @@
-// inlay_worker: runs compile actions. Crashes are left to happen: the daemon starts another one.
-//
-//   inlay_worker                               frames (server/worker/frame.h) on standard input and output
-//   inlay_worker --action=FILE --out=FILE      one CompileAction from a file: what a Remote Execution worker runs
-//   inlay_worker --backends                    names and versions, as text
+#include "server/worker/worker_main.h"
+
+#include <errno.h>
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstdio>
 #include <string>
 
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "core/backend/backend.h"
 #include "core/backend/run_action.h"
@@ -23,38 +23,60 @@
 #include "proto/worker.pb.h"
 #include "server/worker/frame.h"
 
-ABSL_FLAG(std::string, action, "", "file with a serialized CompileAction to run");
-ABSL_FLAG(std::string, out, "", "file to write the serialized StaticLibrary to");
-ABSL_FLAG(bool, backends, false, "print the backends and their versions");
+ABSL_FLAG(std::string, scratch_dir, "", "where actions get their scratch directories (default: $TMPDIR)");
+ABSL_FLAG(int64_t, memory_bytes, 0,
+          "address space that actions may take over what the worker begins with; 0: no limit");
+ABSL_FLAG(std::string, action, "", "a serialized CompileAction: run it alone");
+ABSL_FLAG(bool, backends, false, "print the backends of this worker and their versions");
+ABSL_FLAG(std::string, out, "", "where its StaticLibrary is written");
 
 namespace inlay::server {
 namespace {
 
-// False: the end of the input, or an error of it.
-bool ReadAll(int fd, char* data, size_t size) {
-  while (size > 0) {
-    const ssize_t got = read(fd, data, size);
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return false;
-    data += got;
-    size -= static_cast<size_t>(got);
-  }
-  return true;
+int Fail(const absl::Status& status) {
+  fprintf(stderr, "inlay_worker: %s\n", status.ToString().c_str());
+  return 1;
 }
 
-bool WriteAll(int fd, absl::string_view data) {
-  while (!data.empty()) {
-    const ssize_t put = write(fd, data.data(), data.size());
-    if (put < 0 && errno == EINTR) continue;
-    if (put <= 0) return false;
-    data.remove_prefix(static_cast<size_t>(put));
+// "VmHWM" of /proc/self/status, in bytes. Not getrusage's: that of a vfork-ed child begins with its parent's peak.
+int64_t MemoryField(absl::string_view field) {
+  absl::StatusOr<std::string> status = ReadFile("/proc/self/status");
+  if (!status.ok()) return 0;
+  for (absl::string_view line : absl::StrSplit(*status, '\n')) {
+    std::pair<absl::string_view, absl::string_view> parts = absl::StrSplit(line, absl::MaxSplits(':', 1));
+    int64_t kib = 0;
+    if (parts.first != field) continue;
+    const std::vector<absl::string_view> words =
+        absl::StrSplit(parts.second, absl::ByAnyChar(" \t"), absl::SkipEmpty());
+    if (!words.empty() && absl::SimpleAtoi(words[0], &kib)) return kib << 10;
   }
-  return true;
+  return 0;
+}
+
+void LimitMemory(int64_t bytes) {
+  if (bytes <= 0) return;
+  const rlim_t limit = static_cast<rlim_t>(MemoryField("VmSize") + bytes);
+  const struct rlimit value = {limit, limit};
+  setrlimit(RLIMIT_AS, &value);
 }
 
 absl::StatusOr<proto::StaticLibrary> RunInScratch(const proto::CompileAction& action) {
-  INLAY_ASSIGN_OR_RETURN(TempDir scratch, TempDir::Create("action"));
+  INLAY_ASSIGN_OR_RETURN(TempDir scratch, TempDir::Create("action", absl::GetFlag(FLAGS_scratch_dir)));
   return backend::RunAction(action, scratch.path());
+}
+
+int RunOne(const std::string& action_file, const std::string& out_file) {
+  if (out_file.empty()) return Fail(absl::InvalidArgumentError("--action needs --out"));
+  absl::StatusOr<std::string> bytes = ReadFile(action_file);
+  if (!bytes.ok()) return Fail(bytes.status());
+  proto::CompileAction action;
+  if (!action.ParseFromString(*bytes)) {
+    return Fail(absl::InvalidArgumentError(absl::StrCat(action_file, " is no CompileAction")));
+  }
+  absl::StatusOr<proto::StaticLibrary> library = RunInScratch(action);
+  if (!library.ok()) return Fail(library.status());
+  absl::Status written = WriteFileAtomically(out_file, DeterministicBytes(*library));
+  return written.ok() ? 0 : Fail(written);
 }
 
 void FillBackends(proto::WorkerResponse* response) {
@@ -65,90 +87,97 @@ void FillBackends(proto::WorkerResponse* response) {
   }
 }
 
-void Answer(const proto::WorkerRequest& request, proto::WorkerResponse* response) {
-  const absl::Time start = absl::Now();
-  response->set_id(request.id());
-  absl::StatusOr<proto::StaticLibrary> library = absl::UnimplementedError("this worker knows compile and ping");
-  switch (request.work_case()) {
-    case proto::WorkerRequest::kPing:
-      FillBackends(response);
-      return;
-    case proto::WorkerRequest::kCompile:
-      library = RunInScratch(request.compile());
-      break;
-    default:
-      break;
-  }
-  if (library.ok()) {
-    *response->mutable_library() = *std::move(library);
-  } else {
-    response->set_code(static_cast<int>(library.status().code()));
-    response->set_message(std::string(library.status().message()));
-  }
-  response->set_wall_ms(absl::ToDoubleMilliseconds(absl::Now() - start));
-  rusage usage;
-  if (getrusage(RUSAGE_SELF, &usage) == 0) response->set_peak_rss_bytes(int64_t{usage.ru_maxrss} * 1024);
-}
-
-int Serve() {
-  // Answers go to a private copy of standard output; whatever else writes to it (a library's chatter) goes to stderr.
-  const int out = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
-  dup2(STDERR_FILENO, STDOUT_FILENO);
-  char header[kFrameHeaderBytes];
-  while (ReadAll(STDIN_FILENO, header, sizeof(header))) {
-    absl::StatusOr<uint32_t> size = FrameSize(header);
-    std::string bytes;
-    if (size.ok()) bytes.resize(*size);
-    proto::WorkerRequest request;
-    if (!size.ok() || !ReadAll(STDIN_FILENO, bytes.data(), bytes.size()) || !request.ParseFromString(bytes)) {
-      std::fprintf(stderr, "inlay_worker: a request that makes no sense\n");
-      return 1;
-    }
-    proto::WorkerResponse response;
-    Answer(request, &response);
-    if (!WriteAll(out, Frame(DeterministicBytes(response)))) return 1;
+int PrintBackends() {
+  proto::WorkerResponse response;
+  FillBackends(&response);
+  for (const proto::BackendInfo& info : response.backends()) {
+    printf("%s %s\n", info.name().c_str(), info.version().c_str());
   }
   return 0;
 }
 
-absl::Status RunFile(const std::string& path, const std::string& out) {
-  INLAY_ASSIGN_OR_RETURN(std::string bytes, ReadFile(path));
-  proto::CompileAction action;
-  if (!action.ParseFromString(bytes)) {
-    return absl::InvalidArgumentError(absl::StrCat(path, " is not a serialized CompileAction"));
+proto::WorkerResponse Answer(const proto::WorkerRequest& request) {
+  const absl::Time start = absl::Now();
+  proto::WorkerResponse response;
+  response.set_id(request.id());
+  absl::Status status;
+  if (request.has_compile()) {
+    absl::StatusOr<proto::StaticLibrary> library = RunInScratch(request.compile());
+    status = library.status();
+    if (library.ok()) *response.mutable_library() = *std::move(library);
+  } else if (request.has_ping()) {
+    FillBackends(&response);
+  } else {
+    status = absl::UnimplementedError("a request for work that this worker does not know");
   }
-  INLAY_ASSIGN_OR_RETURN(proto::StaticLibrary library, RunInScratch(action));
-  return WriteFileAtomically(out, DeterministicBytes(library));
+  response.set_code(static_cast<int>(status.code()));
+  response.set_message(std::string(status.message()));
+  response.set_wall_ms(absl::ToDoubleMilliseconds(absl::Now() - start));
+  response.set_peak_rss_bytes(MemoryField("VmHWM"));
+  return response;
 }
 
-int Main() {
-  if (absl::GetFlag(FLAGS_backends)) {
-    proto::WorkerResponse response;
-    FillBackends(&response);
-    for (const proto::BackendInfo& info : response.backends()) {
-      std::printf("%s %s\n", info.name().c_str(), info.version().c_str());
-    }
-    return 0;
+// False at the end of the input, or where it breaks off.
+bool ReadAll(int fd, char* data, size_t size) {
+  while (size > 0) {
+    const ssize_t n = read(fd, data, size);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return false;
+    data += n;
+    size -= n;
   }
-  const std::string action = absl::GetFlag(FLAGS_action), out = absl::GetFlag(FLAGS_out);
-  if (action.empty() && out.empty()) return Serve();
-  if (action.empty() || out.empty()) {
-    std::fprintf(stderr, "inlay_worker: --action and --out go together\n");
-    return 2;
+  return true;
+}
+
+bool WriteAll(int fd, absl::string_view data) {
+  while (!data.empty()) {
+    const ssize_t n = write(fd, data.data(), data.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return false;
+    data.remove_prefix(n);
   }
-  absl::Status status = RunFile(action, out);
-  if (status.ok()) return 0;
-  std::fprintf(stderr, "inlay_worker: %s\n", status.ToString().c_str());
-  return 1;
+  return true;
+}
+
+int Serve(int in, int out) {
+  while (true) {
+    char header[kFrameHeader];
+    if (!ReadAll(in, header, sizeof(header))) return 0;
+    absl::StatusOr<uint32_t> size = DecodeFrameHeader(header);
+    if (!size.ok()) return Fail(size.status());
+    std::string body(*size, '\0');
+    if (!ReadAll(in, &body[0], body.size())) return Fail(absl::DataLossError("a request breaks off"));
+    proto::WorkerRequest request;
+    if (!request.ParseFromString(body)) return Fail(absl::DataLossError("a frame that is no request"));
+    absl::StatusOr<std::string> frame = EncodeFrame(Answer(request));
+    if (!frame.ok()) return Fail(frame.status());
+    if (!WriteAll(out, *frame)) return 1;  // the parent is gone
+  }
 }
 
 }  // namespace
-}  // namespace inlay::server
 
-int main(int argc, char** argv) {
+int WorkerMain(int argc, char** argv) {
   absl::SetProgramUsageMessage(
       "inlay_worker: runs compile actions for inlayd (frames on standard input), or one from a file (--action, "
       "--out).");
   absl::ParseCommandLine(argc, argv);
-  return inlay::server::Main();
+  if (absl::GetFlag(FLAGS_backends)) return PrintBackends();
+  if (!absl::GetFlag(FLAGS_action).empty()) {
+    LimitMemory(absl::GetFlag(FLAGS_memory_bytes));
+    return RunOne(absl::GetFlag(FLAGS_action), absl::GetFlag(FLAGS_out));
+  }
+  // The pipes move to descriptors that nobody else knows: a code generator that prints, or the compilers that it
+  // starts, must not write into an answer or read a request.
+  const int in = fcntl(0, F_DUPFD_CLOEXEC, 3);
+  const int out = fcntl(1, F_DUPFD_CLOEXEC, 3);
+  const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  if (in < 0 || out < 0 || null < 0 || dup2(null, 0) < 0 || dup2(2, 1) < 0) {
+    return Fail(ErrnoStatus(errno, "redirect", "standard input and output"));
+  }
+  close(null);
+  LimitMemory(absl::GetFlag(FLAGS_memory_bytes));
+  return Serve(in, out);
 }
+
+}  // namespace inlay::server

@@ -1,7 +1,8 @@
 #include "server/worker/worker_pool.h"
 
+#include <unistd.h>
+
 #include <algorithm>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -11,158 +12,218 @@
 namespace inlay::server {
 namespace {
 
-constexpr absl::Duration kStartTimeout = absl::Seconds(60);
-// How often a waiting caller looks at its token's deadline; cancellation wakes it at once by the same look.
-constexpr absl::Duration kPoll = absl::Milliseconds(50);
+constexpr int kAttempts = 2;
 
 std::string NameOf(const proto::CompileAction& action) {
-  std::vector<std::string> names;
-  for (const auto& [name, function] : action.module().functions()) names.push_back(name);
-  std::sort(names.begin(), names.end());
-  return absl::StrCat("backend ", action.backend(), ", partition ", absl::StrJoin(names, ", "));
+  std::vector<std::string> functions;
+  for (const auto& [name, function] : action.module().functions()) functions.push_back(name);
+  std::sort(functions.begin(), functions.end());
+  return absl::StrCat("backend ", action.backend(), ", partition ", absl::StrJoin(functions, "+"));
 }
 
 }  // namespace
 
 WorkerPool::WorkerPool(const WorkerPoolOptions& options, metrics::Registry* registry)
     : options_(options),
-      slots_(options.num_workers),
-      seconds_(registry->GetHistogram("inlay_action_seconds", "Seconds a compile action took on its worker")),
-      crashes_(registry->GetCounter("inlay_worker_crashes_total", "Workers that died in the middle of an action")),
-      timeouts_(registry->GetCounter("inlay_worker_timeouts_total", "Actions past their time limit")),
-      retries_(registry->GetCounter("inlay_action_retries_total", "Actions tried a second time")),
-      started_(registry->GetCounter("inlay_workers_started_total", "Worker processes started")) {}
-
-WorkerPool::~WorkerPool() = default;  // a Worker's destructor kills its process
+      registry_(registry),
+      starts_(registry->GetCounter("inlay_worker_starts_total", "Worker processes started")),
+      retries_(registry->GetCounter("inlay_worker_retries_total", "Actions run again after their worker failed")),
+      seconds_(registry->GetHistogram("inlay_worker_action_seconds", "Seconds an action took in its worker")),
+      queue_seconds_(registry->GetHistogram("inlay_worker_queue_seconds", "Seconds an action waited for a worker")),
+      busy_(registry->GetGauge("inlay_workers_busy", "Workers that run an action")),
+      waiting_gauge_(registry->GetGauge("inlay_worker_queue_length", "Actions that wait for a worker")),
+      peak_rss_(registry->GetGauge("inlay_worker_peak_rss_bytes", "Of the worker that answered last")) {}
 
 absl::StatusOr<std::unique_ptr<WorkerPool>> WorkerPool::Start(const WorkerPoolOptions& options,
                                                               metrics::Registry* registry) {
+  if (options.num_workers < 1) return absl::InvalidArgumentError("a worker pool without workers");
   std::unique_ptr<WorkerPool> pool(new WorkerPool(options, registry));
-  INLAY_ASSIGN_OR_RETURN(std::shared_ptr<Worker> worker, pool->WorkerOf(0));
-  proto::WorkerRequest ping;
-  ping.mutable_ping();
-  absl::StatusOr<proto::WorkerResponse> answer = worker->Call(ping, absl::Now() + kStartTimeout);
-  if (!answer.ok()) return Annotate(answer.status(), absl::StrCat("starting ", options.worker_binary));
-  pool->backends_.assign(answer->backends().begin(), answer->backends().end());
+  pool->pids_.resize(options.num_workers);
+  for (int i = 0; i < options.num_workers; ++i) {
+    pool->slots_.push_back(std::make_unique<Slot>());
+    pool->slots_.back()->index = i;
+    INLAY_RETURN_IF_ERROR(pool->Spawn(pool->slots_.back().get()));  // all of them begin at once ...
+  }
+  CancelToken token;
+  for (auto& slot : pool->slots_) {
+    INLAY_RETURN_IF_ERROR(pool->EnsureReady(slot.get(), &token));  // ... and are asked afterwards
+    pool->Release(slot.get());
+  }
   return pool;
 }
 
-absl::StatusOr<std::string> WorkerPool::BackendVersion(const std::string& backend) {
-  for (const proto::BackendInfo& info : backends_) {
-    if (info.name() == backend) return info.version();
-  }
-  return absl::NotFoundError(absl::StrCat("no worker has code generation of backend '", backend, "'"));
+WorkerPool::~WorkerPool() = default;
+
+metrics::Counter& WorkerPool::Results(const char* result) {
+  return registry_->GetCounter("inlay_worker_actions_total", "Actions by what became of them", {{"result", result}});
 }
 
-std::vector<pid_t> WorkerPool::pids() {
-  absl::MutexLock lock(&mutex_);
+std::vector<proto::BackendInfo> WorkerPool::backends() const {
+  absl::MutexLock lock(&mu_);
+  return backends_;
+}
+
+std::vector<pid_t> WorkerPool::pids() const {
+  absl::MutexLock lock(&mu_);
   std::vector<pid_t> pids;
-  for (const Slot& slot : slots_) {
-    if (slot.worker != nullptr) pids.push_back(slot.worker->pid());
+  for (pid_t pid : pids_) {
+    if (pid > 0) pids.push_back(pid);
   }
   return pids;
 }
 
-absl::StatusOr<int> WorkerPool::Acquire(CancelToken* token) {
-  const uint64_t ticket = next_id_++;
-  absl::MutexLock lock(&mutex_);
-  waiting_.push_back(ticket);
-  auto leave = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    waiting_.erase(std::find(waiting_.begin(), waiting_.end(), ticket));
-  };
-  auto my_turn = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
-    return waiting_.front() == ticket &&
-           std::any_of(slots_.begin(), slots_.end(), [](const Slot& slot) { return !slot.busy; });
-  };
-  while (!my_turn()) {
-    if (absl::Status status = token->status(); !status.ok()) {
-      leave();
-      return status;
-    }
-    mutex_.AwaitWithTimeout(absl::Condition(&my_turn), kPoll);
+absl::StatusOr<std::string> WorkerPool::BackendVersion(const std::string& backend) {
+  absl::MutexLock lock(&mu_);
+  for (const proto::BackendInfo& info : backends_) {
+    if (info.name() == backend) return info.version();
   }
-  leave();
-  // A slot whose worker lives is better than one that must start it.
-  int chosen = -1;
-  for (int i = 0; i < static_cast<int>(slots_.size()); ++i) {
-    if (slots_[i].busy) continue;
-    if (chosen < 0 || (slots_[i].worker != nullptr && slots_[chosen].worker == nullptr)) chosen = i;
-  }
-  slots_[chosen].busy = true;
-  return chosen;
+  return absl::NotFoundError(absl::StrCat("no worker has a backend '", backend, "'"));
 }
 
-void WorkerPool::Release(int slot) {
-  absl::MutexLock lock(&mutex_);
-  slots_[slot].busy = false;
-}
-
-absl::StatusOr<std::shared_ptr<Worker>> WorkerPool::WorkerOf(int slot) {
+absl::Status WorkerPool::Spawn(Slot* slot) {
+  slot->process = nullptr;  // removes its scratch directory
   {
-    absl::MutexLock lock(&mutex_);
-    if (slots_[slot].worker != nullptr) return slots_[slot].worker;
+    absl::MutexLock lock(&mu_);
+    pids_[slot->index] = 0;
   }
-  WorkerOptions options{options_.worker_binary, options_.scratch_dir, options_.memory_bytes};
-  INLAY_ASSIGN_OR_RETURN(std::shared_ptr<Worker> worker, Worker::Start(options));
-  started_.Increment();
-  absl::MutexLock lock(&mutex_);
-  slots_[slot].worker = worker;
-  return worker;
+  WorkerProcessOptions options;
+  options.binary = options_.worker_binary;
+  options.scratch_dir = absl::StrCat(options_.scratch_dir, "/worker", slot->index, ".", ++slot->starts);
+  options.memory_bytes = options_.memory_bytes;
+  options.on_stderr = options_.on_stderr;
+  INLAY_ASSIGN_OR_RETURN(slot->process, WorkerProcess::Start(options));
+  starts_.Increment();
+  absl::MutexLock lock(&mu_);
+  pids_[slot->index] = slot->process->pid();
+  return absl::OkStatus();
 }
 
-void WorkerPool::Drop(int slot) {
-  std::shared_ptr<Worker> dropped;  // killed and reaped after the lock is released
-  absl::MutexLock lock(&mutex_);
-  dropped = std::move(slots_[slot].worker);
-  slots_[slot].worker = nullptr;
+absl::Status WorkerPool::EnsureReady(Slot* slot, CancelToken* token) {
+  if (slot->process == nullptr || slot->process->broken()) INLAY_RETURN_IF_ERROR(Spawn(slot));
+  if (slot->process->has_answered()) return absl::OkStatus();
+  proto::WorkerRequest ping;
+  ping.mutable_ping();
+  const absl::Time deadline = std::min(absl::Now() + options_.start_timeout, token->deadline());
+  absl::StatusOr<proto::WorkerResponse> response = slot->process->Exchange(std::move(ping), deadline);
+  INLAY_RETURN_IF_ERROR(Annotate(response.status(), "a worker's first answer"));
+  if (response->code() != 0) return absl::InternalError(absl::StrCat("a worker's first answer: ", response->message()));
+  slot->rss_at_start = response->peak_rss_bytes();
+  absl::MutexLock lock(&mu_);
+  backends_.assign(response->backends().begin(), response->backends().end());
+  return absl::OkStatus();
 }
 
-absl::StatusOr<proto::WorkerResponse> WorkerPool::CallOn(int slot, const proto::WorkerRequest& request,
-                                                         CancelToken* token) {
-  INLAY_ASSIGN_OR_RETURN(std::shared_ptr<Worker> worker, WorkerOf(slot));
+absl::StatusOr<WorkerPool::Slot*> WorkerPool::Acquire(CancelToken* token) {
   const absl::Time start = absl::Now();
-  const absl::Time limit = start + options_.action_timeout;
-  absl::StatusOr<proto::WorkerResponse> response = absl::UnknownError("");
+  Waiter waiter;
+  // Before the lock: the callback may run at once, and takes it.
+  auto on_cancel = token->OnCancel([&] {
+    absl::MutexLock lock(&mu_);
+    waiter.cancelled = true;
+  });
+  absl::Status status;
   {
-    auto kill = token->OnCancel([worker] { worker->Kill(); });
-    response = worker->Call(request, std::min(limit, token->deadline()));
+    absl::MutexLock lock(&mu_);
+    if (waiters_.empty() && !idle_.empty()) {
+      waiter.slot = idle_.back();
+      idle_.pop_back();
+    } else if (static_cast<int>(waiters_.size()) >= options_.max_waiting) {
+      status = absl::ResourceExhaustedError(absl::StrCat(waiters_.size(), " actions wait for a worker already"));
+    } else {
+      waiters_.push_back(&waiter);
+      waiting_gauge_.Set(waiters_.size());
+      auto done = [&waiter] { return waiter.slot != nullptr || waiter.cancelled; };
+      mu_.AwaitWithDeadline(absl::Condition(&done), token->deadline());
+      if (waiter.slot == nullptr) waiters_.erase(std::find(waiters_.begin(), waiters_.end(), &waiter));
+      waiting_gauge_.Set(waiters_.size());
+    }
   }
-  seconds_.Observe(absl::ToDoubleSeconds(absl::Now() - start));
-  if (!response.ok()) Drop(slot);
-  if (absl::Status cancelled = token->status(); !cancelled.ok() && !response.ok()) return cancelled;
-  if (absl::IsDeadlineExceeded(response.status())) {
-    timeouts_.Increment();
+  on_cancel = nullptr;
+  INLAY_RETURN_IF_ERROR(status);
+  if (waiter.slot == nullptr) {
+    status = token->status();
+    return status.ok() ? absl::DeadlineExceededError("no worker became free in time") : status;
+  }
+  queue_seconds_.Observe(absl::ToDoubleSeconds(absl::Now() - start));
+  busy_.Increment();
+  return waiter.slot;
+}
+
+void WorkerPool::Release(Slot* slot) {
+  absl::MutexLock lock(&mu_);
+  if (waiters_.empty()) {
+    idle_.push_back(slot);
+    return;
+  }
+  waiters_.front()->slot = slot;
+  waiters_.pop_front();
+}
+
+absl::StatusOr<proto::WorkerResponse> WorkerPool::RunOnce(Slot* slot, const proto::CompileAction& action,
+                                                          CancelToken* token) {
+  absl::StatusOr<proto::WorkerResponse> response = absl::UnknownError("");
+  absl::Status ready = EnsureReady(slot, token);
+  if (ready.ok()) {
+    proto::WorkerRequest request;
+    *request.mutable_compile() = action;
+    const absl::Time limit = absl::Now() + options_.action_timeout;
+    auto on_cancel = token->OnCancel([process = slot->process.get()] { process->Kill(); });
+    response = slot->process->Exchange(std::move(request), std::min(limit, token->deadline()));
+  } else {
+    response = ready;
+  }
+  if (response.ok()) {
+    // A worker that has grown is retired between actions rather than left to hit its limit within one.
+    const int64_t growth = response->peak_rss_bytes() - slot->rss_at_start;
+    const bool grown = options_.memory_bytes > 0 && growth > options_.memory_bytes / 2;
+    if (grown) Spawn(slot).IgnoreError();
+    peak_rss_.Set(response->peak_rss_bytes());
+    return response;
+  }
+  // At once, so that the next action finds it started; if that fails, EnsureReady tries again and says why.
+  Spawn(slot).IgnoreError();
+  if (absl::IsDeadlineExceeded(response.status()) && ready.ok()) {
+    const absl::string_view message = response.status().message();
     return absl::DeadlineExceededError(
-        absl::StrCat("no result within ", absl::FormatDuration(options_.action_timeout), " (action_timeout_s)"));
+        absl::StrCat("took longer than ", absl::FormatDuration(options_.action_timeout), ": ", message));
   }
-  if (!response.ok()) crashes_.Increment();
   return response;
 }
 
-absl::StatusOr<proto::WorkerResponse> WorkerPool::CallWithRetry(int slot, const proto::WorkerRequest& request,
-                                                                CancelToken* token) {
-  absl::StatusOr<proto::WorkerResponse> response = CallOn(slot, request, token);
-  if (response.ok() || !token->status().ok()) return response;
-  retries_.Increment();
-  return CallOn(slot, request, token);
-}
-
 absl::StatusOr<proto::StaticLibrary> WorkerPool::Compile(const proto::CompileAction& action, CancelToken* token) {
-  proto::WorkerRequest request;
-  request.set_id(next_id_++);
-  *request.mutable_compile() = action;
-  INLAY_ASSIGN_OR_RETURN(int slot, Acquire(token));
-  absl::StatusOr<proto::WorkerResponse> response = CallWithRetry(slot, request, token);
+  INLAY_RETURN_IF_ERROR(token->status());
+  INLAY_ASSIGN_OR_RETURN(Slot * slot, Acquire(token));
+  if (absl::Status status = token->status(); !status.ok()) {  // just now: spare the worker
+    busy_.Decrement();
+    Release(slot);
+    return status;
+  }
+  const absl::Time start = absl::Now();
+  absl::StatusOr<proto::WorkerResponse> response = absl::UnknownError("");
+  for (int attempt = 1; attempt <= kAttempts; ++attempt) {
+    response = RunOnce(slot, action, token);
+    if (response.ok() || !token->status().ok()) break;
+    if (attempt < kAttempts) retries_.Increment();
+  }
+  busy_.Decrement();
   Release(slot);
+  seconds_.Observe(absl::ToDoubleSeconds(absl::Now() - start));
+
   if (!response.ok()) {
-    if (!token->status().ok()) return token->status();
-    const bool slow = absl::IsDeadlineExceeded(response.status());
-    return absl::Status(slow ? absl::StatusCode::kDeadlineExceeded : absl::StatusCode::kInternal,
-                        absl::StrCat(NameOf(action), " failed twice: ", response.status().message()));
+    absl::Status cancelled = token->status();
+    if (!cancelled.ok()) {
+      Results("cancelled").Increment();
+      return cancelled;
+    }
+    Results("worker_failed").Increment();
+    return absl::InternalError(
+        absl::StrCat(NameOf(action), ": its worker failed ", kAttempts, " times: ", response.status().message()));
   }
   if (response->code() != 0) {
+    Results("error").Increment();
     return absl::Status(static_cast<absl::StatusCode>(response->code()), response->message());
   }
+  Results("ok").Increment();
   return std::move(*response->mutable_library());
 }
 

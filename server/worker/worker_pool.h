@@ -1,14 +1,22 @@
-// WorkerPool: compile actions on worker processes.
+// WorkerPool: compiles partitions in worker processes, so that a crash, a runaway or a leak of a code generator costs
+// one action and never the daemon.
 //
-// A worker that dies or runs past the time limit costs the action that it had: that is tried once more on a fresh
-// worker and then fails, naming backend and partition. Workers are kept between actions. Waiting callers are served in
-// order of arrival. Thread-safe; must outlive its callers.
+// An action whose worker dies or exceeds the time limit is run once more, on a fresh worker; then INTERNAL, which names
+// the backend and the partition and ends with the worker's standard error. An answer of the code generator itself (its
+// INVALID_ARGUMENT, UNIMPLEMENTED, ...) is passed on as it is and never repeated.
+// Cancelling a token, or its deadline, kills the worker that runs its action (callers who share an action share a
+// token: core/compiler/single_flight.h); a fresh one takes its place.
+//
+// Calls wait in one queue, first come first served. A request keeps at most parallelism() calls in it, so requests take
+// turns whatever their sizes. Over `max_waiting` calls: RESOURCE_EXHAUSTED.
+//
+// Threads: any, except that every call must have returned before the destructor. A call runs its exchange in its own
+// thread.
 #ifndef INLAY_SERVER_WORKER_WORKER_POOL_H_
 #define INLAY_SERVER_WORKER_WORKER_POOL_H_
 
-#include <atomic>
 #include <deque>
-#include <map>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -20,63 +28,73 @@
 #include "core/compiler/partition_compiler.h"
 #include "core/metrics/registry.h"
 #include "proto/worker.pb.h"
-#include "server/worker/worker.h"
+#include "server/worker/worker_process.h"
 
 namespace inlay::server {
 
 struct WorkerPoolOptions {
   std::string worker_binary;
-  std::string scratch_dir;
   int num_workers = 1;
-  int64_t memory_bytes = int64_t{4} << 30;
+  int64_t memory_bytes = 0;  // an action may take, over what a worker begins with; 0: no limit
   absl::Duration action_timeout = absl::Minutes(5);
+  absl::Duration start_timeout = absl::Seconds(60);  // until a fresh worker answers its first ping
+  std::string scratch_dir;                           // must exist; each worker has a directory of its own in it
+  int max_waiting = 1024;
+  std::function<void(absl::string_view)> on_stderr;  // of every worker; any thread
 };
 
 class WorkerPool : public compiler::PartitionCompiler {
  public:
-  // Starts one worker and asks it for its backends; the others start when they are needed. `registry` outlives the
-  // pool.
+  // Starts all workers and asks them for their backends.
   static absl::StatusOr<std::unique_ptr<WorkerPool>> Start(const WorkerPoolOptions& options,
                                                            metrics::Registry* registry);
   ~WorkerPool() override;
 
-  // What the action answered, or INTERNAL (crashed twice), DEADLINE_EXCEEDED (twice past the limit), the token's
-  // status.
   absl::StatusOr<proto::StaticLibrary> Compile(const proto::CompileAction& action, CancelToken* token) override;
   int parallelism() const override { return options_.num_workers; }
   absl::StatusOr<std::string> BackendVersion(const std::string& backend) override;
-  const std::vector<proto::BackendInfo>& backends() const { return backends_; }
 
-  // Of the workers that live now: for tests that kill them.
-  std::vector<pid_t> pids();
+  // Of the worker that answered last: they change where the binary is replaced while the daemon runs.
+  std::vector<proto::BackendInfo> backends() const;
+  std::vector<pid_t> pids() const;  // of those that run
 
  private:
   struct Slot {
-    std::shared_ptr<Worker> worker;  // null: not started, or dropped; set and cleared by the slot's user under mutex_
-    bool busy = false;
+    int index = 0;
+    int starts = 0;
+    int64_t rss_at_start = 0;
+    std::unique_ptr<WorkerProcess> process;  // of the thread that holds the slot
+  };
+  struct Waiter {
+    Slot* slot = nullptr;
+    bool cancelled = false;
   };
 
   WorkerPool(const WorkerPoolOptions& options, metrics::Registry* registry);
-  absl::StatusOr<int> Acquire(CancelToken* token);
-  void Release(int slot);
-  absl::StatusOr<std::shared_ptr<Worker>> WorkerOf(int slot);
-  void Drop(int slot);
-  absl::StatusOr<proto::WorkerResponse> CallOn(int slot, const proto::WorkerRequest& request, CancelToken* token);
-  absl::StatusOr<proto::WorkerResponse> CallWithRetry(int slot, const proto::WorkerRequest& request,
-                                                      CancelToken* token);
+  absl::StatusOr<Slot*> Acquire(CancelToken* token);
+  void Release(Slot* slot);
+  absl::Status Spawn(Slot* slot);
+  absl::Status EnsureReady(Slot* slot, CancelToken* token);
+  // The worker's answer, or why there is none; the slot then has a fresh worker, where one could be started.
+  absl::StatusOr<proto::WorkerResponse> RunOnce(Slot* slot, const proto::CompileAction& action, CancelToken* token);
+  metrics::Counter& Results(const char* result);
 
   const WorkerPoolOptions options_;
-  std::vector<proto::BackendInfo> backends_;
-  std::atomic<uint64_t> next_id_{1};
-  absl::Mutex mutex_;
-  std::vector<Slot> slots_ ABSL_GUARDED_BY(mutex_);
-  std::deque<uint64_t> waiting_ ABSL_GUARDED_BY(mutex_);  // tickets, in order of arrival
-
-  metrics::Histogram& seconds_;
-  metrics::Counter& crashes_;
-  metrics::Counter& timeouts_;
+  metrics::Registry* const registry_;
+  metrics::Counter& starts_;
   metrics::Counter& retries_;
-  metrics::Counter& started_;
+  metrics::Histogram& seconds_;
+  metrics::Histogram& queue_seconds_;
+  metrics::Gauge& busy_;
+  metrics::Gauge& waiting_gauge_;
+  metrics::Gauge& peak_rss_;
+
+  mutable absl::Mutex mu_;
+  std::vector<std::unique_ptr<Slot>> slots_;  // fixed after Start; a slot belongs to whoever took it from idle_
+  std::vector<Slot*> idle_ ABSL_GUARDED_BY(mu_);
+  std::deque<Waiter*> waiters_ ABSL_GUARDED_BY(mu_);
+  std::vector<proto::BackendInfo> backends_ ABSL_GUARDED_BY(mu_);
+  std::vector<pid_t> pids_ ABSL_GUARDED_BY(mu_);  // by slot; 0: none
 };
 
 }  // namespace inlay::server
