@@ -9,7 +9,7 @@
 #     --no-build  only packages and .venv
 #
 # Environment: PYTHON (default python3, 3.11 or newer), INLAY_JOBS (default: cores).
-set -euo pipefail
+set -Eeuo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
 readonly root
