@@ -81,10 +81,10 @@ class FakeServer(compile_service_pb2_grpc.CompileServiceServicer):
         needed = [c.digest for c in request.module.constants if c.digest]
         if any(digest not in self.blobs for digest in needed):
             context.abort(grpc.StatusCode.FAILED_PRECONDITION, "1 weight is missing")
+        if self.slow and not context.add_callback(self.cancelled.set):
+            self.cancelled.set()  # it was over before the callback was there
         yield pb.CompileEvent(progress=pb.CompileEvent.Progress(phase="compile", done=0, total=1))
         if self.slow:
-            if not context.add_callback(self.cancelled.set):
-                self.cancelled.set()  # it was cancelled before the callback was there
             self.hold.wait(20)
         digest = hashlib.sha256(request.module.SerializeToString(deterministic=True)).digest()
         report = artifact_pb2.CompileReport(server_ms=1.5, actions_run=1)
