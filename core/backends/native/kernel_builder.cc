@@ -47,7 +47,8 @@ Value KernelBuilder::Splat(Value scalar, Type vector_type) {
 
 Value KernelBuilder::MultiplyAdd(Value x, Value y, Value acc) {
   if (mlir::isa<mlir::FloatType>(mlir::getElementTypeOrSelf(x.getType()))) {
-    return b.create<mlir::LLVM::FMAOp>(loc, x, y, acc);
+    // Fused where the target is fast at it; llvm.fma itself would be a call into libm elsewhere.
+    return b.create<mlir::LLVM::FMulAddOp>(loc, x, y, acc);
   }
   return b.create<arith::AddIOp>(loc, b.create<arith::MulIOp>(loc, x, y), acc);
 }

@@ -1,0 +1,149 @@
+// The daemon's half of the native backend: a rule for every operator, and an estimate. Links no MLIR.
+#include <algorithm>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "core/backend/backend.h"
+#include "core/backends/native/native_backend.h"
+#include "core/ir/op_registry.h"
+
+namespace inlay::native {
+namespace {
+
+double Elements(const ir::Type& type) {
+  if (type.is_tensor()) return type.tensor().is_static() ? static_cast<double>(type.tensor().NumElements()) : 0;
+  double sum = 0;
+  for (const ir::Type& field : type.tuple().fields) sum += Elements(field);
+  return sum;
+}
+
+double Bytes(const ir::Type& type) {
+  if (type.is_tensor()) return type.tensor().is_static() ? static_cast<double>(type.tensor().NumBytes()) : 0;
+  double sum = 0;
+  for (const ir::Type& field : type.tuple().fields) sum += Bytes(field);
+  return sum;
+}
+
+double Extent(const ir::Operand& operand, int axis) {
+  const ir::TensorType& type = operand.tensor_type();
+  if (axis < 0) axis += type.rank();
+  if (axis < 0 || axis >= type.rank() || !type.dims[axis].is_static()) return 1;
+  return static_cast<double>(type.dims[axis].value());
+}
+
+double ProductOf(const std::vector<int64_t>& values) {
+  double product = 1;
+  for (int64_t v : values) product *= static_cast<double>(v);
+  return product;
+}
+
+double FlopsOf(const ir::Binding& binding) {
+  if (binding.kind != ir::Binding::Kind::kCall || binding.args.empty()) return 0;
+  const std::string& op = binding.callee;
+  double out = Elements(binding.var->type);
+  if (op == "matmul") {
+    int rank = binding.args[0].tensor_type().rank();
+    bool transposed = rank > 1 && binding.attrs.BoolOr("transpose_a", false);
+    return 2 * out * Extent(binding.args[0], transposed ? -2 : -1);
+  }
+  if (op == "conv") {
+    double weights = Elements(binding.args[1].type());
+    return 2 * out * weights / std::max(1.0, Extent(binding.args[1], 0));
+  }
+  if (op == "conv_transpose") {
+    return 2 * Elements(binding.args[0].type()) * Elements(binding.args[1].type()) /
+           std::max(1.0, Extent(binding.args[1], 0));
+  }
+  if (op == "lstm" || op == "gru" || op == "rnn") {
+    double steps = Extent(binding.args[0], 0) * Extent(binding.args[0], 1);
+    return 2 * steps * (Elements(binding.args[1].type()) + Elements(binding.args[2].type()));
+  }
+  if (op == "max_pool" || op == "avg_pool") return out * ProductOf(binding.attrs.IntsOr("kernel", {1}));
+  if (op == "softmax" || op == "log_softmax") return 20 * out;
+  if (op == "layer_norm") return 8 * out;
+  static const auto* expensive = new std::vector<std::string>{"exp", "log", "tanh", "erf", "sigmoid", "gelu", "silu",
+                                                              "softplus", "elu"};
+  if (std::find(expensive->begin(), expensive->end(), op) != expensive->end()) return 20 * out;
+  return std::max(out, Elements(binding.args[0].type()));
+}
+
+bool IsContraction(const std::string& op) {
+  const ir::OpSchema* schema = ir::OpRegistry::Global().Find(op);
+  return schema != nullptr && schema->pattern == ir::OpPattern::kContraction;
+}
+
+}  // namespace
+
+absl::Status CheckNativeTarget(const target::Target& target) {
+  if (target.kind != "llvm") {
+    return absl::UnimplementedError(absl::StrCat("native serves targets of kind 'llvm', not '", target.kind, "'"));
+  }
+  if (!absl::StartsWith(target.attr("mtriple", "x86_64"), "x86_64")) {
+    return absl::UnimplementedError(absl::StrCat("native serves x86_64, not '", target.attr("mtriple"), "'"));
+  }
+  return absl::OkStatus();
+}
+
+double CountFlops(const ir::Function& function) {
+  double sum = 0;
+  for (const ir::Binding& binding : function.body.bindings) sum += FlopsOf(binding);
+  return sum;
+}
+
+double CountBytes(const ir::Function& function) {
+  double sum = 0;
+  for (const ir::VarPtr& param : function.params) sum += Bytes(param->type);
+  for (const ir::Operand& result : function.body.results) sum += Bytes(result.type());
+  return sum;
+}
+
+namespace {
+
+class NativeBackend : public backend::Backend {
+ public:
+  std::string name() const override { return kBackendName; }
+  absl::Status CheckTarget(const target::Target& target, const target::Target&) const override {
+    return CheckNativeTarget(target);
+  }
+  const std::vector<backend::PatternRule>& rules() const override {
+    // On first use: when this object is made, not all operators need have registered themselves.
+    static const auto* rules = new std::vector<backend::PatternRule>(MakeRules());
+    return *rules;
+  }
+  bool fuses_by_kind() const override { return true; }
+  bool is_fallback() const override { return true; }
+
+  // A roofline: cycles of arithmetic by kind of operator against bytes that move, and a call.
+  double EstimateMicros(const ir::Function& partition, const target::Target& target) const override {
+    double vector = target.HasFeature("avx512f") ? 16 : target.HasFeature("avx2") ? 8 : 4;
+    constexpr double kGigahertz = 3.0, kGigabytes = 20.0, kCall = 0.3;
+    double cycles = 0;
+    for (const ir::Binding& binding : partition.body.bindings) {
+      double flops = FlopsOf(binding);
+      bool recurrent = binding.callee == "lstm" || binding.callee == "gru" || binding.callee == "rnn";
+      // Contractions run at about 0.8 of two fused multiply-adds a cycle, recurrent ones at half of that.
+      double per_cycle = IsContraction(binding.callee) ? vector * 2 * 2 * 0.8 : recurrent ? vector * 0.8 * 2 : vector / 2;
+      cycles += flops / per_cycle;
+    }
+    double micros = std::max(cycles / (kGigahertz * 1e3), CountBytes(partition) / (kGigabytes * 1e3));
+    return micros + kCall;
+  }
+
+ private:
+  static std::vector<backend::PatternRule> MakeRules() {
+    std::vector<backend::PatternRule> rules;
+    for (const std::string& op : ir::OpRegistry::Global().Names()) {
+      backend::PatternRule rule;
+      rule.name = absl::StrCat("native.", op);
+      rule.pattern = ir::Op(op);
+      rule.check = [](const ir::PatternMatch&, const target::Target&) { return absl::OkStatus(); };
+      rules.push_back(std::move(rule));
+    }
+    return rules;
+  }
+};
+
+INLAY_REGISTER_BACKEND(NativeBackend);
+
+}  // namespace
+}  // namespace inlay::native

@@ -1,0 +1,88 @@
+// The worker's half of the native backend: partitions in, one object and its manifest out.
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "core/artifact/static_library.h"
+#include "core/backend/backend.h"
+#include "core/backends/native/build_id.h"
+#include "core/backends/native/function_emitter.h"
+#include "core/backends/native/llvm_compile.h"
+#include "core/backends/native/native_backend.h"
+#include "core/base/status_macros.h"
+#include "core/ir/proto_conversion.h"
+#include "core/runtime/kernel_abi.h"
+#include "llvm/Config/llvm-config.h"
+#include "mlir/IR/BuiltinOps.h"
+
+namespace inlay::native {
+namespace {
+
+CpuFeatures FeaturesOf(const target::Target& target) {
+  CpuFeatures cpu;
+  bool avx512 = target.HasFeature("avx512f") && target.HasFeature("avx512vl") && target.HasFeature("avx512bw") &&
+                target.HasFeature("avx512dq");
+  cpu.vector_bytes = avx512 ? 64 : target.HasFeature("avx2") ? 32 : 16;
+  cpu.vector_registers = avx512 ? 32 : 16;
+  cpu.fma = target.HasFeature("fma");
+  cpu.f16c = target.HasFeature("f16c");
+  return cpu;
+}
+
+class NativeCodegen : public backend::BackendCodegen {
+ public:
+  std::string name() const override { return kBackendName; }
+
+  std::string version() const override {
+    static const std::string version =
+        absl::StrCat("native ", BuildId(""), " llvm ", LLVM_VERSION_STRING, " ", BuildId("libLLVM"), " mlir ", BuildId("libMLIR"));
+    return version;
+  }
+
+  absl::StatusOr<proto::StaticLibrary> Codegen(const backend::CodegenRequest& request) const override {
+    INLAY_RETURN_IF_ERROR(CheckNativeTarget(request.target));
+    ContextLease context;
+    mlir::OwningOpRef<mlir::ModuleOp> module = mlir::ModuleOp::create(mlir::UnknownLoc::get(context.get()));
+    proto::StaticLibrary library;
+    proto::StaticLibraryManifest* manifest = library.mutable_manifest();
+    manifest->set_format_version(artifact::kStaticLibraryFormatVersion);
+    manifest->set_kernel_abi_version(INLAY_KERNEL_ABI_VERSION);
+    manifest->set_backend(name());
+    manifest->set_backend_version(version());
+    manifest->set_target_triple(request.target.attr("mtriple"));
+    manifest->set_target_cpu(request.target.attr("mcpu"));
+    manifest->set_target_features(request.target.attr("mattr"));
+    for (const auto& [symbol, function] : request.module.functions) {
+      INLAY_RETURN_IF_ERROR(Annotate(Emit(symbol, function, request, module.get(), manifest), symbol));
+    }
+    INLAY_ASSIGN_OR_RETURN(CompiledObject object, CompileModule(module.get(), request.target));
+    proto::ObjectFile* file = library.add_objects();
+    file->set_name("native.o");
+    file->set_data(std::move(object.elf));
+    return library;
+  }
+
+ private:
+  static absl::Status Emit(const std::string& symbol, const ir::Function& function,
+                           const backend::CodegenRequest& request, mlir::ModuleOp module,
+                           proto::StaticLibraryManifest* manifest) {
+    INLAY_ASSIGN_OR_RETURN(Graph graph, Graph::Build(function));
+    FunctionEmitter emitter(module, FeaturesOf(request.target), symbol, &graph);
+    INLAY_ASSIGN_OR_RETURN(EmittedFunction emitted, emitter.Emit());
+    proto::PrimitiveFunction* entry = manifest->add_functions();
+    entry->set_symbol(symbol);
+    for (const Tensor* t : graph.params) *entry->add_inputs() = ir::ToProto(ir::MakeTensorType(t->dtype, t->shape));
+    for (const Tensor* t : graph.results) *entry->add_outputs() = ir::ToProto(ir::MakeTensorType(t->dtype, t->shape));
+    for (size_t i = 0; i < graph.params.size(); ++i) {
+      if (graph.param_is_constant[i]) entry->add_constant_inputs(static_cast<int>(i));
+    }
+    for (int i : emitted.init_only_params) entry->add_init_only_inputs(i);
+    entry->set_has_state(emitted.has_state);
+    entry->set_workspace_bytes(emitted.workspace_bytes);
+    entry->set_flops(CountFlops(function));
+    return absl::OkStatus();
+  }
+};
+
+INLAY_REGISTER_CODEGEN(NativeCodegen);
+
+}  // namespace
+}  // namespace inlay::native

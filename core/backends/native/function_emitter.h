@@ -1,0 +1,124 @@
+// FunctionEmitter: one partition as the functions of the kernel ABI (<symbol>_run, and _init and _destroy with state) and
+// the kernels that they call, in an MLIR module. Lowerings see it to make kernels, temporaries and state.
+//
+// A kernel is a function of type InlayTask: it does work items [begin, end). <symbol>_run calls each in turn, through
+// parallel_for where there is enough to do. Single-threaded; lives while one partition is emitted.
+#ifndef INLAY_CORE_BACKENDS_NATIVE_FUNCTION_EMITTER_H_
+#define INLAY_CORE_BACKENDS_NATIVE_FUNCTION_EMITTER_H_
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "core/backends/native/eval.h"
+#include "core/backends/native/fusion.h"
+#include "core/backends/native/graph.h"
+
+namespace inlay::native {
+
+struct EmittedFunction {
+  bool has_state = false;
+  int64_t workspace_bytes = 0;
+  std::vector<int> init_only_params;
+};
+
+enum class Phase { kRun, kInit };
+
+class FunctionEmitter {
+ public:
+  FunctionEmitter(mlir::ModuleOp module, const CpuFeatures& cpu, std::string symbol, Graph* graph);
+
+  absl::StatusOr<EmittedFunction> Emit();
+
+  // --- for lowerings
+
+  const CpuFeatures& cpu() const { return cpu_; }
+  Ops& ops() { return ops_; }
+  const Graph& graph() const { return *graph_; }
+
+  // A kernel of `items` independent work items, each about `cost` cycles: body(kernel, begin, end). Kernels of a phase
+  // run one after the other. Nothing is emitted for items = 0.
+  using Body = std::function<void(Kernel&, mlir::Value begin, mlir::Value end)>;
+  void Parallel(int64_t items, double cost, const Body& body, Phase phase = Phase::kRun);
+  // The same with a loop around: body(kernel, item).
+  void ParallelEach(int64_t items, double cost, const std::function<void(Kernel&, mlir::Value)>& body,
+                    Phase phase = Phase::kRun);
+  // Emits with vectors of `lanes`; again with scalars if that met irregular accesses that computing does not pay for.
+  void WithLanesOrScalar(int64_t lanes, int cost, const std::function<void(int64_t lanes)>& emit);
+
+  // Memory of the call, until the kernels of the current node are done. 64-byte aligned.
+  Buffer Temporary(int64_t bytes);
+  // Memory that _init fills and every run reads.
+  Buffer State(int64_t bytes);
+  Buffer BufferOf(const Tensor& tensor);
+  // Whether a tensor is a parameter that is constant after load (perhaps reshaped): then an init kernel may read it.
+  bool IsConstantParam(const Tensor& tensor) const;
+
+  // What the current node's StoreResult stores: its output, or the end of its tail.
+  const Tensor& StoredTensor(const Node& node) const;
+  // Merges runs of dimensions of the stored tensor (groups: how many dimensions each) for the whole tail. False: a tensor
+  // of the tail broadcasts within a group.
+  bool MergeDims(const Node& node, const std::vector<int>& groups, std::map<const Tensor*, std::vector<int64_t>>* shapes);
+  // The same for what a tensor's value is computed from.
+  bool MergeDimsOf(const Tensor& root, const std::vector<int>& groups,
+                   std::map<const Tensor*, std::vector<int64_t>>* shapes);
+  // The coarsest groups of the dimensions of `root` that its pointwise expression allows; those in `keep` stay apart.
+  std::vector<int> MergeableGroups(const Tensor& root, const std::vector<bool>& boundary_before = {});
+  // Lanes of a vector for elements of an expression, at most `extent`.
+  int64_t LanesFor(const std::vector<const Tensor*>& tensors, int64_t extent) const;
+  int64_t LanesForBytes(int64_t widest, int64_t extent) const;
+  // All tensors that the value of `root` is computed from without memory in between, itself included.
+  std::vector<const Tensor*> Expression(const Tensor& root, const Tensor* stop = nullptr, bool* pointwise = nullptr,
+                                        int* cost = nullptr) const;
+
+  // A loop that stores each element of `root`, computed by its producer's `element`.
+  void Pointwise(const Tensor& root);
+
+ private:
+  struct Step {
+    std::string function;
+    int64_t items;
+    bool parallel;
+  };
+  struct Block {
+    int64_t offset, bytes;
+  };
+
+  void AssignResults();
+  Buffer AllocateWorkspace(int64_t bytes);
+  void FreeWorkspace(const Buffer& buffer);
+  void CopyRemainingResults();
+  void EmitEntry(Phase phase);
+  void EmitDestroy();
+  mlir::Value LiteralPointer(int64_t number);
+  absl::Status EmitPlan(const KernelPlan& plan);
+
+  friend class Kernel;
+  mlir::ModuleOp module_;
+  CpuFeatures cpu_;
+  std::string symbol_;
+  Graph* graph_;
+  mlir::OpBuilder builder_;
+  Ops ops_;
+
+  std::vector<KernelPlan> plans_;
+  const KernelPlan* current_ = nullptr;
+  std::map<const Tensor*, Buffer> buffers_;  // of bases
+  std::vector<Buffer> temporaries_;
+  std::vector<Block> live_;  // of the workspace, sorted by offset
+  int64_t workspace_bytes_ = 0;
+  int64_t state_bytes_ = 0;
+  std::vector<Step> run_steps_, init_steps_;
+  int num_kernels_ = 0;
+  int last_irregular_ = 0;
+  std::vector<const Tensor*> literals_;
+};
+
+// Multi-dimensional indices of a linear one; dimensions of extent 1 get constant 0.
+Indices Delinearise(Ops& o, mlir::Value linear, const std::vector<int64_t>& shape);
+
+}  // namespace inlay::native
+
+#endif  // INLAY_CORE_BACKENDS_NATIVE_FUNCTION_EMITTER_H_

@@ -1,0 +1,69 @@
+// Graph: a partition function as tensors and the nodes between them, with tuples and aliases resolved. What fusion and
+// emission work on; no MLIR. Built from a verified ir::Function, which must outlive it.
+#ifndef INLAY_CORE_BACKENDS_NATIVE_GRAPH_H_
+#define INLAY_CORE_BACKENDS_NATIVE_GRAPH_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "core/ir/ir_module.h"
+
+namespace inlay::native {
+
+struct Node;
+
+struct Tensor {
+  int id = 0;
+  ir::DType dtype = ir::DType::kF32;
+  std::vector<int64_t> shape;
+  Node* producer = nullptr;
+  const ir::Constant* literal = nullptr;
+  int param = -1;            // index of the function's parameter
+  std::vector<Node*> users;  // each once for each use
+  bool is_result = false;
+
+  // Decided by fusion:
+  bool inlined = false;             // has no memory: computed where it is used
+  const Tensor* alias_of = nullptr;  // a reshape of a tensor that has memory
+
+  int64_t NumElements() const;
+  int64_t NumBytes() const;
+  int rank() const { return static_cast<int>(shape.size()); }
+  // What holds its data.
+  const Tensor* Base() const;
+};
+
+struct Node {
+  int id = 0;
+  std::string op;
+  const ir::Attrs* attrs = nullptr;
+  std::vector<Tensor*> inputs;
+  std::vector<Tensor*> outputs;
+  const ir::Binding* binding = nullptr;
+
+  const Tensor& in(int i) const { return *inputs[i]; }
+  const Tensor& out(int i = 0) const { return *outputs[i]; }
+};
+
+struct Graph {
+  std::vector<std::unique_ptr<Tensor>> tensors;
+  std::vector<std::unique_ptr<Node>> nodes;  // in execution order
+  std::vector<Tensor*> params;
+  std::vector<Tensor*> results;  // may repeat, may be a parameter or a literal
+  std::vector<bool> param_is_constant;
+
+  // UNIMPLEMENTED or INVALID_ARGUMENT, naming the node, for what no partition may hold (symbolic dims, nested blocks,
+  // calls, weights).
+  static absl::StatusOr<Graph> Build(const ir::Function& function);
+};
+
+std::vector<int64_t> RowMajorStrides(const std::vector<int64_t>& shape);
+int64_t Product(const std::vector<int64_t>& shape, int begin, int end);
+int64_t Product(const std::vector<int64_t>& shape);
+
+}  // namespace inlay::native
+
+#endif  // INLAY_CORE_BACKENDS_NATIVE_GRAPH_H_

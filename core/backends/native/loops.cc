@@ -1,0 +1,55 @@
+#include "core/backends/native/loops.h"
+
+#include "core/backends/native/graph.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/IR/BuiltinTypes.h"
+
+namespace inlay::native {
+
+using mlir::Value;
+
+Values LoopNest(Ops& o, const std::vector<int64_t>& shape, const Values& init,
+                const std::function<Values(const Indices&, const Values&)>& body) {
+  std::function<Values(size_t, Indices, const Values&)> nest = [&](size_t d, Indices at, const Values& carried) -> Values {
+    if (d == shape.size()) return body(at, carried);
+    return o.For(o.Int(0), o.Int(shape[d]), 1, carried, [&](Value i, const Values& inner) {
+      Indices next = at;
+      next.push_back(i);
+      return nest(d + 1, next, inner);
+    });
+  };
+  return nest(0, {}, init);
+}
+
+static Value MaskOf(Ops& o, int64_t lanes, int64_t begin, int64_t end) {
+  if (lanes == 1) return o.ConstI(o.b.getI1Type(), begin <= 0 && end > 0);
+  llvm::SmallVector<bool> bits;
+  for (int64_t i = 0; i < lanes; ++i) bits.push_back(i >= begin && i < end);
+  auto type = mlir::VectorType::get({lanes}, o.b.getI1Type());
+  return o.b.create<mlir::arith::ConstantOp>(o.loc, mlir::DenseElementsAttr::get(type, bits));
+}
+Value LastLanes(Ops& o, int64_t lanes, int64_t count) { return MaskOf(o, lanes, lanes - count, lanes); }
+Value FirstLanes(Ops& o, int64_t lanes, int64_t count) { return MaskOf(o, lanes, 0, count); }
+
+Values VectorLoop(Ops& o, const std::vector<int64_t>& shape, int64_t lanes, const Values& init,
+                  const std::function<Values(const VectorPoint&, const Values&)>& body) {
+  if (shape.empty()) return body({{}, o.Int(0), nullptr}, init);
+  int64_t extent = shape.back();
+  std::vector<int64_t> outer(shape.begin(), shape.end() - 1);
+  std::vector<int64_t> strides = RowMajorStrides(shape);
+  return LoopNest(o, outer, init, [&](const Indices& at, const Values& carried) {
+    Value row = o.Int(0);
+    for (size_t i = 0; i < at.size(); ++i) row = o.Add(row, o.Mul(at[i].base, strides[i]));
+    auto point = [&](Value i, Value fresh) {
+      VectorPoint p{at, o.Add(row, i), fresh};
+      p.at.push_back(Index(i, lanes == 1 ? 0 : 1));
+      return p;
+    };
+    Values values = o.For(o.Int(0), o.Int(extent / lanes * lanes), lanes, carried,
+                          [&](Value i, const Values& inner) { return body(point(i, nullptr), inner); });
+    if (extent % lanes == 0) return values;
+    return body(point(o.Int(extent - lanes), LastLanes(o, lanes, extent % lanes)), values);
+  });
+}
+
+}  // namespace inlay::native

@@ -1,0 +1,30 @@
+#include "core/backends/native/lowering.h"
+
+#include "mlir/IR/Value.h"
+#include "core/backends/native/eval.h"
+
+namespace inlay::native {
+
+const LoweringTable& Lowerings() {
+  static const auto* table = [] {
+    auto* t = new LoweringTable;
+    RegisterElementwise(t);
+    RegisterCasts(t);
+    RegisterDataMovement(t);
+    RegisterIndexing(t);
+    RegisterReductions(t);
+    RegisterSoftmax(t);
+    RegisterNormalisation(t);
+    RegisterContractions(t);
+    RegisterPooling(t);
+    return t;
+  }();
+  return *table;
+}
+
+const Lowering* FindLowering(absl::string_view op) {
+  auto found = Lowerings().find(op);
+  return found == Lowerings().end() ? nullptr : &found->second;
+}
+
+}  // namespace inlay::native

@@ -1,0 +1,266 @@
+// Operators that move data without looking at it.
+#include <algorithm>
+
+#include "core/backends/native/function_emitter.h"
+#include "core/backends/native/lowering.h"
+
+namespace inlay::native {
+namespace {
+
+using mlir::Value;
+
+Lowering Injective(int cost, std::function<Value(Eval&, const Node&, int, const Indices&)> element) {
+  Lowering lowering;
+  lowering.cost = cost;
+  lowering.element = std::move(element);
+  return lowering;
+}
+
+// Only where dimensions of extent 1 come or go: any other reshape is an alias, see fusion.cc.
+Value Reshape(Eval& e, const Node& n, int, const Indices& at) {
+  Indices from;
+  size_t next = 0;
+  const std::vector<int64_t>& in = n.in(0).shape;
+  const std::vector<int64_t>& out = n.out().shape;
+  for (int64_t extent : in) {
+    if (extent == 1) {
+      from.push_back(e.Constant(0));
+      continue;
+    }
+    while (out[next] == 1) ++next;
+    from.push_back(at[next++]);
+  }
+  return e.At(n.in(0), from);
+}
+
+Value Transpose(Eval& e, const Node& n, int, const Indices& at) {
+  const std::vector<int64_t>& perm = n.attrs->Ints("perm");
+  Indices from(at.size());
+  for (size_t i = 0; i < at.size(); ++i) from[perm[i]] = at[i];
+  return e.At(n.in(0), from);
+}
+
+Value Slice(Eval& e, const Node& n, int, const Indices& at) {
+  const std::vector<int64_t>& begins = n.attrs->Ints("begins");
+  std::vector<int64_t> steps = n.attrs->IntsOr("steps", std::vector<int64_t>(at.size(), 1));
+  Indices from;
+  for (size_t i = 0; i < at.size(); ++i) from.push_back(e.Add(e.Mul(at[i], steps[i]), begins[i]));
+  return e.At(n.in(0), from);
+}
+
+Value Split(Eval& e, const Node& n, int output, const Indices& at) {
+  int64_t axis = n.attrs->Int("axis"), begin = 0;
+  for (int i = 0; i < output; ++i) begin += n.out(i).shape[axis];
+  Indices from = at;
+  from[axis] = e.Add(at[axis], begin);
+  return e.At(n.in(0), from);
+}
+
+Value Expand(Eval& e, const Node& n, int, const Indices& at) { return e.At(n.in(0), e.BroadcastTo(n.in(0), at)); }
+
+// Whether all lanes of `x` are known to lie in one of the pieces: only where they don't vary.
+Value Concat(Eval& e, const Node& n, int, const Indices& at) {
+  int64_t axis = n.attrs->Int("axis");
+  bool lanes_vary = !at[axis].uniform();
+  auto pick = [&](Eval& outer, const Indices& where) {
+    std::function<Value(Eval&, size_t, int64_t)> from_piece = [&](Eval& ev, size_t piece, int64_t begin) -> Value {
+      int64_t extent = n.in(piece).shape[axis];
+      auto here = [&](Eval& inner) {
+        Indices from = where;
+        from[axis] = inner.Add(where[axis], -begin);
+        return inner.At(n.in(piece), from);
+      };
+      bool last = true;
+      for (size_t i = piece + 1; i < n.inputs.size(); ++i) last &= n.in(i).shape[axis] == 0;
+      if (last) return here(ev);
+      if (extent == 0) return from_piece(ev, piece + 1, begin);
+      Value in_piece = ev.o.Less(where[axis].base, ev.o.Int(begin + extent));
+      return ev.o.IfElse(
+          in_piece, {ev.o.ComputeType(n.out().dtype, ev.lanes())},
+          [&] {
+            Eval inner = ev.Child(ev.lanes());
+            return std::vector<Value>{here(inner)};
+          },
+          [&] {
+            Eval inner = ev.Child(ev.lanes());
+            return std::vector<Value>{from_piece(inner, piece + 1, begin + extent)};
+          })[0];
+    };
+    return from_piece(outer, 0, 0);
+  };
+  return lanes_vary ? e.PerLane(at, pick) : pick(e, at);
+}
+
+// One loop for each piece, so that no element asks which piece it is from.
+absl::Status ConcatKernel(FunctionEmitter& f, const Node& n) {
+  const Tensor& out = n.out();
+  int64_t axis = n.attrs->Int("axis"), begin = 0;
+  for (const Tensor* piece : n.inputs) {
+    int64_t start = begin;
+    begin += piece->shape[axis];
+    if (piece->NumElements() == 0) continue;
+    // Merged to [rows, axis and behind]: a row of the piece is contiguous in the result.
+    int64_t rows = Product(piece->shape, 0, axis), row = Product(piece->shape, axis, piece->rank());
+    int64_t out_row = Product(out.shape, axis, out.rank());
+    int64_t offset = start * Product(out.shape, axis + 1, out.rank());
+    std::map<const Tensor*, std::vector<int64_t>> shapes;
+    bool merged = f.MergeDimsOf(*piece, {}, &shapes) && !piece->inlined;
+    if (merged) {
+      int64_t bytes = ir::ByteSize(out.dtype);
+      f.ParallelEach(rows, row * bytes / 16.0 + 10, [&](Kernel& k, Value i) {
+        mlir::Type byte = k.o.b.getI8Type();
+        k.o.CopyBytes(k.o.At(k.Pointer(out), k.o.Mul(k.o.Add(k.o.Mul(i, out_row), offset), bytes), byte),
+                      k.o.At(k.Pointer(*piece), k.o.Mul(i, row * bytes), byte), row * bytes);
+      });
+      continue;
+    }
+    int cost = 0;
+    std::vector<const Tensor*> tensors = f.Expression(*piece, nullptr, nullptr, &cost);
+    std::vector<int64_t> outer(piece->shape.begin(), piece->shape.end() - 1);
+    int64_t inner = piece->shape.back();
+    f.WithLanesOrScalar(f.LanesFor(tensors, inner), cost, [&](int64_t lanes) {
+      f.ParallelEach(Product(outer), inner * (cost + 2.0) / lanes, [&](Kernel& k, Value item) {
+        Indices indices = Delinearise(k.o, item, outer);
+        k.o.For(k.o.Int(0), k.o.Int(inner), lanes, [&](Value i) {
+          if (inner % lanes != 0) i = k.o.Min(i, k.o.Int(inner - lanes));
+          Eval e(k, lanes);
+          Indices at = indices;
+          at.push_back(Index(i, lanes == 1 ? 0 : 1));
+          Value value = e.At(*piece, at);
+          at[axis] = e.Add(at[axis], start);
+          k.StoreElement(out, at, value);
+        });
+      });
+    });
+  }
+  return absl::OkStatus();
+}
+
+Value PadConstant(Ops& o, const Node& n, int64_t lanes) {
+  mlir::Type type = o.ComputeType(n.out().dtype, lanes);
+  if (!n.attrs->Has("value")) return o.Const(type, 0);
+  const ir::AttrValue& value = n.attrs->values().find("value")->second;
+  if (ir::IsFloat(n.out().dtype)) return o.ConstF(type, n.attrs->Float("value"));
+  if (const int64_t* i = std::get_if<int64_t>(&value)) {
+    return o.ConstI(type, n.out().dtype == ir::DType::kBool ? *i != 0 : *i);
+  }
+  double d = n.attrs->Float("value");
+  return o.ConstI(type, n.out().dtype == ir::DType::kBool ? d != 0 : static_cast<int64_t>(d));
+}
+
+Value Pad(Eval& e, const Node& n, int, const Indices& at) {
+  const std::vector<int64_t>& pads = n.attrs->Ints("pads");
+  std::string mode = n.attrs->StringOr("mode", "constant");
+  const std::vector<int64_t>& in = n.in(0).shape;
+  if (mode == "constant" && n.in(0).NumElements() == 0) return PadConstant(e.o, n, e.lanes());
+  bool lanes_vary = false;
+  for (size_t i = 0; i < at.size(); ++i) {
+    lanes_vary |= !at[i].uniform() && (pads[i] > 0 || pads[i + at.size()] > 0);
+  }
+  auto element = [&](Eval& ev, const Indices& where) -> Value {
+    Ops& o = ev.o;
+    Indices from;
+    Value inside;
+    for (size_t i = 0; i < where.size(); ++i) {
+      Index index = ev.Add(where[i], -pads[i]);
+      if (pads[i] <= 0 && pads[i + where.size()] <= 0) {
+        from.push_back(index);
+        continue;
+      }
+      Value v = index.base;
+      Value extent = o.Int(in[i]), last = o.Int(in[i] - 1), zero = o.Int(0);
+      if (mode == "constant") {
+        Value ok = o.CompareI(Compare::kLt, v, extent, false);  // unsigned: negative is large
+        inside = inside ? o.And(inside, ok) : ok;
+        v = o.Min(o.Max(v, zero), last);
+      } else if (mode == "edge") {
+        v = o.Min(o.Max(v, zero), last);
+      } else if (mode == "reflect") {
+        v = o.Select(o.Less(v, zero), o.Sub(zero, v), v);
+        v = o.Select(o.Less(last, v), o.Sub(o.Add(last, last), v), v);
+        v = o.Min(o.Max(v, zero), last);
+      } else {
+        v = o.Select(o.Less(v, zero), o.Add(v, extent), v);
+        v = o.Select(o.Less(last, v), o.Sub(v, extent), v);
+      }
+      from.push_back(v);
+    }
+    Value value = ev.At(n.in(0), from);
+    return inside ? o.Select(inside, value, PadConstant(o, n, ev.lanes())) : value;
+  };
+  return lanes_vary ? e.PerLane(at, element) : element(e, at);
+}
+
+Value Tile(Eval& e, const Node& n, int, const Indices& at) {
+  const std::vector<int64_t>& repeats = n.attrs->Ints("repeats");
+  bool lanes_vary = false;
+  for (size_t i = 0; i < at.size(); ++i) lanes_vary |= !at[i].uniform() && repeats[i] != 1 && n.in(0).shape[i] != 1;
+  auto element = [&](Eval& ev, const Indices& where) {
+    Indices from;
+    for (size_t i = 0; i < where.size(); ++i) {
+      int64_t extent = n.in(0).shape[i];
+      from.push_back(extent == 1        ? ev.Constant(0)
+                     : repeats[i] == 1 ? where[i]
+                                       : Index(ev.o.Rem(where[i].base, extent)));
+    }
+    return ev.At(n.in(0), from);
+  };
+  return lanes_vary ? e.PerLane(at, element) : element(e, at);
+}
+
+Value Trilu(Eval& e, const Node& n, int, const Indices& at) {
+  Ops& o = e.o;
+  Value row = e.AsVector(at[at.size() - 2]), column = e.AsVector(at[at.size() - 1]);
+  int64_t k = n.attrs->IntOr("k", 0);
+  Value diagonal = o.AddI(row, o.ConstI(row.getType(), k));
+  bool upper = n.attrs->BoolOr("upper", true);
+  Value keep = o.CompareI(upper ? Compare::kGe : Compare::kLe, column, diagonal, true);
+  Value x = e.At(n.in(0), at);
+  return o.Select(keep, x, o.Const(x.getType(), 0));
+}
+
+Value Full(Eval& e, const Node& n, int, const Indices&) { return PadConstant(e.o, n, e.lanes()); }
+
+Value Iota(Eval& e, const Node& n, int, const Indices& at) {
+  Value index = e.AsVector(at[n.attrs->Int("axis")]);
+  return e.o.Cast(ir::DType::kI64, n.out().dtype, index);
+}
+
+Value ReverseSequence(Eval& e, const Node& n, int, const Indices& at) {
+  int64_t batch_axis = n.attrs->IntOr("batch_axis", 1), time_axis = n.attrs->IntOr("time_axis", 0);
+  auto element = [&](Eval& ev, const Indices& where) {
+    Ops& o = ev.o;
+    Eval scalar = ev.Child(1);
+    Value length = scalar.At(n.in(1), {where[batch_axis]});
+    length = o.ExtendI(length, o.b.getI64Type(), true);
+    length = o.Min(o.Max(length, o.Int(0)), o.Int(n.in(0).shape[time_axis]));
+    Value t = where[time_axis].base;
+    Indices from = where;
+    from[time_axis] = o.Select(o.Less(t, length), o.Sub(o.Sub(length, o.Int(1)), t), t);
+    return ev.At(n.in(0), from);
+  };
+  bool lanes_vary = !at[batch_axis].uniform() || !at[time_axis].uniform();
+  return lanes_vary ? e.PerLane(at, element) : element(e, at);
+}
+
+}  // namespace
+
+void RegisterDataMovement(LoweringTable* table) {
+  LoweringTable& t = *table;
+  t["reshape"] = Injective(0, Reshape);
+  t["transpose"] = Injective(1, Transpose);
+  t["slice"] = Injective(1, Slice);
+  t["split"] = Injective(1, Split);
+  t["expand"] = Injective(1, Expand);
+  t["expand"].pointwise = true;
+  t["concat"] = Injective(6, Concat);
+  t["concat"].kernel = ConcatKernel;
+  t["pad"] = Injective(4, Pad);
+  t["tile"] = Injective(4, Tile);
+  t["trilu"] = Injective(2, Trilu);
+  t["full"] = Injective(0, Full);
+  t["iota"] = Injective(1, Iota);
+  t["reverse_sequence"] = Injective(6, ReverseSequence);
+}
+
+}  // namespace inlay::native

@@ -1,0 +1,52 @@
+// What the lowerings that use the contraction kernels share: types, scratch, the choice of epilogue.
+#ifndef INLAY_CORE_BACKENDS_NATIVE_LOWERINGS_GEMM_SUPPORT_H_
+#define INLAY_CORE_BACKENDS_NATIVE_LOWERINGS_GEMM_SUPPORT_H_
+
+#include <functional>
+
+#include "core/backends/native/function_emitter.h"
+#include "core/backends/native/gemm_plan.h"
+
+namespace inlay::native {
+
+inline VectorIsa VectorIsaOf(const CpuFeatures& cpu) { return {cpu.vector_bytes, cpu.vector_registers}; }
+
+// f16 and bf16 accumulate in f32; everything else in its own type.
+struct GemmTypes {
+  GemmTypes(FunctionEmitter&, ir::DType stored)
+      : dtype(stored),
+        accumulator_dtype(stored == ir::DType::kF16 || stored == ir::DType::kBF16 ? ir::DType::kF32 : stored),
+        accumulator_bytes(ir::ByteSize(accumulator_dtype)) {}
+  mlir::Type Stored(Ops& o) const { return o.StoredType(dtype); }
+  mlir::Type Accumulator(Ops& o) const { return o.StoredType(accumulator_dtype); }
+
+  ir::DType dtype, accumulator_dtype;
+  int64_t accumulator_bytes;
+};
+
+// Tasks [0, tasks) with scratch of each worker's own: on its stack, or, where that would be too much, one after another
+// with scratch in the workspace.
+inline void EmitTasks(FunctionEmitter& f, int64_t tasks, double cost, int64_t scratch_bytes,
+                      const std::function<void(Kernel&, mlir::Value begin, mlir::Value end, mlir::Value scratch)>& body) {
+  if (scratch_bytes <= Kernel::kMaxStackBytes) {
+    f.Parallel(tasks, cost, [&](Kernel& k, mlir::Value begin, mlir::Value end) {
+      body(k, begin, end, k.Scratch(scratch_bytes));
+    });
+    return;
+  }
+  Buffer scratch = f.Temporary(scratch_bytes);
+  f.Parallel(1, cost, [&](Kernel& k, mlir::Value, mlir::Value) {
+    body(k, k.o.Int(0), k.o.Int(tasks), k.Pointer(scratch));
+  });
+}
+
+// Whether the tail is so short that code for every accumulator of a tile is no burden.
+inline bool InlineEpilogue(FunctionEmitter& f, const Node& node) {
+  int cost = 0;
+  f.Expression(f.StoredTensor(node), node.outputs[0], nullptr, &cost);
+  return cost <= 4 && ir::ByteSize(f.StoredTensor(node).dtype) >= 4;
+}
+
+}  // namespace inlay::native
+
+#endif  // INLAY_CORE_BACKENDS_NATIVE_LOWERINGS_GEMM_SUPPORT_H_

@@ -1,0 +1,128 @@
+// Gather and scatter. Indices count from the end where negative and are clamped: nothing is read or written outside.
+#include <algorithm>
+
+#include "core/backends/native/function_emitter.h"
+#include "core/backends/native/lowering.h"
+
+namespace inlay::native {
+namespace {
+
+using mlir::Value;
+
+Value Gather(Eval& e, const Node& n, int, const Indices& at) {
+  int64_t axis = n.attrs->IntOr("axis", 0);
+  int indices_rank = n.in(1).rank();
+  Indices which(at.begin() + axis, at.begin() + axis + indices_rank);
+  Indices from(at.begin(), at.begin() + axis);
+  from.push_back(e.IndexFrom(n.in(1), which, n.in(0).shape[axis]));
+  from.insert(from.end(), at.begin() + axis + indices_rank, at.end());
+  return e.At(n.in(0), from);
+}
+
+Value GatherElements(Eval& e, const Node& n, int, const Indices& at) {
+  int64_t axis = n.attrs->IntOr("axis", 0);
+  Indices from = at;
+  from[axis] = e.IndexFrom(n.in(1), at, n.in(0).shape[axis]);
+  return e.At(n.in(0), from);
+}
+
+// The indices into x that the tuple at `where` (without its last axis) addresses, from axis `first` of x on.
+Indices TupleAt(Eval& e, const Node& n, Indices where, int first) {
+  Indices result;
+  int64_t depth = n.in(1).shape.back();
+  where.push_back(e.Constant(0));
+  for (int64_t i = 0; i < depth; ++i) {
+    where.back() = e.Constant(i);
+    result.push_back(e.IndexFrom(n.in(1), where, n.in(0).shape[first + i]));
+  }
+  return result;
+}
+
+Value GatherNd(Eval& e, const Node& n, int, const Indices& at) {
+  int batch = static_cast<int>(n.attrs->IntOr("batch_dims", 0));
+  int outer = n.in(1).rank() - 1;
+  Indices from(at.begin(), at.begin() + batch);
+  for (Index& i : TupleAt(e, n, Indices(at.begin(), at.begin() + outer), batch)) from.push_back(i);
+  from.insert(from.end(), at.begin() + outer, at.end());
+  return e.At(n.in(0), from);
+}
+
+// Copies x, then lets each update in order change its element. Serial: updates may address one element several times,
+// and the last wins.
+absl::Status Scatter(FunctionEmitter& f, const Node& n,
+                     const std::function<Indices(Eval&, const Indices&)>& target) {
+  const Tensor &x = n.in(0), &updates = n.in(2), &out = n.out();
+  if (out.NumElements() == 0) return absl::OkStatus();
+  int64_t bytes = out.NumBytes();
+  f.Parallel(1, static_cast<double>(bytes),
+             [&](Kernel& k, Value, Value) { k.o.CopyBytes(k.Pointer(out), k.Pointer(x), bytes); });
+  std::string reduction = n.attrs->StringOr("reduction", "none");
+  f.Parallel(updates.NumElements() > 0 ? 1 : 0, static_cast<double>(updates.NumElements()), [&](Kernel& k, Value, Value) {
+    Ops& o = k.o;
+    o.For(updates.NumElements(), [&](Value i) {
+      Eval e(k, 1);
+      Indices where = Delinearise(o, i, updates.shape);
+      Indices to = target(e, where);
+      Value value = e.At(updates, where);
+      if (reduction != "none") {
+        std::vector<int64_t> strides = RowMajorStrides(out.shape);
+        Value offset = o.Int(0);
+        for (size_t d = 0; d < to.size(); ++d) offset = o.Add(offset, o.Mul(to[d].base, strides[d]));
+        Value old = o.LoadElements(out.dtype, k.Pointer(out), offset, 1);
+        value = reduction == "add"   ? o.AddN(out.dtype, old, value)
+                : reduction == "mul" ? o.MulN(out.dtype, old, value)
+                : reduction == "max" ? o.MaxN(out.dtype, old, value)
+                                     : o.MinN(out.dtype, old, value);
+      }
+      k.StoreElement(out, to, value);
+    });
+  });
+  return absl::OkStatus();
+}
+
+absl::Status ScatterElements(FunctionEmitter& f, const Node& n) {
+  int64_t axis = n.attrs->IntOr("axis", 0);
+  return Scatter(f, n, [&](Eval& e, const Indices& where) {
+    Indices to = where;
+    to[axis] = e.IndexFrom(n.in(1), where, n.in(0).shape[axis]);
+    return to;
+  });
+}
+
+absl::Status ScatterNd(FunctionEmitter& f, const Node& n) {
+  int outer = n.in(1).rank() - 1;
+  return Scatter(f, n, [&](Eval& e, const Indices& where) {
+    Indices to = TupleAt(e, n, Indices(where.begin(), where.begin() + outer), 0);
+    to.insert(to.end(), where.begin() + outer, where.end());
+    return to;
+  });
+}
+
+Lowering Gathering(std::function<Value(Eval&, const Node&, int, const Indices&)> element) {
+  Lowering lowering;
+  lowering.cost = 4;
+  lowering.element = std::move(element);
+  lowering.arg_use_of = [](const Node&, int arg) { return arg == 0 ? ArgUse::kOnce : ArgUse::kMany; };
+  return lowering;
+}
+
+Lowering Scattering(std::function<absl::Status(FunctionEmitter&, const Node&)> kernel) {
+  Lowering lowering;
+  lowering.cost = 10;
+  lowering.kernel = std::move(kernel);
+  lowering.arg_use_of = [](const Node&, int arg) { return arg == 0 ? ArgUse::kMemory : ArgUse::kOnce; };
+  return lowering;
+}
+
+}  // namespace
+
+void RegisterIndexing(LoweringTable* table) {
+  LoweringTable& t = *table;
+  t["gather"] = Gathering(Gather);
+  t["gather_elements"] = Gathering(GatherElements);
+  t["gather_nd"] = Gathering(GatherNd);
+  t["scatter_elements"] = Scattering(ScatterElements);
+  t["scatter_nd"] = Scattering(ScatterNd);
+}
+
+}  // namespace inlay::native

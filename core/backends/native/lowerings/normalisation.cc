@@ -1,0 +1,162 @@
+// Layer normalisation, batch normalisation (inference), local response normalisation.
+#include <algorithm>
+
+#include "core/backends/native/function_emitter.h"
+#include "core/backends/native/loops.h"
+#include "core/backends/native/lowering.h"
+#include "core/backends/native/math.h"
+
+namespace inlay::native {
+namespace {
+
+using ir::DType;
+using mlir::Value;
+
+DType Accumulator(DType dtype) { return dtype == DType::kF64 ? DType::kF64 : DType::kF32; }
+
+// One pass that evaluates what feeds it into a row of scratch and sums, one for the variance about the mean (no
+// cancellation), one that stores.
+absl::Status LayerNorm(FunctionEmitter& f, const Node& n) {
+  const Tensor &x = n.in(0), &scale = n.in(1), &bias = n.in(2);
+  if (n.out().NumElements() == 0) return absl::OkStatus();
+  int axis = static_cast<int>(n.attrs->IntOr("axis", -1));
+  if (axis < 0) axis += x.rank();
+  DType acc = Accumulator(x.dtype);
+  std::vector<int64_t> outer(x.shape.begin(), x.shape.begin() + axis), inner(x.shape.begin() + axis, x.shape.end());
+  std::map<const Tensor*, std::vector<int64_t>> shapes;
+  if (axis > 1 || inner.size() > 1) {
+    std::vector<int> groups;
+    if (axis > 0) groups.push_back(axis);
+    groups.push_back(static_cast<int>(inner.size()));
+    bool whole = true;
+    for (const Tensor* t : {&scale, &bias}) {
+      whole &= !t->inlined && (t->shape == inner || t->NumElements() == 1);
+      shapes[t] = {t->NumElements()};
+    }
+    if (whole && f.MergeDimsOf(x, groups, &shapes) && f.MergeDims(n, groups, &shapes)) {
+      outer = {Product(outer)};
+      if (axis == 0) outer.clear();
+      inner = {Product(inner)};
+    } else {
+      shapes.clear();
+    }
+  }
+  int64_t extent = Product(inner);
+  int cost = 0;
+  std::vector<const Tensor*> tensors = f.Expression(x, nullptr, nullptr, &cost);
+  int64_t bytes = ir::ByteSize(acc);
+  int64_t lanes = std::min(f.LanesFor(tensors, inner.back()), f.LanesForBytes(bytes, inner.back()));
+  int64_t padded = RoundUp(extent, lanes);
+  bool on_stack = padded * bytes <= Kernel::kMaxStackBytes;
+  Buffer rows;
+  if (!on_stack) rows = f.Temporary(Product(outer) * padded * bytes);
+  double epsilon = n.attrs->FloatOr("epsilon", 1e-5);
+  f.Parallel(Product(outer), static_cast<double>(extent) / lanes * (cost + 8), [&](Kernel& k, Value begin, Value end) {
+    Ops& o = k.o;
+    k.shapes = shapes;
+    Value scratch = on_stack ? k.Scratch(padded * bytes) : k.Pointer(rows);
+    mlir::Type element = o.ComputeType(acc), vector = o.ComputeType(acc, lanes);
+    Value zero = o.ConstF(vector, 0);
+    auto add = [&](Value a, Value b) { return o.AddF(a, b); };
+    Value count = o.ConstF(element, static_cast<double>(extent));
+    o.For(begin, end, 1, [&](Value item) {
+      Indices row = Delinearise(o, item, outer);
+      Value line = on_stack ? scratch : o.At(scratch, o.Mul(item, padded), element);
+      Value sum = VectorLoop(o, inner, lanes, {zero}, [&](const VectorPoint& p, const Values& sums) {
+        Eval e(k, lanes);
+        Indices at = row;
+        at.insert(at.end(), p.at.begin(), p.at.end());
+        Value v = e.At(x, at);
+        o.StoreElements(acc, v, line, p.linear);
+        return Values{o.AddF(sums[0], p.fresh ? o.Select(p.fresh, v, zero) : v)};
+      })[0];
+      Value mean = o.DivF(o.ReduceLanes(sum, add), count);
+      Value means = o.Broadcast(mean, lanes);
+      auto square = [&](Value i) {
+        Value d = o.SubF(o.LoadElements(acc, line, i, lanes), means);
+        return o.MulF(d, d);
+      };
+      int64_t whole = extent / lanes * lanes;
+      Value squares = o.For(o.Int(0), o.Int(whole), lanes, {zero}, [&](Value i, const Values& sums) {
+        return Values{o.AddF(sums[0], square(i))};
+      })[0];
+      if (whole < extent) {
+        squares = o.AddF(squares, o.Select(LastLanes(o, lanes, extent - whole), square(o.Int(extent - lanes)), zero));
+      }
+      Value variance = o.DivF(o.ReduceLanes(squares, add), count);
+      Value factor = o.DivF(o.ConstF(element, 1), o.Sqrt(o.AddF(variance, o.ConstF(element, epsilon))));
+      Value factors = o.Broadcast(factor, lanes);
+      VectorLoop(o, inner, lanes, {}, [&](const VectorPoint& p, const Values&) {
+        Eval e(k, lanes);
+        Value v = o.MulF(o.SubF(o.LoadElements(acc, line, p.linear, lanes), means), factors);
+        v = o.Fma(v, e.At(scale, e.BroadcastTo(scale, p.at)), e.At(bias, e.BroadcastTo(bias, p.at)));
+        Indices at = row;
+        at.insert(at.end(), p.at.begin(), p.at.end());
+        k.StoreResult(n.out(), at, v);
+        return Values{};
+      });
+    });
+  });
+  return absl::OkStatus();
+}
+
+// Pointwise but for the parameters, which are indexed by the channel.
+Value BatchNorm(Eval& e, const Node& n, int, const Indices& at) {
+  Ops& o = e.o;
+  Value x = e.At(n.in(0), at);
+  Value p[4];
+  for (int i = 0; i < 4; ++i) p[i] = e.At(n.in(i + 1), {at[1]});
+  Value epsilon = o.ConstF(x.getType(), n.attrs->FloatOr("epsilon", 1e-5));
+  Value factor = o.DivF(p[0], o.Sqrt(o.AddF(p[3], epsilon)));
+  return o.Fma(o.SubF(x, p[2]), factor, p[1]);
+}
+
+// x / (bias + alpha / size * sum of squares over a window of channels) ^ beta.
+Value Lrn(Eval& e, const Node& n, int, const Indices& at) {
+  Ops& o = e.o;
+  int64_t size = n.attrs->Int("size"), channels = n.in(0).shape[1];
+  auto element = [&](Eval& ev, const Indices& where) {
+    Value x = ev.At(n.in(0), where);
+    mlir::Type type = x.getType();
+    Value c = where[1].base;
+    Value low = o.Max(o.Add(c, -((size - 1) / 2)), o.Int(0));
+    Value high = o.Min(o.Add(c, size - 1 - (size - 1) / 2 + 1), o.Int(channels));
+    Value sum = o.For(low, high, 1, {o.ConstF(type, 0)}, [&](Value i, const Values& sums) {
+      Eval inner = ev.Child(ev.lanes());
+      Indices from = where;
+      from[1] = i;
+      Value v = inner.At(n.in(0), from);
+      return Values{o.Fma(v, v, sums[0])};
+    })[0];
+    double alpha = n.attrs->FloatOr("alpha", 1e-4) / static_cast<double>(size);
+    Value base = o.Fma(sum, o.ConstF(type, alpha), o.ConstF(type, n.attrs->FloatOr("bias", 1.0)));
+    double beta = n.attrs->FloatOr("beta", 0.75);
+    if (beta == 0.75) {
+      // x^(3/4) by two square roots.
+      Value root = o.Sqrt(base);
+      return o.DivF(x, o.MulF(root, o.Sqrt(root)));
+    }
+    return o.DivF(x, Pow(o, base, o.ConstF(type, beta)));
+  };
+  return at[1].uniform() ? element(e, at) : e.PerLane(at, element);
+}
+
+}  // namespace
+
+void RegisterNormalisation(LoweringTable* table) {
+  Lowering& layer_norm = (*table)["layer_norm"];
+  layer_norm.cost = 20;
+  layer_norm.epilogue = true;
+  layer_norm.kernel = LayerNorm;
+  layer_norm.arg_use_of = [](const Node&, int arg) { return arg == 0 ? ArgUse::kOnce : ArgUse::kMany; };
+  Lowering& batch_norm = (*table)["batch_norm"];
+  batch_norm.cost = 12;
+  batch_norm.element = BatchNorm;
+  batch_norm.arg_use_of = [](const Node&, int arg) { return arg == 0 ? ArgUse::kOnce : ArgUse::kMany; };
+  Lowering& lrn = (*table)["lrn"];
+  lrn.cost = 60;
+  lrn.element = Lrn;
+  lrn.arg_use = ArgUse::kMany;
+}
+
+}  // namespace inlay::native

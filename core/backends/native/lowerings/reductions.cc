@@ -1,0 +1,306 @@
+// Reductions: sum, mean, product, maximum, minimum; argmax and argmin.
+#include <algorithm>
+
+#include "core/backends/native/function_emitter.h"
+#include "core/backends/native/loops.h"
+#include "core/backends/native/lowering.h"
+
+namespace inlay::native {
+namespace {
+
+using ir::DType;
+using mlir::Value;
+
+enum class Kind { kSum, kMean, kProd, kMax, kMin };
+
+// How a reduction combines values, in which type.
+struct Combiner {
+  Kind kind;
+  DType dtype;  // of the accumulator
+
+  Combiner(Kind k, DType in) : kind(k), dtype(in) {
+    if (k == Kind::kMean && ir::IsInteger(in)) dtype = DType::kI64;  // the sum must not wrap
+  }
+  Value Identity(Ops& o, int64_t lanes) const {
+    mlir::Type type = o.ComputeType(dtype, lanes);
+    switch (kind) {
+      case Kind::kSum:
+      case Kind::kMean: return o.Const(type, 0);
+      case Kind::kProd: return o.Const(type, 1);
+      case Kind::kMax: return o.LowestN(dtype, type);
+      case Kind::kMin: return o.HighestN(dtype, type);
+    }
+    return nullptr;
+  }
+  Value Combine(Ops& o, Value x, Value y) const {
+    switch (kind) {
+      case Kind::kSum:
+      case Kind::kMean: return o.AddN(dtype, x, y);
+      case Kind::kProd: return o.MulN(dtype, x, y);
+      case Kind::kMax: return o.MaxN(dtype, x, y);
+      case Kind::kMin: return o.MinN(dtype, x, y);
+    }
+    return nullptr;
+  }
+  Value Finish(Ops& o, Value x, int64_t count, DType out) const {
+    if (kind != Kind::kMean) return x;
+    if (ir::IsFloat(dtype)) return o.DivF(x, o.ConstF(x.getType(), static_cast<double>(count)));
+    return o.Cast(dtype, out, o.DivI(x, o.ConstI(x.getType(), count), true));
+  }
+};
+
+// The dimensions of x after merging neighbours: which are reduced, and how the result is indexed by the others.
+struct Plan {
+  std::vector<int64_t> shape;
+  std::vector<bool> reduced;
+  std::map<const Tensor*, std::vector<int64_t>> shapes;
+  bool merged = false;
+  std::vector<bool> original_reduced;
+  bool keepdims = false;
+
+  std::vector<int64_t> Select(bool which) const {
+    std::vector<int64_t> result;
+    for (size_t i = 0; i < shape.size(); ++i) {
+      if (reduced[i] == which) result.push_back(shape[i]);
+    }
+    return result;
+  }
+  Indices Interleave(const Indices& kept, const Indices& inner) const {
+    Indices at;
+    size_t a = 0, b = 0;
+    for (bool r : reduced) at.push_back(r ? inner[b++] : kept[a++]);
+    return at;
+  }
+  Indices OutIndices(Ops& o, const Indices& kept) const {
+    if (merged || !keepdims) return kept;
+    Indices at;
+    size_t next = 0;
+    for (bool r : original_reduced) at.push_back(r ? Index(o.Int(0)) : kept[next++]);
+    return at;
+  }
+};
+
+Plan MakePlan(FunctionEmitter& f, const Node& n) {
+  const Tensor& x = n.in(0);
+  Plan plan;
+  plan.keepdims = n.attrs->BoolOr("keepdims", false);
+  std::vector<int64_t> axes = n.attrs->IntsOr("axes", {});
+  plan.original_reduced.assign(x.rank(), axes.empty());
+  for (int64_t a : axes) plan.original_reduced[a < 0 ? a + x.rank() : a] = true;
+  const std::vector<bool>& reduced = plan.original_reduced;
+  std::vector<bool> boundary(x.rank());
+  for (int i = 1; i < x.rank(); ++i) boundary[i] = reduced[i] != reduced[i - 1];
+
+  auto apply = [&](const std::vector<int>& groups) {
+    plan.shape.clear();
+    plan.reduced.clear();
+    int begin = 0;
+    for (int size : groups) {
+      plan.shape.push_back(Product(x.shape, begin, begin + size));
+      plan.reduced.push_back(reduced[begin]);
+      begin += size;
+    }
+  };
+  std::vector<int> groups = f.MergeableGroups(x, boundary);
+  std::vector<int> out_groups;
+  int begin = 0, pending = 0;
+  for (int size : groups) {
+    if (!reduced[begin]) {
+      out_groups.push_back(size + pending);
+      pending = 0;
+    } else if (plan.keepdims) {
+      if (out_groups.empty()) pending += size;
+      else out_groups.back() += size;
+    }
+    begin += size;
+  }
+  std::map<const Tensor*, std::vector<int64_t>> shapes;
+  if (!out_groups.empty() && f.MergeDimsOf(x, groups, &shapes) && f.MergeDims(n, out_groups, &shapes)) {
+    plan.merged = true;
+    plan.shapes = shapes;
+    apply(groups);
+    return plan;
+  }
+  // Only runs of reduced dimensions.
+  std::vector<int> fallback;
+  begin = 0;
+  for (int size : groups) {
+    if (reduced[begin]) fallback.push_back(size);
+    else fallback.insert(fallback.end(), size, 1);
+    begin += size;
+  }
+  if (!f.MergeDimsOf(x, fallback, &plan.shapes)) fallback.assign(x.rank(), 1);
+  apply(fallback);
+  return plan;
+}
+
+// The last dimension is reduced: vectors along it, several accumulators, one result a row.
+void ReduceRows(FunctionEmitter& f, const Node& n, const Combiner& c, const Plan& plan) {
+  const Tensor& x = n.in(0);
+  int cost = 0;
+  std::vector<const Tensor*> tensors = f.Expression(x, nullptr, nullptr, &cost);
+  std::vector<int64_t> kept = plan.Select(false), reduced = plan.Select(true);
+  int64_t inner = reduced.back();
+  std::vector<int64_t> outer(reduced.begin(), reduced.end() - 1);
+  int64_t count = Product(reduced);
+  f.WithLanesOrScalar(f.LanesFor(tensors, inner), cost, [&](int64_t lanes) {
+    // Enough accumulators to hide an addition's latency where computing the element does not already.
+    int64_t unroll = cost <= 4 && inner >= 8 * lanes ? 4 : 1;
+    f.ParallelEach(Product(kept), static_cast<double>(count) / lanes * (cost + 2), [&](Kernel& k, Value item) {
+      Ops& o = k.o;
+      k.shapes = plan.shapes;
+      Indices row = Delinearise(o, item, kept);
+      Values init(unroll, c.Identity(o, lanes));
+      Values sums = LoopNest(o, outer, init, [&](const Indices& at, Values acc) {
+        auto element = [&](Value i) {
+          Eval e(k, lanes);
+          Indices in = at;
+          in.push_back(Index(i, lanes == 1 ? 0 : 1));
+          return o.Cast(x.dtype == c.dtype ? c.dtype : x.dtype, c.dtype, e.At(x, plan.Interleave(row, in)));
+        };
+        int64_t step = lanes * unroll, main = inner / step * step, whole = inner / lanes * lanes;
+        acc = o.For(o.Int(0), o.Int(main), step, acc, [&](Value i, const Values& carried) {
+          Values next;
+          for (int64_t u = 0; u < unroll; ++u) {
+            next.push_back(c.Combine(o, carried[u], element(o.Add(i, u * lanes))));
+          }
+          return next;
+        });
+        if (main < whole) {
+          acc[0] = o.For(o.Int(main), o.Int(whole), lanes, {acc[0]}, [&](Value i, const Values& carried) {
+            return Values{c.Combine(o, carried[0], element(i))};
+          })[0];
+        }
+        if (whole < inner) {
+          Value last = element(o.Int(inner - lanes));
+          Value fresh = LastLanes(o, lanes, inner - whole);
+          acc[0] = c.Combine(o, acc[0], o.Select(fresh, last, c.Identity(o, lanes)));
+        }
+        return acc;
+      });
+      Value sum = sums[0];
+      for (int64_t u = 1; u < unroll; ++u) sum = c.Combine(o, sum, sums[u]);
+      sum = o.ReduceLanes(sum, [&](Value a, Value b) { return c.Combine(o, a, b); });
+      k.StoreResult(n.out(), plan.OutIndices(o, row), c.Finish(o, sum, count, n.out().dtype));
+    });
+  });
+}
+
+// The last dimension is kept: each lane reduces its own column.
+void ReduceColumns(FunctionEmitter& f, const Node& n, const Combiner& c, const Plan& plan) {
+  const Tensor& x = n.in(0);
+  int cost = 0;
+  std::vector<const Tensor*> tensors = f.Expression(x, nullptr, nullptr, &cost);
+  std::vector<int64_t> kept = plan.Select(false), reduced = plan.Select(true);
+  int64_t columns = kept.empty() ? 1 : kept.back();
+  std::vector<int64_t> rows(kept.begin(), kept.empty() ? kept.end() : kept.end() - 1);
+  int64_t count = Product(reduced);
+  f.WithLanesOrScalar(f.LanesFor(tensors, columns), cost, [&](int64_t lanes) {
+    int64_t unroll = columns >= 4 * lanes ? 4 : 1, block = unroll * lanes;
+    int64_t blocks = (columns + block - 1) / block;
+    f.ParallelEach(Product(rows) * blocks, static_cast<double>(count) * unroll * (cost + 2), [&](Kernel& k, Value item) {
+      Ops& o = k.o;
+      k.shapes = plan.shapes;
+      Indices row = Delinearise(o, o.Div(item, blocks), rows);
+      Value first = o.Min(o.Mul(o.Rem(item, blocks), block), o.Int(columns - block));
+      auto at_column = [&](int64_t u) {
+        Indices at = row;
+        if (!kept.empty()) at.push_back(Index(o.Add(first, u * lanes), lanes == 1 ? 0 : 1));
+        return at;
+      };
+      Values sums = LoopNest(o, reduced, Values(unroll, c.Identity(o, lanes)), [&](const Indices& in, const Values& acc) {
+        Values next;
+        Eval e(k, lanes);
+        for (int64_t u = 0; u < unroll; ++u) {
+          Value element = o.Cast(x.dtype, c.dtype, e.At(x, plan.Interleave(at_column(u), in)));
+          next.push_back(c.Combine(o, acc[u], element));
+        }
+        return next;
+      });
+      for (int64_t u = 0; u < unroll; ++u) {
+        k.StoreResult(n.out(), plan.OutIndices(o, at_column(u)), c.Finish(o, sums[u], count, n.out().dtype));
+      }
+    });
+  });
+}
+
+Lowering Reduce(Kind kind) {
+  Lowering lowering;
+  lowering.cost = 10;
+  lowering.epilogue = true;
+  lowering.kernel = [kind](FunctionEmitter& f, const Node& n) {
+    if (n.out().NumElements() == 0) return absl::OkStatus();
+    Combiner combiner(kind, n.in(0).dtype);
+    Plan plan = MakePlan(f, n);
+    if (!plan.reduced.empty() && plan.reduced.back()) {
+      ReduceRows(f, n, combiner, plan);
+    } else {
+      ReduceColumns(f, n, combiner, plan);
+    }
+    return absl::OkStatus();
+  };
+  return lowering;
+}
+
+// Index of the largest (smallest) element. A NaN counts as larger (smaller) than all, as in NumPy.
+absl::Status ArgReduce(FunctionEmitter& f, const Node& n, bool largest) {
+  const Tensor& x = n.in(0);
+  if (n.out().NumElements() == 0) return absl::OkStatus();
+  int64_t axis = n.attrs->IntOr("axis", 0);
+  bool keepdims = n.attrs->BoolOr("keepdims", false), select_last = n.attrs->BoolOr("select_last", false);
+  std::vector<int64_t> others = x.shape;
+  others.erase(others.begin() + axis);
+  int64_t extent = x.shape[axis];
+  int cost = 0;
+  f.Expression(x, nullptr, nullptr, &cost);
+  f.ParallelEach(Product(others), extent * (cost + 3.0), [&](Kernel& k, Value item) {
+    Ops& o = k.o;
+    Indices at = Delinearise(o, item, others);
+    auto element = [&](Value i) {
+      Indices in = at;
+      in.insert(in.begin() + axis, Index(i));
+      Eval e(k, 1);
+      return e.At(x, in);
+    };
+    Value index = o.Int(0);
+    if (extent > 0) {
+      index = o.For(o.Int(1), o.Int(extent), 1, {element(o.Int(0)), o.Int(0)}, [&](Value i, const Values& best) {
+        Value v = element(i);
+        Compare predicate = largest ? (select_last ? Compare::kGe : Compare::kGt)
+                                    : (select_last ? Compare::kLe : Compare::kLt);
+        Value better = o.CompareN(predicate, x.dtype, v, best[0]);
+        if (ir::IsFloat(x.dtype)) {
+          Value best_nan = o.IsNan(best[0]);
+          Value nan_wins = select_last ? o.IsNan(v) : o.And(o.IsNan(v), o.Not(best_nan));
+          better = o.Or(better, nan_wins);
+        }
+        return Values{o.Select(better, v, best[0]), o.Select(better, i, best[1])};
+      })[1];
+    }
+    if (keepdims) at.insert(at.begin() + axis, Index(o.Int(0)));
+    k.StoreElement(n.out(), at, index);
+  });
+  return absl::OkStatus();
+}
+
+Lowering Arg(bool largest) {
+  Lowering lowering;
+  lowering.cost = 10;
+  lowering.kernel = [largest](FunctionEmitter& f, const Node& n) { return ArgReduce(f, n, largest); };
+  return lowering;
+}
+
+}  // namespace
+
+void RegisterReductions(LoweringTable* table) {
+  LoweringTable& t = *table;
+  t["reduce_sum"] = Reduce(Kind::kSum);
+  t["reduce_mean"] = Reduce(Kind::kMean);
+  t["reduce_prod"] = Reduce(Kind::kProd);
+  t["reduce_max"] = Reduce(Kind::kMax);
+  t["reduce_min"] = Reduce(Kind::kMin);
+  t["argmax"] = Arg(true);
+  t["argmin"] = Arg(false);
+}
+
+}  // namespace inlay::native

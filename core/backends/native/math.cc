@@ -1,0 +1,166 @@
+#include "core/backends/native/math.h"
+
+#include <initializer_list>
+#include <limits>
+
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/TypeUtilities.h"
+
+namespace inlay::native {
+
+using mlir::Type;
+using mlir::Value;
+
+namespace {
+
+bool IsF32(Value x) { return mlir::getElementTypeOrSelf(x.getType()).isF32(); }
+
+// Highest power first.
+Value Polynomial(Ops& o, Value x, std::initializer_list<double> coefficients) {
+  Value y;
+  for (double c : coefficients) {
+    Value constant = o.ConstF(x.getType(), c);
+    y = y ? o.Fma(y, x, constant) : constant;
+  }
+  return y;
+}
+
+// The expansions' constants are those of Cephes (expf, logf, tanhf), and of Eigen's generic_fast_erf for Erf.
+Value ExpF32(Ops& o, Value x) {
+  Type type = x.getType();
+  // Beyond these the result is infinity or zero anyway; written so that NaN passes.
+  Value high = o.ConstF(type, 89.0), low = o.ConstF(type, -104.0);
+  x = o.Select(o.CompareF(Compare::kGt, x, high), high, x);
+  x = o.Select(o.CompareF(Compare::kLt, x, low), low, x);
+  // Adding 1.5 * 2^23 rounds to an integer and leaves it in the low bits: no conversion that NaN would make undefined.
+  Value magic = o.ConstF(type, 12582912.0);
+  Value shifted = o.Fma(x, o.ConstF(type, 1.44269504088896341), magic);
+  Value n = o.SubF(shifted, magic);
+  Value r = o.Fma(n, o.ConstF(type, -0.693359375), x);
+  r = o.Fma(n, o.ConstF(type, 2.12194440e-4), r);
+  Value p = Polynomial(o, r, {1.9875691500E-4, 1.3981999507E-3, 8.3334519073E-3, 4.1665795894E-2, 1.6666665459E-1,
+                              5.0000001201E-1});
+  p = o.AddF(o.Fma(o.MulF(r, r), p, r), o.ConstF(type, 1.0));
+  // 2^n in two factors, so that results near overflow and subnormal ones come out right.
+  Type i32 = o.b.getI32Type();
+  Value bits = o.Bitcast(shifted, i32);
+  bits = o.SubI(bits, o.ConstI(bits.getType(), 0x4b400000));
+  Value half = o.ShiftRight(bits, o.ConstI(bits.getType(), 1), true);
+  Value rest = o.SubI(bits, half);
+  auto power = [&](Value exponent) {
+    Value biased = o.AddI(exponent, o.ConstI(exponent.getType(), 127));
+    return o.Bitcast(o.ShiftLeft(biased, o.ConstI(exponent.getType(), 23)), o.b.getF32Type());
+  };
+  return o.MulF(o.MulF(p, power(half)), power(rest));
+}
+
+Value LogF32(Ops& o, Value x) {
+  Type type = x.getType();
+  Value tiny = o.CompareF(Compare::kLt, x, o.ConstF(type, 1.17549435e-38));
+  Value scaled = o.Select(tiny, o.MulF(x, o.ConstF(type, 8388608.0)), x);
+  Value bits = o.Bitcast(scaled, o.b.getI32Type());
+  Type ints = bits.getType();
+  // Exponent and mantissa such that the mantissa lies in [sqrt(1/2), sqrt(2)).
+  Value offset = o.SubI(bits, o.ConstI(ints, 0x3f3504f3));
+  Value exponent = o.ShiftRight(offset, o.ConstI(ints, 23), true);
+  Value mantissa = o.Bitcast(o.SubI(bits, o.ShiftLeft(exponent, o.ConstI(ints, 23))), o.b.getF32Type());
+  Value e = o.IntToFloat(exponent, o.b.getF32Type(), true);
+  e = o.Select(tiny, o.SubF(e, o.ConstF(type, 23.0)), e);
+  Value f = o.SubF(mantissa, o.ConstF(type, 1.0));
+  Value z = o.MulF(f, f);
+  Value p = Polynomial(o, f, {7.0376836292E-2, -1.1514610310E-1, 1.1676998740E-1, -1.2420140846E-1, 1.4249322787E-1,
+                              -1.6668057665E-1, 2.0000714765E-1, -2.4999993993E-1, 3.3333331174E-1});
+  Value y = o.MulF(o.MulF(f, z), p);
+  y = o.Fma(e, o.ConstF(type, -2.12194440e-4), y);
+  y = o.Fma(z, o.ConstF(type, -0.5), y);
+  Value result = o.Fma(e, o.ConstF(type, 0.693359375), o.AddF(f, y));
+  Value infinity = o.ConstF(type, std::numeric_limits<double>::infinity());
+  Value zero = o.ConstF(type, 0.0);
+  result = o.Select(o.CompareF(Compare::kEq, x, infinity), infinity, result);
+  result = o.Select(o.CompareF(Compare::kEq, x, zero), o.NegF(infinity), result);
+  // Negative or NaN.
+  Value good = o.CompareF(Compare::kGe, x, zero);
+  return o.Select(good, result, o.ConstF(type, std::numeric_limits<double>::quiet_NaN()));
+}
+
+Value TanhF32(Ops& o, Value x) {
+  Type type = x.getType();
+  Value magnitude = o.AbsF(x);
+  Value z = o.MulF(x, x);
+  Value p = Polynomial(o, z, {-5.70498872745E-3, 2.06390887954E-2, -5.37397155531E-2, 1.33314422036E-1,
+                              -3.33332819422E-1});
+  Value small = o.Fma(o.MulF(z, x), p, x);
+  Value one = o.ConstF(type, 1.0), two = o.ConstF(type, 2.0);
+  Value large = o.SubF(one, o.DivF(two, o.AddF(ExpF32(o, o.AddF(magnitude, magnitude)), one)));
+  return o.Select(o.CompareF(Compare::kLt, magnitude, o.ConstF(type, 0.625)), small, o.CopySign(large, x));
+}
+
+Value ErfF32(Ops& o, Value x) {
+  Type type = x.getType();
+  Value limit = o.ConstF(type, 3.832506856900711);  // where it rounds to 1
+  Value y = o.Select(o.CompareF(Compare::kGt, x, limit), limit, x);
+  y = o.Select(o.CompareF(Compare::kLt, y, o.NegF(limit)), o.NegF(limit), y);
+  Value z = o.MulF(y, y);
+  Value p = Polynomial(o, z, {0.00022905065861350646, 0.0034082910107109506, 0.050955695062380861, 0.18520832239976145,
+                              1.128379143519084});
+  Value q = Polynomial(o, z, {-1.1791602954361697e-7, 0.000023547966471313185, 0.0010179625278914885,
+                              0.014070470171167667, 0.11098505178285362, 0.49746925110067538, 1.0});
+  return o.DivF(o.MulF(y, p), q);
+}
+
+}  // namespace
+
+Value Exp(Ops& o, Value x) { return IsF32(x) ? ExpF32(o, x) : o.Libm("exp", {x}); }
+Value Log(Ops& o, Value x) { return IsF32(x) ? LogF32(o, x) : o.Libm("log", {x}); }
+Value Tanh(Ops& o, Value x) { return IsF32(x) ? TanhF32(o, x) : o.Libm("tanh", {x}); }
+Value Erf(Ops& o, Value x) { return IsF32(x) ? ErfF32(o, x) : o.Libm("erf", {x}); }
+
+Value Log1pOfPositive(Ops& o, Value x) {
+  if (!IsF32(x)) return o.Libm("log1p", {x});
+  // log(w) * x / (w - 1) with w = 1 + x rounded: the rounding cancels.
+  Value one = o.ConstF(x.getType(), 1.0);
+  Value w = o.AddF(one, x);
+  Value rounded = o.SubF(w, one);
+  Value zero = o.CompareF(Compare::kEq, rounded, o.ConstF(x.getType(), 0.0));
+  Value ratio = o.DivF(x, o.Select(zero, one, rounded));
+  return o.Select(zero, x, o.MulF(Log(o, w), ratio));
+}
+
+Value Sigmoid(Ops& o, Value x) {
+  Value one = o.ConstF(x.getType(), 1.0);
+  return o.DivF(one, o.AddF(one, Exp(o, o.NegF(x))));
+}
+
+Value Softplus(Ops& o, Value x) {
+  Value zero = o.ConstF(x.getType(), 0.0);
+  Value positive = o.Select(o.CompareF(Compare::kGt, zero, x), zero, x);  // NaN passes
+  return o.AddF(positive, Log1pOfPositive(o, Exp(o, o.NegF(o.AbsF(x)))));
+}
+
+Value Pow(Ops& o, Value x, Value y) { return o.Libm("pow", {x, y}); }
+
+Value PowInt(Ops& o, Value x, Value y, bool x_signed, bool y_signed) {
+  Type type = x.getType();
+  int bits = static_cast<int>(mlir::getElementTypeOrSelf(y.getType()).getIntOrFloatBitWidth());
+  Value one = o.ConstI(type, 1), zero = o.ConstI(type, 0);
+  Value zero_y = o.ConstI(y.getType(), 0);
+  Value result = one, base = x, odd;
+  for (int i = 0; i < bits; ++i) {
+    Value bit = o.And(y, o.ConstI(y.getType(), static_cast<int64_t>(uint64_t{1} << i)));
+    Value set = o.CompareI(Compare::kNe, bit, zero_y, false);
+    if (i == 0) odd = set;
+    result = o.Select(set, o.MulI(result, base), result);
+    if (i + 1 < bits) base = o.MulI(base, base);
+  }
+  if (!y_signed) return result;
+  Value is_one = o.CompareI(Compare::kEq, x, one, false);
+  Value inverse = o.Select(is_one, one, zero);
+  if (x_signed) {
+    Value minus_one = o.ConstI(type, -1);
+    Value is_minus_one = o.CompareI(Compare::kEq, x, minus_one, false);
+    inverse = o.Select(is_minus_one, o.Select(odd, minus_one, one), inverse);
+  }
+  return o.Select(o.CompareI(Compare::kLt, y, zero_y, true), inverse, result);
+}
+
+}  // namespace inlay::native

@@ -1,0 +1,28 @@
+// Transcendental functions on elements, scalars and vectors alike.
+//
+// f32 (which f16 and bf16 are computed in) has own expansions of what models spend time in, good for every input:
+//   Exp 1 ulp · Log 2 ulp · Tanh 2 ulp · Sigmoid, Silu 3 ulp · Erf 2^-22 absolute · Softplus 3 ulp
+// (tested over all ranges in testing/math_accuracy_test.py; NaN, infinities, zeros and subnormals as C's functions).
+// Everything else, and all of f64, is libm's function on each lane.
+#ifndef INLAY_CORE_BACKENDS_NATIVE_MATH_H_
+#define INLAY_CORE_BACKENDS_NATIVE_MATH_H_
+
+#include "core/backends/native/ops.h"
+
+namespace inlay::native {
+
+mlir::Value Exp(Ops& o, mlir::Value x);
+mlir::Value Log(Ops& o, mlir::Value x);
+mlir::Value Log1pOfPositive(Ops& o, mlir::Value x);  // log(1 + x), x >= 0
+mlir::Value Tanh(Ops& o, mlir::Value x);
+mlir::Value Erf(Ops& o, mlir::Value x);
+mlir::Value Sigmoid(Ops& o, mlir::Value x);
+mlir::Value Softplus(Ops& o, mlir::Value x);
+// x to the power of y, both of one float type.
+mlir::Value Pow(Ops& o, mlir::Value x, mlir::Value y);
+// Of integers; a negative exponent gives the truncated value (0, or ±1 of ±1).
+mlir::Value PowInt(Ops& o, mlir::Value x, mlir::Value y, bool x_signed, bool y_signed);
+
+}  // namespace inlay::native
+
+#endif  // INLAY_CORE_BACKENDS_NATIVE_MATH_H_

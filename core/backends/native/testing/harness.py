@@ -1,0 +1,247 @@
+"""Compiles small modules with the native backend, runs them through the kernel ABI by ctypes, and compares with the
+NumPy evaluator (tests/reference).
+
+    suite = Suite()
+    b = FunctionBuilder(); x = b.param("x", "f32", (3, 5)); y = b.op("relu", x)
+    suite.add("relu", b.finish([y]), [array])
+    failures = suite.run("llvm -mcpu=x86-64-v3", threads=2)      # a list of messages, empty where all is well
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+
+import ml_dtypes
+import numpy as np
+
+ROOT = pathlib.Path(__file__).resolve().parents[4]
+sys.path.insert(0, str(ROOT / "client/python"))
+sys.path.insert(0, str(ROOT / "tests"))
+
+from inlay._proto import artifact_pb2  # noqa: E402
+from inlay.ir import FunctionBuilder  # noqa: E402,F401
+from reference.evaluator import DTYPES, evaluate  # noqa: E402
+
+COMPILER = os.environ.get(
+    "INLAY_NATIVE_COMPILER", str(ROOT / "bazel-bin/core/backends/native/testing/compile_main")
+)
+TASK = ctypes.CFUNCTYPE(
+    None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int32
+)
+PARALLEL = ctypes.CFUNCTYPE(
+    None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p
+)
+ALLOC = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
+SET_ERROR = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_char_p)
+
+
+class Context(ctypes.Structure):
+    """InlayCallContext of core/runtime/kernel_abi.h."""
+
+    _fields_ = [
+        ("state", ctypes.c_void_p),
+        ("workspace", ctypes.c_void_p),
+        ("num_threads", ctypes.c_int32),
+        ("reserved", ctypes.c_int32),
+        ("pool", ctypes.c_void_p),
+        ("parallel_for", PARALLEL),
+        ("owner", ctypes.c_void_p),
+        ("alloc", ALLOC),
+        ("set_error", SET_ERROR),
+    ]
+
+
+def aligned(nbytes: int, fill: int = 0xA5) -> np.ndarray:
+    """Memory that begins at a multiple of 64, filled with a pattern, so that what is never written shows."""
+    raw = np.full(nbytes + 128, fill, dtype=np.uint8)
+    start = -raw.ctypes.data % 64
+    return raw[start : start + nbytes]
+
+
+GUARD = 256
+
+
+def guarded(nbytes: int) -> np.ndarray:
+    """Aligned memory of which the last GUARD bytes are a guard."""
+    return aligned(nbytes + GUARD)
+
+
+class Kernel:
+    """One compiled function: runs on arrays, checks the guards behind every output and behind the workspace."""
+
+    def __init__(self, library, manifest, threads: int):
+        self.function = manifest.functions[0]
+        self.run_c = getattr(library, self.function.symbol + "_run")
+        self.init_c = (
+            getattr(library, self.function.symbol + "_init") if self.function.has_state else None
+        )
+        self.threads = threads
+        self.keep: list[np.ndarray] = []
+        self.parallel = PARALLEL(self._parallel_for)
+        self.alloc = ALLOC(self._alloc)
+        self.set_error = SET_ERROR(lambda owner, code, message: None)
+        self.workspace = guarded(self.function.workspace_bytes)
+        self.context = Context(
+            None,
+            self.workspace.ctypes.data,
+            threads,
+            0,
+            None,
+            self.parallel,
+            None,
+            self.alloc,
+            self.set_error,
+        )
+
+    def _parallel_for(self, pool, n, task, closure):
+        run = TASK(task)
+        bounds = [n * i // self.threads for i in range(self.threads + 1)]
+        for worker in reversed(range(self.threads)):  # any order must do
+            if bounds[worker] < bounds[worker + 1]:
+                run(closure, bounds[worker], bounds[worker + 1], worker)
+
+    def _alloc(self, owner, nbytes):
+        memory = aligned(nbytes, 0)
+        self.keep.append(memory)
+        return memory.ctypes.data
+
+    def init(self, inputs) -> None:
+        self.inputs = []
+        for array in inputs:
+            memory = aligned(max(array.nbytes, 1))
+            memory[: array.nbytes] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+            self.inputs.append(memory)
+        self.outputs = []
+        for output in self.function.outputs:
+            dtype = DTYPES[output.dtype]
+            nbytes = int(np.prod([d.value for d in output.dims], dtype=np.int64)) * dtype.itemsize
+            self.outputs.append((guarded(nbytes), nbytes, dtype, [d.value for d in output.dims]))
+        pointers = [m.ctypes.data for m in self.inputs] + [m[0].ctypes.data for m in self.outputs]
+        self.args = (ctypes.c_void_p * max(len(pointers), 1))(*pointers)
+        if self.init_c is None:
+            return
+        constant = set(self.function.constant_inputs)
+        given = [p if i in constant else None for i, p in enumerate(pointers)]
+        args = (ctypes.c_void_p * len(given))(*given)
+        state = ctypes.c_void_p()
+        code = self.init_c(ctypes.byref(self.context), args, ctypes.byref(state))
+        if code != 0:
+            raise RuntimeError(f"init returned {code}")
+        self.context.state = state.value
+        for i in self.function.init_only_inputs:  # nothing may read it any more
+            self.inputs[i][:] = 0xFF
+
+    def run(self) -> None:
+        code = self.run_c(ctypes.byref(self.context), self.args)
+        if code != 0:
+            raise RuntimeError(f"run returned {code}")
+
+    def results(self) -> list[np.ndarray]:
+        for memory, nbytes, _, _ in self.outputs:
+            if (memory[nbytes:] != 0xA5).any():
+                raise RuntimeError("wrote behind an output")
+        if (self.workspace[self.function.workspace_bytes :] != 0xA5).any():
+            raise RuntimeError("wrote behind the workspace")
+        return [m[:n].view(dtype).reshape(shape).copy() for m, n, dtype, shape in self.outputs]
+
+
+TOLERANCE = {
+    np.dtype(np.float32): (2e-5, 2e-5),
+    np.dtype(np.float64): (1e-10, 1e-10),
+    np.dtype(np.float16): (4e-3, 2e-3),
+    np.dtype(ml_dtypes.bfloat16): (2e-2, 2e-2),
+}
+
+
+def mismatch(got: np.ndarray, want: np.ndarray, tolerance) -> str:
+    """A message, or "" where they agree."""
+    if got.shape != want.shape or got.dtype != want.dtype:
+        return f"{got.dtype}{got.shape}, wanted {want.dtype}{want.shape}"
+    if want.size == 0:
+        return ""
+    rtol, atol = tolerance or TOLERANCE.get(want.dtype, (0, 0))
+    if want.dtype in TOLERANCE:
+        g, w = got.astype(np.float64), want.astype(np.float64)
+        with np.errstate(invalid="ignore"):
+            ok = (g == w) | (np.abs(g - w) <= atol + rtol * np.abs(w)) | (np.isnan(g) & np.isnan(w))
+            ok &= np.isinf(g) == np.isinf(w)
+    else:
+        ok = got == want
+    if ok.all():
+        return ""
+    bad = np.argwhere(~ok)
+    at = tuple(bad[0])
+    return f"{len(bad)} of {want.size} differ, at {at}: got {got[at]!r}, wanted {want[at]!r}"
+
+
+class Suite:
+    """Cases that are compiled together."""
+
+    def __init__(self):
+        self.cases = {}
+
+    def add(self, name, module, inputs, tolerance=None, constant=(), expected=None) -> None:
+        """`constant`: indices of the parameters that are constant after load. `expected`: instead of the evaluator."""
+        name = "t_" + "".join(c if c.isalnum() else "_" for c in name)
+        while name in self.cases:
+            name += "_"
+        proto = type(module.proto)()
+        proto.CopyFrom(module.proto)
+        if constant:
+            proto.functions["main"].attrs["constant_params"].ints.v.extend(constant)
+        self.cases[name] = (module, proto, [np.asarray(i) for i in inputs], tolerance, expected)
+
+    def compile(self, target: str, directory: str):
+        for name, (_, proto, *_rest) in self.cases.items():
+            pathlib.Path(directory, name + ".pb").write_bytes(proto.SerializeToString())
+        done = subprocess.run([COMPILER, target, directory], capture_output=True, text=True)
+        if done.returncode != 0:
+            raise RuntimeError(f"compile_main: {done.returncode}\n{done.stdout[-500:]}{done.stderr[-2000:]}")
+        objects = sorted(str(p) for p in pathlib.Path(directory).glob("*.o"))
+        library = None
+        if objects:
+            shared = str(pathlib.Path(directory, "all.so"))
+            linker = subprocess.run(
+                ["ld.lld-19", "-shared", "-o", shared, *objects, "-lc", "-lm", "-L/lib/x86_64-linux-gnu", "-z", "defs"],
+                capture_output=True,
+                text=True,
+            )
+            if linker.returncode != 0:
+                raise RuntimeError(linker.stderr[-3000:])
+            library = ctypes.CDLL(shared)
+        return library, done.stdout
+
+    def run(self, target: str, threads: int = 2) -> list[str]:
+        failures = []
+        with tempfile.TemporaryDirectory() as directory:
+            start = time.time()
+            library, self.times = self.compile(target, directory)
+            self.compile_s = time.time() - start
+            for name, (module, _, inputs, tolerance, expected) in self.cases.items():
+                error = pathlib.Path(directory, name + ".error")
+                if error.exists():
+                    failures.append(f"{name}: {error.read_text()}")
+                    continue
+                manifest = artifact_pb2.StaticLibraryManifest()
+                manifest.ParseFromString(pathlib.Path(directory, name + ".manifest").read_bytes())
+                with np.errstate(all="ignore"):
+                    want = expected if expected is not None else evaluate(module.proto, module.weights, inputs)
+                try:
+                    kernel = Kernel(library, manifest, threads)
+                    kernel.init(inputs)
+                    kernel.run()
+                    got = kernel.results()
+                except RuntimeError as problem:
+                    failures.append(f"{name}: {problem}")
+                    continue
+                for i, (g, w) in enumerate(zip(got, want)):
+                    message = mismatch(g, np.asarray(w), tolerance)
+                    if message:
+                        failures.append(f"{name} [{i}]: {message}")
+        return failures
