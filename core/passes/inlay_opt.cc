@@ -32,7 +32,7 @@ absl::Status Main(const std::string& path) {
   }
   if (absl::GetFlag(FLAGS_timing)) {
     for (const auto& [pass, time] : manager.timings()) {
-      std::printf("%9.3f ms  %s\n", absl::ToDoubleMilliseconds(time), pass.c_str());
+      std::printf("%9.3f ms  %s\n", time, pass.c_str());
     }
     return absl::OkStatus();
   }

@@ -60,7 +60,7 @@ class FunctionBuilder:
         self._function = ir_pb2.Function()
         self._constants: list[ir_pb2.Constant] = []
         self._weights: dict[bytes, np.ndarray] = {}
-        self._known: dict[tuple, Var] = {}  # equal constants are one
+        self._known: dict[tuple, Var] = {}  # equal literals are one
 
     def param(self, name: str, dtype, shape: Sequence[Dim]) -> Var:
         """A parameter; parameters are passed in the order of these calls. Extents are ints or symbol names."""
@@ -71,15 +71,14 @@ class FunctionBuilder:
 
     def weight(self, array: np.ndarray, name: str = "") -> Var:
         """A constant by digest: no pass looks at its value and no key contains it. The array is not copied if it is
-        already dense and little-endian, and must not change afterwards."""
+        already dense and little-endian, and must not change afterwards.
+
+        Each call makes a constant of its own, also where two arrays are equal: that is a coincidence of their values
+        (biases before training are all zero), and a module's structure must not depend on it."""
         array, type_ = self._dense(array)
         digest = digest_of(array)
-        key = (digest, type_)
-        if key not in self._known:
-            self._weights[digest] = array
-            constant = ir_pb2.Constant(type=type_.to_proto(), digest=digest, name=name)
-            self._known[key] = self._constant(constant, type_)
-        return self._known[key]
+        self._weights[digest] = array
+        return self._constant(ir_pb2.Constant(type=type_.to_proto(), digest=digest, name=name), type_)
 
     def literal(self, value, dtype=None, name: str = "") -> Var:
         """A constant that is part of the program's meaning: hashed, foldable, at most 64 KiB."""
