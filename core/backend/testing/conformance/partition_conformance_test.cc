@@ -187,8 +187,8 @@ TEST_P(PartitionConformance, KeepsNoMemory) {
     // Init and destroy, over and over. A library may cache what it compiled, but not without end.
     for (int i = 0; i < 3; ++i) ASSERT_NE(Init(*loaded, inputs, 1), nullptr);
     const int64_t before = HeapInUse();
-    for (int i = 0; i < 10; ++i) ASSERT_NE(Init(*loaded, inputs, 1), nullptr);
-    EXPECT_LE(HeapInUse(), before + 256) << "destroy leaves memory behind";
+    for (int i = 0; i < 50; ++i) ASSERT_NE(Init(*loaded, inputs, 1), nullptr);
+    EXPECT_LT(HeapInUse() - before, 1200) << "destroy leaves memory behind";  // less than a block each
   }
 }
 
