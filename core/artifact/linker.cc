@@ -271,7 +271,6 @@ class Link {
     SubprocessOptions options;
     options.argv = args_;
     options.env = {"LC_ALL=C"};
-    options.working_directory = dir_;
     INLAY_ASSIGN_OR_RETURN(std::unique_ptr<Subprocess> process, Subprocess::Start(options));
     const absl::Time deadline = absl::Now() + kLinkTimeout;
     absl::Status status;
