@@ -155,19 +155,22 @@ absl::Status Convolution(FunctionEmitter& f, const Node& n, bool transposed) {
 
   // Weights in the layout of the tasks: once at load where they are constant, else by every call.
   Buffer weights = f.BufferOf(w);
+  auto weight_type = [&](Ops& o) {
+    return plan.method == ConvMethod::kPixelRows ? types.Accumulator(o) : types.Stored(o);
+  };
   if (plan.method != ConvMethod::kDepthwise) {
     bool constant = f.IsConstantParam(w);
-    int64_t bytes = (plan.packed_weight_elements() + plan.lanes) * ir::ByteSize(x.dtype);
+    int64_t bytes = (plan.packed_weight_elements() + plan.lanes) * types.accumulator_bytes;
     weights = constant ? f.State(bytes) : f.Temporary(bytes);
     f.Parallel(
         1, 0,
         [&](Kernel& k, Value, Value) {
-          EmitPackConvWeights(k.o, plan, k.Pointer(w), types.Stored(k.o), transposed, k.Pointer(weights));
+          EmitPackConvWeights(k.o, plan, k.Pointer(w), types.Stored(k.o), weight_type(k.o), k.Pointer(weights));
         },
         constant ? Phase::kInit : Phase::kRun);
   }
   Buffer input = f.BufferOf(x);
-  bool padded = plan.method == ConvMethod::kPanels;
+  bool padded = plan.padded_input;
   if (padded) {
     input = f.Temporary((plan.padded_elements() + plan.lanes) * types.accumulator_bytes);
     f.Parallel(shape.n * shape.c, static_cast<double>(plan.plane_elements()) / 4, [&](Kernel& k, Value begin, Value end) {
@@ -188,8 +191,7 @@ absl::Status Convolution(FunctionEmitter& f, const Node& n, bool transposed) {
     conv.input = k.Pointer(input);
     conv.input_element = padded ? conv.accumulator : types.Stored(k.o);
     conv.weights = k.Pointer(weights);
-    conv.weight_element = types.Stored(k.o);
-    conv.transposed = transposed;
+    conv.weight_element = weight_type(k.o);
     conv.inline_epilogue = flat && InlineEpilogue(f, n);
     conv.epilogue = [&](KernelBuilder&, Value batch, Value row, Value column, Value acc) {
       Ops& o = k.o;
