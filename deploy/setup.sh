@@ -34,7 +34,7 @@ PROGRAMS=(
   "//server/worker:inlay_worker server/worker/inlay_worker"
 )
 # Archives: core/runtime's, and lib<component>_runtime.a of every backend that has one.
-readonly ARCHIVE_QUERY='//core/runtime:inlay_artifact_runtime + filter("_runtime$", kind("cc_library", //core/backends/...))'
+readonly ARCHIVE_QUERY='//core/runtime:inlay_artifact_runtime + filter("^//core/backends/.+:.+_runtime$", kind("cc_library", //core/backends/...))'
 
 examples=0 dev=0 bench=0 build=1
 for argument in "$@"; do

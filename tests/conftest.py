@@ -24,6 +24,9 @@ from inlay import daemon
 from inlay.bench import make_inputs
 from inlay.client import Client
 
+# For child processes, where the package is not installed but lies in this checkout.
+os.environ["PYTHONPATH"] = str(pathlib.Path(__file__).resolve().parents[1] / "client" / "python")
+
 RTOL, ATOL = 1e-3, 1e-4
 # Where a worker may be told to use less than the machine has, the tests use two.
 WORKERS = 2
