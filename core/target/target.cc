@@ -136,6 +136,7 @@ absl::Status CompleteX86(Target* target) {
     }
     (word.enable ? EnableX86Feature : DisableX86Feature)(word.name, &features);
   }
+  if (features.count("avx512f") == 0) features.erase("evex512");  // it came with it
   if (features.count("sse2") == 0) {
     return absl::InvalidArgumentError("target: x86_64 code passes floats in SSE registers; sse2 can't be disabled");
   }

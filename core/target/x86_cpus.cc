@@ -13,7 +13,7 @@ struct Row {
 // What LLVM 19's llvm::X86::getFeaturesForCPU answers, less what no generated code uses (kSystemFeatures), so that a
 // hypervisor which hides SGX or protection keys does not make a machine unfit. ImpliedFeatures complete the rows.
 constexpr Row kCpus[] = {
-    {"x86-64", "cmov cx8 fxsr mmx sse x87"},
+    {"x86-64", "cmov cx8 fxsr mmx sse2 x87"},
     {"x86-64-v2", "cmov crc32 cx16 cx8 fxsr mmx popcnt sahf sse4.2 x87"},
     {"x86-64-v3", "avx2 bmi bmi2 cmov crc32 cx16 cx8 f16c fma fxsr lzcnt mmx movbe popcnt sahf x87 xsave"},
     {"x86-64-v4",

@@ -1,0 +1,123 @@
+#include "core/target/target.h"
+
+#include "core/target/x86_cpus.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace inlay::target {
+namespace {
+
+using ::testing::HasSubstr;
+
+Target Parse(const std::string& text) {
+  absl::StatusOr<Target> target = Target::Parse(text);
+  EXPECT_TRUE(target.ok()) << target.status();
+  return target.ok() ? *target : Target();
+}
+
+Target Complete(const std::string& text) {
+  absl::StatusOr<Target> target = Parse(text).Completed();
+  EXPECT_TRUE(target.ok()) << target.status();
+  return target.ok() ? *target : Target();
+}
+
+std::string ParseError(const std::string& text) {
+  absl::StatusOr<Target> target = Target::Parse(text);
+  if (target.ok()) target = target->Completed();
+  EXPECT_EQ(target.status().code(), absl::StatusCode::kInvalidArgument) << text;
+  return std::string(target.status().message());
+}
+
+TEST(TargetTest, ParsesAndPrints) {
+  const Target t = Parse("llvm -mcpu=znver4 -mattr=+avx512f,-avx512bf16 -num-cores=2");
+  EXPECT_EQ(t.kind, "llvm");
+  EXPECT_EQ(t.attr("mcpu"), "znver4");
+  EXPECT_EQ(t.attr("absent", "x"), "x");
+  EXPECT_EQ(t.ToString(), "llvm -mattr=+avx512f,-avx512bf16 -mcpu=znver4 -num-cores=2");
+  EXPECT_EQ(Parse(t.ToString()), t);
+  EXPECT_EQ(Parse(R"({"kind": "llvm", "mcpu": "znver4", "mattr": ["+avx512f", "-avx512bf16"], "num-cores": 2})"), t);
+  EXPECT_EQ(Parse("onednn -layout=any").attr("layout"), "any");
+}
+
+TEST(TargetTest, ErrorsNameTheWord) {
+  EXPECT_THAT(ParseError(""), HasSubstr("the text is empty"));
+  EXPECT_THAT(ParseError("llvm mcpu=znver4"), HasSubstr("can't read 'mcpu=znver4'; write -name=value"));
+  EXPECT_THAT(ParseError("llvm -march=x"), HasSubstr("'llvm' has no attribute 'march'; it has mattr, mcpu, mtriple"));
+  EXPECT_THAT(ParseError("{broken"), HasSubstr("no JSON object"));
+  EXPECT_THAT(ParseError(R"({"kind": "llvm", "mcpu": 1.5})"), HasSubstr("'mcpu' must be a string or an integer"));
+  EXPECT_THAT(ParseError("llvm -num-cores=0"), HasSubstr("num-cores=0 must be a number from 1"));
+  EXPECT_THAT(ParseError("llvm -mcpu=znver9"), HasSubstr("unknown mcpu 'znver9'; known: x86-64 "));
+  EXPECT_THAT(ParseError("llvm -mcpu=native"), HasSubstr("must be resolved by the client"));
+  EXPECT_THAT(ParseError("llvm -mattr=avx2"), HasSubstr("mattr holds 'avx2'; write +feature or -feature"));
+  EXPECT_THAT(ParseError("llvm -mattr=+avx3"), HasSubstr("unknown x86 feature 'avx3'"));
+  EXPECT_THAT(ParseError("llvm -mattr=-sse2"), HasSubstr("sse2 can't be disabled"));
+  EXPECT_THAT(ParseError("llvm -mtriple=sparc-linux"), HasSubstr("known: x86_64, aarch64, riscv64"));
+  EXPECT_THAT(ParseError("llvm -mtriple=x86_64-apple-darwin"), HasSubstr("Linux is"));
+  EXPECT_THAT(ParseError("ll vm"), HasSubstr("can't read 'vm'"));
+}
+
+TEST(TargetTest, CompletionFollowsFromTheCpu) {
+  const Target v3 = Complete("llvm");
+  EXPECT_EQ(v3.attr("mtriple"), "x86_64-unknown-linux-gnu");
+  EXPECT_EQ(v3.attr("mcpu"), "x86-64-v3");
+  EXPECT_TRUE(v3.HasFeature("avx2"));
+  EXPECT_TRUE(v3.HasFeature("fma"));
+  EXPECT_TRUE(v3.HasFeature("sse2"));  // implied
+  EXPECT_FALSE(v3.HasFeature("avx512f"));
+  const Target zen4 = Complete("llvm -mcpu=znver4");
+  for (const char* f : {"avx512f", "avx512bf16", "avx512vnni", "avx512vl", "vaes"})
+    EXPECT_TRUE(zen4.HasFeature(f)) << f;
+  EXPECT_FALSE(zen4.HasFeature("amx-tile"));
+  EXPECT_TRUE(Complete("llvm -mcpu=sapphirerapids").HasFeature("avx512fp16"));
+  EXPECT_FALSE(Complete("llvm -mcpu=alderlake").HasFeature("avx512f"));
+  EXPECT_TRUE(Complete("llvm -mcpu=alderlake").HasFeature("avxvnni"));
+  EXPECT_FALSE(Complete("llvm -mcpu=x86-64-v2").HasFeature("avx"));
+}
+
+TEST(TargetTest, AttributesAddAndRemoveWithWhatFollows) {
+  const Target added = Complete("llvm -mattr=+avx512vnni");
+  EXPECT_TRUE(added.HasFeature("avx512f"));
+  EXPECT_TRUE(added.HasFeature("evex512"));
+  const Target removed = Complete("llvm -mcpu=znver4 -mattr=-avx512f");
+  EXPECT_FALSE(removed.HasFeature("avx512vnni"));
+  EXPECT_TRUE(removed.HasFeature("avx2"));
+  // LLVM adds what the CPU has, so what is gone must be said.
+  EXPECT_THAT(removed.attr("mattr"), HasSubstr("-avx512f"));
+  EXPECT_EQ(Complete("llvm -mattr=+avx512f,-avx512f"), Complete("llvm"));
+  EXPECT_EQ(Complete("llvm -mattr=+sgx"), Complete("llvm"));  // no generated code uses it
+}
+
+TEST(TargetTest, CompletionIsIdempotentAndCanonical) {
+  for (const std::string& cpu : X86CpuNames()) {
+    const Target once = Complete("llvm -mcpu=" + cpu + " -mattr=-avx512f,-fma");
+    EXPECT_EQ(*once.Completed(), once) << cpu;
+  }
+  EXPECT_EQ(Complete("llvm -mtriple=x86_64-linux-gnu"), Complete("llvm -mtriple=x86_64-pc-linux-gnu"));
+  EXPECT_EQ(*HostTarget().Completed(), HostTarget());
+}
+
+TEST(TargetTest, OtherArchitecturesAreTakenAsGiven) {
+  const Target arm = Complete("llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-v1 -mattr=+sve,+bf16,-sve");
+  EXPECT_EQ(arm.attr("mtriple"), "aarch64-unknown-linux-gnu");
+  EXPECT_EQ(arm.attr("mattr"), "+bf16,-sve");
+  EXPECT_TRUE(arm.HasFeature("bf16"));
+  EXPECT_FALSE(arm.HasFeature("sve"));
+  EXPECT_EQ(Complete("llvm -mtriple=riscv64").attr("mcpu"), "generic-rv64");
+}
+
+#if defined(__x86_64__)
+// The compiler's run-time library asks the same questions of the machine.
+TEST(TargetTest, HostAgreesWithTheCompilersRuntime) {
+  const Target host = HostTarget();
+  EXPECT_EQ(host.HasFeature("avx2"), __builtin_cpu_supports("avx2") != 0);
+  EXPECT_EQ(host.HasFeature("fma"), __builtin_cpu_supports("fma") != 0);
+  EXPECT_EQ(host.HasFeature("avx512f"), __builtin_cpu_supports("avx512f") != 0);
+  EXPECT_EQ(host.HasFeature("avx512bw"), __builtin_cpu_supports("avx512bw") != 0);
+  EXPECT_EQ(host.HasFeature("avx512vnni"), __builtin_cpu_supports("avx512vnni") != 0);
+  EXPECT_EQ(host.HasFeature("avx512bf16"), __builtin_cpu_supports("avx512bf16") != 0);
+  EXPECT_EQ(host.HasFeature("popcnt"), __builtin_cpu_supports("popcnt") != 0);
+}
+#endif
+
+}  // namespace
+}  // namespace inlay::target
