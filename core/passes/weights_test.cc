@@ -1,0 +1,148 @@
+// The passes that work on weights: expand_batch_norm, fold_scale_bias, lift_transform_params.
+#include "core/passes/pass_test_util.h"
+
+namespace inlay::passes {
+namespace {
+
+TEST(ExpandBatchNormTest, BecomesScaleAndBias) {
+  FunctionBuilder b;
+  VarPtr x = b.Param("x", F32({1, 3, 4, 4}));
+  b.Return({b.Call("batch_norm", {x, Weight({3}, "s"), Weight({3}, "b"), Weight({3}, "m"), Weight({3}, "v")},
+                   {{"epsilon", 1e-3}}, "bn1")});
+  EXPECT_EQ(BodyAfter(b, ExpandBatchNorm()),
+            "  %0: f32[3] = add(@w0, f32(0.001))  // bn1\n"
+            "  %1: f32[3] = rsqrt(%0)  // bn1\n"
+            "  %2: f32[3] = mul(@w1, %1)  // bn1\n"
+            "  %3: f32[3] = mul(@w2, %2)  // bn1\n"
+            "  %4: f32[3] = sub(@w3, %3)  // bn1\n"
+            "  %5: f32[3, 1, 1] = reshape(%2, shape=[3, 1, 1])  // bn1\n"
+            "  %6: f32[3, 1, 1] = reshape(%4, shape=[3, 1, 1])  // bn1\n"
+            "  %7: f32[1, 3, 4, 4] = mul(%x, %5)  // bn1\n"
+            "  %8: f32[1, 3, 4, 4] = add(%7, %6)  // bn1\n"
+            "  return %8\n");
+}
+
+TEST(ExpandBatchNormTest, HalfPrecisionIsComputedWide) {
+  FunctionBuilder b;
+  VarPtr x = b.Param("x", ir::TensorType{DType::kF16, {1, 3, 4}});
+  auto w = [](const char* name) { return Weight({3}, name, DType::kF16); };
+  b.Return({b.Call("batch_norm", {x, w("s"), w("b"), w("m"), w("v")})});
+  const std::string body = BodyAfter(b, ExpandBatchNorm());
+  EXPECT_NE(body.find("f32[3] = rsqrt"), std::string::npos) << body;
+  EXPECT_NE(body.find("f16[1, 3, 4] = mul(%x"), std::string::npos) << body;
+}
+
+TEST(FoldScaleBiasTest, IntoConvolution) {
+  FunctionBuilder b;
+  VarPtr x = b.Param("x", F32({1, 3, 4, 4}));
+  VarPtr c = b.Call("conv", {x, Weight({8, 3, 3, 3}, "w"), Weight({8}, "b")}, {{"pads", Ints{1, 1, 1, 1}}});
+  VarPtr m = b.Call("mul", {c, Weight({8, 1, 1}, "s")});
+  b.Return({b.Call("add", {m, Weight({8, 1, 1}, "t")})});
+  EXPECT_EQ(BodyAfter(b, FoldScaleBias()),
+            "  %0: f32[8] = reshape(@w0, shape=[8])\n"
+            "  %1: f32[8, 1, 1, 1] = reshape(%0, shape=[8, 1, 1, 1])\n"
+            "  %2: f32[8, 3, 3, 3] = mul(@w1, %1)\n"
+            "  %3: f32[8] = mul(@w2, %0)\n"
+            "  %4: f32[8] = reshape(@w3, shape=[8])\n"
+            "  %5: f32[8] = add(%3, %4)\n"
+            "  %6: f32[1, 8, 4, 4] = conv(%x, %2, %5, dilations=[1, 1], groups=1, pads=[1, 1, 1, 1], strides=[1, 1])\n"
+            "  return %6\n");
+}
+
+TEST(FoldScaleBiasTest, ScalarIntoConvolution) {
+  FunctionBuilder b;
+  VarPtr x = b.Param("x", F32({1, 3, 4}));
+  VarPtr c = b.Call("conv", {x, Weight({8, 3, 1}, "w")});
+  b.Return({b.Call("mul", {c, MakeScalar(DType::kF32, 0.5)})});
+  const std::string body = BodyAfter(b, FoldScaleBias());
+  EXPECT_NE(body.find("conv(%x, %"), std::string::npos) << body;
+  EXPECT_EQ(body.find("f32[1, 8, 4] = mul"), std::string::npos) << body;
+}
+
+TEST(FoldScaleBiasTest, IntoMatmul) {
+  FunctionBuilder b;
+  VarPtr x = b.Param("x", F32({2, 5, 4}));
+  VarPtr m = b.Call("matmul", {x, Weight({6, 4}, "w")}, {{"transpose_b", true}});
+  VarPtr a = b.Call("add", {m, Weight({6}, "b")});
+  VarPtr s = b.Call("mul", {a, Weight({1, 6}, "s")});
+  b.Return({b.Call("add", {s, Weight({6}, "t")})});
+  EXPECT_EQ(BodyAfter(b, FoldScaleBias()),
+            "  %0: f32[6, 1] = reshape(@w0, shape=[6, 1])\n"
+            "  %1: f32[6, 4] = mul(@w1, %0)\n"
+            "  %2: f32[2, 5, 6] = matmul(%x, %1, transpose_a=false, transpose_b=true)\n"
+            "  %3: f32[1, 6] = mul(@w2, @w0)\n"
+            "  %4: f32[1, 6] = add(%3, @w3)\n"
+            "  %5: f32[2, 5, 6] = add(%2, %4)\n"
+            "  return %5\n");
+}
+
+TEST(FoldScaleBiasTest, WhatDoesNotFitStays) {
+  FunctionBuilder b;
+  VarPtr x = b.Param("x", F32({1, 3, 4, 4})), s = b.Param("s", F32({8, 1, 1}));
+  ir::ConstantPtr w = Weight({8, 3, 1, 1}, "w");
+  VarPtr dynamic = b.Call("mul", {b.Call("conv", {x, w}), s});
+  VarPtr along_width = b.Call("mul", {b.Call("conv", {x, w}), Weight({4}, "col")});
+  VarPtr used_twice = b.Call("conv", {x, w});
+  VarPtr scaled = b.Call("mul", {used_twice, Weight({8, 1, 1}, "k")});
+  VarPtr widened = b.Call("mul", {b.Call("conv", {x, w}), Weight({2, 8, 1, 1}, "n")});
+  b.Return({dynamic, along_width, b.Call("add", {scaled, used_twice}), widened});
+  EXPECT_EQ(BodyAfter(b, FoldScaleBias()), Body(b.Module()));
+}
+
+TEST(LiftTransformParamsTest, Golden) {
+  FunctionBuilder b;
+  VarPtr x = b.Param("x", F32({1, 8}));
+  VarPtr w = b.Call("mul", {Weight({8, 4}, "w"), Weight({4}, "s")});
+  VarPtr m = b.Call("matmul", {x, w});
+  VarPtr unused_outside = b.Call("neg", {Weight({4}, "b")});
+  VarPtr bias = b.Call("exp", {unused_outside});
+  b.Return({b.Call("add", {b.Call("add", {m, bias}), Weight({4}, "raw")})});
+  EXPECT_EQ(Print(RunPass(b.Module(), LiftTransformParams())),
+            "@w0: f32[4] \"raw\"\n"
+            "@w1: f32[8, 4] \"w\"\n"
+            "@w2: f32[4] \"s\"\n"
+            "@w3: f32[4] \"b\"\n\n"
+            "fn @main(%x: f32[1, 8], %lifted0: f32[8, 4], %lifted1: f32[4]) {num_lifted_params=2} {\n"
+            "  %0: f32[1, 4] = matmul(%x, %lifted0, transpose_a=false, transpose_b=false)\n"
+            "  %1: f32[1, 4] = add(%0, %lifted1)\n"
+            "  %2: f32[1, 4] = add(%1, @w0)\n"
+            "  return %2\n"
+            "}\n\n"
+            "fn @transform_params() {\n"
+            "  %0: f32[8, 4] = mul(@w1, @w2)\n"
+            "  %1: f32[4] = neg(@w3)\n"
+            "  %2: f32[4] = exp(%1)\n"
+            "  return %0, %2\n"
+            "}\n");
+}
+
+TEST(LiftTransformParamsTest, NothingToLift) {
+  FunctionBuilder b;
+  VarPtr x = b.Param("x", F32({4}));
+  b.Return({b.Call("add", {x, Weight({4})})});
+  ir::IRModule module = RunPass(b.Module(), LiftTransformParams());
+  EXPECT_EQ(module.functions.size(), 1);
+  EXPECT_EQ(module.functions["main"].attrs.Int("num_lifted_params"), 0);
+}
+
+TEST(LiftTransformParamsTest, TuplesStayWhole) {
+  FunctionBuilder b;
+  VarPtr x = b.Param("x", F32({4}));
+  VarPtr parts = b.Call("split", {Weight({8})}, {{"axis", int64_t{0}}, {"sizes", Ints{4, 4}}});
+  b.Return({b.Call("add", {x, b.GetItem(parts, 1)})});
+  ir::IRModule module = RunPass(b.Module(), LiftTransformParams());
+  EXPECT_EQ(Body(module), "  %0: f32[4] = add(%x, %lifted0)\n  return %0\n");
+  EXPECT_EQ(module.functions["transform_params"].body.bindings.size(), 2);
+}
+
+TEST(LiftTransformParamsTest, WhatGrowsMuchIsMadeAgain) {
+  FunctionBuilder b;
+  VarPtr x = b.Param("x", F32({1024, 1024}));
+  VarPtr wide = b.Call("expand", {Weight({1024})}, {{"shape", Ints{1024, 1024}}});
+  b.Return({b.Call("matmul", {x, wide})});
+  ir::IRModule module = RunPass(b.Module(), LiftTransformParams());
+  EXPECT_EQ(module.functions["main"].attrs.Int("num_lifted_params"), 0);
+}
+
+}  // namespace
+}  // namespace inlay::passes
