@@ -17,7 +17,7 @@ LITERAL_LIMIT = 64 * 1024  # bytes; proto/ir.proto: Constant.literal
 
 def digest_of(array: np.ndarray) -> bytes:
     """SHA-256 of the array's dense little-endian bytes (32 bytes). The array must be C-contiguous."""
-    return hashlib.sha256(memoryview(array.reshape(-1).view(np.uint8))).digest()
+    return hashlib.sha256(array.reshape(-1).view(np.uint8).data).digest()
 
 
 class IRModule:

@@ -140,12 +140,12 @@ def _parameter(info: onnx.ValueInfoProto, shape: dict, symbols: set[str]) -> tup
         raise InvalidModelError(f"shape of {info.name!r}: {given!r} is not a list")
     if declared is None:
         raise Unsupported("the input has no shape in the model; give one: shape={" + repr(info.name) + ": [...]}")
-    resolved = []
-    for dim in declared:
-        value = shape.get(dim, dim) if isinstance(dim, str) else dim
+    resolved: list[int | str] = []
+    for extent in declared:
+        value = shape.get(extent, extent) if isinstance(extent, str) else extent
         if not isinstance(value, (int, str, np.integer)):
-            raise InvalidModelError(f"shape of dimension {dim!r}: {value!r} is not a number")
+            raise InvalidModelError(f"shape of dimension {extent!r}: {value!r} is not a number")
         if not isinstance(value, str) and value < 0:
-            raise InvalidModelError(f"shape of dimension {dim!r}: {value} is negative")
+            raise InvalidModelError(f"shape of dimension {extent!r}: {value} is negative")
         resolved.append(value if isinstance(value, str) else int(value))
     return info.name, dtype, resolved

@@ -33,7 +33,7 @@ def too_big(node: onnx.NodeProto, arrays: list[np.ndarray | None]) -> bool:
     try:
         if node.op_type in ("ConstantOfShape", "Expand", "Tile") and arrays:
             factor = math.prod(int(v) for v in np.asarray(arrays[-1]).reshape(-1))
-            base = 1 if node.op_type != "Tile" else int(np.size(arrays[0]))
+            base = 1 if node.op_type != "Tile" or arrays[0] is None else int(arrays[0].size)
             return factor * base > LIMIT
         if node.op_type == "Range":
             start, limit, delta = (float(np.asarray(a).reshape(-1)[0]) for a in arrays)  # type: ignore[arg-type]

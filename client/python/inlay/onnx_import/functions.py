@@ -26,7 +26,7 @@ def body_of(graph: GraphImporter, node, domain: str, opset: int, inputs: list[An
     if local is not None:
         return local
     try:
-        schema = onnx.defs.get_schema(node.op_type, opset or 1, domain)
+        schema: Any = onnx.defs.get_schema(node.op_type, opset or 1, domain)  # onnx's stubs lack half of it
     except onnx.defs.SchemaError:
         return None
     if any(isinstance(v, PoisonValue) for v in inputs):

@@ -16,7 +16,7 @@ def attention(ctx: NodeContext) -> tuple:
     node, inputs = ctx.node, [ctx[i] if ctx.has(i) else None for i in range(len(ctx))]
     ctx.ignore(*(a.name for a in node.attribute))  # the body reads them
     narrow = [v is not None and v.dtype in ("f16", "bf16") for v in inputs]
-    wide = [ctx.cast(v, "f32") if n else v for v, n in zip(inputs, narrow)]
+    wide = [ctx.cast(v, "f32") if v is not None and n else v for v, n in zip(inputs, narrow)]
     bare = onnx.NodeProto()
     bare.CopyFrom(node)
     precision = next((a.i for a in node.attribute if a.name == "softmax_precision"), onnx.TensorProto.FLOAT)

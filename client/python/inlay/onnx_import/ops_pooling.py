@@ -44,7 +44,8 @@ def _max_pool_indices(ctx: NodeContext, x: Value, window: dict, column_major: bo
     taps = np.stack(np.meshgrid(*(range(k) for k in window["kernel"]), indexing="ij"), -1).reshape(-1, len(spatial))
     if len(taps) > 256:
         raise Unsupported(f"the indices of windows of {len(taps)} elements")
-    values, indices = [], []
+    values: list[Value] = []
+    indices: list[Value] = []
     for tap in taps:
         begins = [0, 0] + [int(t) * d for t, d in zip(tap, window["dilations"])]
         ends = [2**62, 2**62] + [b + (o - 1) * s + 1 for b, o, s in zip(begins[2:], spatial, window["strides"])]

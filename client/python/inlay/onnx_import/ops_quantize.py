@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from inlay.ir.types import numpy_dtype
 from inlay.onnx_import.ops_nn import conv_attrs
 from inlay.onnx_import.registry import NodeContext, converter, onnx_dtype
 from inlay.onnx_import.value import Unsupported, Value
@@ -43,7 +44,7 @@ def _axis(ctx: NodeContext, x: Value) -> int:
 
 def saturated(ctx: NodeContext, x: Value, zero: Value | None, dtype: str) -> Value:
     """round(x) + zero, clipped to the integer type. x: floating, already divided by the scale."""
-    info = np.iinfo({"i8": np.int8, "u8": np.uint8, "i16": np.int16}[dtype])
+    info = np.iinfo(numpy_dtype(dtype))
     y = ctx.op("round", x)
     if zero is not None:
         y = ctx.op("add", y, ctx.cast(zero, y.dtype))

@@ -77,7 +77,8 @@ def reshape_to(ctx: NodeContext, x: Value, target: list) -> Value:
                 known *= d
         if not dims.static(left) or known == 0:
             raise Unsupported(f"a reshape to {target} has several unknown extents; fix dimensions with shape=")
-        target = [math.prod(left) // known if d == -1 else d for d in target]  # type: ignore[arg-type]
+        rest = math.prod(int(d) for d in left) // known
+        target = [rest if d == -1 else d for d in target]
     return ctx.reshape(x, target)
 
 

@@ -85,9 +85,9 @@ class NodeContext:
     def any(self, i: int) -> Value | SequenceValue | AbsentValue:
         """Input i, a tensor or a sequence."""
         self._seen_inputs.add(i)
-        if not self.has(i):
+        value: Any = self.inputs[i] if self.has(i) else None
+        if value is None:
             raise Unsupported(f"input {i} is missing")
-        value = self.inputs[i]
         if isinstance(value, PoisonValue):
             raise Poisoned(value.name)
         return value
