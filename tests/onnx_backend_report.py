@@ -30,11 +30,12 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "client" / "python")]
 
 import numpy as np
 import onnx
-from inlay.errors import UnsupportedOperatorError
-from inlay.onnx_backend import InlayRep, build_executor
 from onnx import numpy_helper
 from onnx.backend.test.loader import load_model_tests
 from onnx.backend.test.runner import Runner
+
+from inlay.errors import UnsupportedOperatorError
+from inlay.onnx_backend import InlayRep, build_executor
 
 KINDS = ("node", "simple", "pytorch-converted", "pytorch-operator", "light")
 ONNX_DATA = pathlib.Path(onnx.__file__).parent / "backend" / "test" / "data"
@@ -73,10 +74,7 @@ def _data_sets(folder, model):
     sets = []
     infos = list(model.graph.input)
     for data in sorted(folder.glob("test_data_set_*")):
-        inputs = [
-            _read(data / f"input_{i}.pb", infos[i].type)
-            for i in range(len(list(data.glob("input_*.pb"))))
-        ]
+        inputs = [_read(data / f"input_{i}.pb", infos[i].type) for i in range(len(list(data.glob("input_*.pb"))))]
         outputs = [
             _read(data / f"output_{i}.pb", model.graph.output[i].type)
             for i in range(len(list(data.glob("output_*.pb"))))
@@ -91,18 +89,10 @@ def _data_sets(folder, model):
 def _read(path, type_proto):
     if type_proto.WhichOneof("value") == "tensor_type":
         return numpy_helper.to_array(onnx.load_tensor(str(path)))
-    kind = (
-        onnx.SequenceProto
-        if type_proto.WhichOneof("value") == "sequence_type"
-        else onnx.OptionalProto
-    )
+    kind = onnx.SequenceProto if type_proto.WhichOneof("value") == "sequence_type" else onnx.OptionalProto
     proto = kind()
     proto.ParseFromString(path.read_bytes())
-    return (
-        numpy_helper.to_list(proto)
-        if kind is onnx.SequenceProto
-        else numpy_helper.to_optional(proto)
-    )
+    return numpy_helper.to_list(proto) if kind is onnx.SequenceProto else numpy_helper.to_optional(proto)
 
 
 def _light_cases():
@@ -112,13 +102,9 @@ def _light_cases():
         initialized = {t.name for t in model.graph.initializer}
         inputs = [
             Runner.generate_dummy_data(i, seed=n, name=path.stem)
-            for n, i in enumerate(
-                i for i in model.graph.input if i.name not in initialized
-            )
+            for n, i in enumerate(i for i in model.graph.input if i.name not in initialized)
         ]
-        expected = numpy_helper.to_array(
-            onnx.load_tensor(str(path.with_name(path.stem + "_output_0.pb")))
-        )
+        expected = numpy_helper.to_array(onnx.load_tensor(str(path.with_name(path.stem + "_output_0.pb"))))
         yield "light", f"test_{path.stem}", model, [(inputs, [expected])], 1e-3, 1e-4
 
 
@@ -143,9 +129,7 @@ def run_case(model, data_sets, rtol, atol, executor) -> tuple[str, str, bool]:
             outputs = rep.run(arrays)
             specialised = specialised or bool(rep.specialized)
             try:
-                Runner.assert_similar_outputs(
-                    ref_outputs=wanted, outputs=list(outputs), rtol=rtol, atol=atol
-                )
+                Runner.assert_similar_outputs(ref_outputs=wanted, outputs=list(outputs), rtol=rtol, atol=atol)
             except (AssertionError, TypeError) as error:
                 return "wrong", " ".join(str(error).split())[:300], specialised
     except UnsupportedOperatorError as error:
@@ -161,12 +145,8 @@ def run_case(model, data_sets, rtol, atol, executor) -> tuple[str, str, bool]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument(
-        "--executor", choices=["evaluator", "daemon"], default="evaluator"
-    )
-    parser.add_argument(
-        "--server", default=None, help="address of the daemon (executor daemon)"
-    )
+    parser.add_argument("--executor", choices=["evaluator", "daemon"], default="evaluator")
+    parser.add_argument("--server", default=None, help="address of the daemon (executor daemon)")
     parser.add_argument("--target", default=None)
     parser.add_argument("--kinds", default=",".join(KINDS))
     parser.add_argument(
@@ -175,16 +155,10 @@ def main() -> int:
         help="only cases whose name matches this regular expression",
     )
     parser.add_argument("--json", default=None, help="write every case's result here")
-    parser.add_argument(
-        "--verbose", action="store_true", help="print refused cases too"
-    )
+    parser.add_argument("--verbose", action="store_true", help="print refused cases too")
     args = parser.parse_args()
     warnings.simplefilter("ignore")
-    executor = (
-        evaluator_executor
-        if args.executor == "evaluator"
-        else build_executor(args.target, args.server)
-    )
+    executor = evaluator_executor if args.executor == "evaluator" else build_executor(args.target, args.server)
     results, start = [], time.monotonic()
     for kind, name, model, data_sets, rtol, atol in load_cases(args.kinds.split(",")):
         if not re.search(args.filter, name):
@@ -208,23 +182,12 @@ def main() -> int:
 def report(results, seconds: float) -> None:
     """Prints the table and the refused cases by operator."""
     statuses = ("passed", "refused", "wrong", "crashed")
-    print(
-        f"\n{'kind':<20}{'cases':>7}"
-        + "".join(f"{s:>9}" for s in statuses)
-        + f"{'specialised':>13}"
-    )
-    rows = [
-        (k, [r for r in results if r["kind"] == k])
-        for k in dict.fromkeys(r["kind"] for r in results)
-    ]
+    print(f"\n{'kind':<20}{'cases':>7}" + "".join(f"{s:>9}" for s in statuses) + f"{'specialised':>13}")
+    rows = [(k, [r for r in results if r["kind"] == k]) for k in dict.fromkeys(r["kind"] for r in results)]
     for kind, some in [*rows, ("all", results)]:
         count = collections.Counter(r["status"] for r in some)
         special = sum(1 for r in some if r["specialised"] and r["status"] == "passed")
-        print(
-            f"{kind:<20}{len(some):>7}"
-            + "".join(f"{count[s]:>9}" for s in statuses)
-            + f"{special:>13}"
-        )
+        print(f"{kind:<20}{len(some):>7}" + "".join(f"{count[s]:>9}" for s in statuses) + f"{special:>13}")
     refused: collections.Counter = collections.Counter()
     for r in results:
         if r["status"] == "refused":

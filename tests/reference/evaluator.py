@@ -52,13 +52,7 @@ def _constant(constant, weights: Mapping[bytes, np.ndarray]) -> np.ndarray:
     shape = tuple(d.value for d in constant.type.dims)
     if constant.WhichOneof("value") == "digest":
         # A digest names bytes: constants of different shapes (zeros, say) may share them.
-        return (
-            np.ascontiguousarray(weights[constant.digest])
-            .reshape(-1)
-            .view(np.uint8)
-            .view(dtype)
-            .reshape(shape)
-        )
+        return np.ascontiguousarray(weights[constant.digest]).reshape(-1).view(np.uint8).view(dtype).reshape(shape)
     return np.frombuffer(constant.literal, dtype=dtype).reshape(shape)
 
 
@@ -71,23 +65,13 @@ def _check_type(what: str, type_, array, symbols: dict[str, int]) -> None:
         return
     tensor = type_.tensor
     if array.dtype != DTYPES[tensor.dtype]:
-        raise EvaluationError(
-            f"{what}: dtype {array.dtype}, declared {DTYPES[tensor.dtype]}"
-        )
+        raise EvaluationError(f"{what}: dtype {array.dtype}, declared {DTYPES[tensor.dtype]}")
     if array.ndim != len(tensor.dims):
-        raise EvaluationError(
-            f"{what}: shape {array.shape}, declared rank {len(tensor.dims)}"
-        )
+        raise EvaluationError(f"{what}: shape {array.shape}, declared rank {len(tensor.dims)}")
     for extent, dim in zip(array.shape, tensor.dims):
-        wanted = (
-            dim.value
-            if dim.WhichOneof("kind") == "value"
-            else symbols.setdefault(dim.symbol, extent)
-        )
+        wanted = dim.value if dim.WhichOneof("kind") == "value" else symbols.setdefault(dim.symbol, extent)
         if extent != wanted:
-            raise EvaluationError(
-                f"{what}: shape {array.shape}, where an extent is declared {wanted}"
-            )
+            raise EvaluationError(f"{what}: shape {array.shape}, where an extent is declared {wanted}")
 
 
 def evaluate(
@@ -106,9 +90,7 @@ def _call(module, constants, name: str, inputs: list) -> list:
 
     body = module.functions[name]
     if len(inputs) != len(body.params):
-        raise EvaluationError(
-            f"@{name} takes {len(body.params)} inputs, got {len(inputs)}"
-        )
+        raise EvaluationError(f"@{name} takes {len(body.params)} inputs, got {len(inputs)}")
     env: dict[int, object] = {}
     symbols: dict[str, int] = {}
     for index, array in zip(body.params, inputs):
@@ -123,15 +105,9 @@ def _call(module, constants, name: str, inputs: list) -> list:
     return _block(module, constants, body, body.body, env, symbols)
 
 
-def _block(
-    module, constants, body, block, env: dict[int, object], symbols: dict[str, int]
-) -> list:
+def _block(module, constants, body, block, env: dict[int, object], symbols: dict[str, int]) -> list:
     def value(operand):
-        return (
-            constants[operand.constant]
-            if operand.WhichOneof("kind") == "constant"
-            else env[operand.var]
-        )
+        return constants[operand.constant] if operand.WhichOneof("kind") == "constant" else env[operand.var]
 
     for binding in block.bindings:
         args = [value(a) for a in binding.args]
@@ -141,9 +117,7 @@ def _block(
         except EvaluationError:
             raise
         except Exception as error:
-            raise EvaluationError(
-                f"{where}: {type(error).__name__}: {error}"
-            ) from error
+            raise EvaluationError(f"{where}: {type(error).__name__}: {error}") from error
         if binding.var in env:
             raise EvaluationError(f"{where}: defined twice")
         _check_type(where, body.vars[binding.var].type, result, symbols)
@@ -157,9 +131,7 @@ def _expression(module, constants, body, binding, args: list, env, symbols):
         if binding.call.op not in OPS:
             raise EvaluationError(f"no operator {binding.call.op!r}")
         with np.errstate(all="ignore"):
-            return OPS[binding.call.op](
-                args, {k: _attr(v) for k, v in binding.attrs.items()}
-            )
+            return OPS[binding.call.op](args, {k: _attr(v) for k, v in binding.attrs.items()})
     if kind == "call_function":
         results = _call(module, constants, binding.call_function.function, args)
         return results[0] if len(results) == 1 else tuple(results)
@@ -168,9 +140,7 @@ def _expression(module, constants, body, binding, args: list, env, symbols):
     if kind == "tuple_get_item":
         return args[0][binding.tuple_get_item.index]
     if kind == "if_":
-        block = (
-            binding.if_.then_block if args[0].reshape(-1)[0] else binding.if_.else_block
-        )
+        block = binding.if_.then_block if args[0].reshape(-1)[0] else binding.if_.else_block
         results = _block(module, constants, body, block, dict(env), symbols)
         return results[0] if len(results) == 1 else tuple(results)
     raise EvaluationError(f"cannot evaluate {kind}")

@@ -69,24 +69,10 @@ for _name, _function in _UNARY.items():
     op(_name)(computed_wide(lambda a, t, f=_function: f(a[0])))
 
 op("gelu")(computed_wide(lambda a, t: gelu(a[0], t.get("approximate", "none"))))
-op("leaky_relu")(
-    computed_wide(
-        lambda a, t: np.where(a[0] < 0, np.float64(t.get("alpha", 0.01)) * a[0], a[0])
-    )
-)
-op("elu")(
-    computed_wide(
-        lambda a, t: np.where(
-            a[0] < 0, np.float64(t.get("alpha", 1.0)) * np.expm1(a[0]), a[0]
-        )
-    )
-)
+op("leaky_relu")(computed_wide(lambda a, t: np.where(a[0] < 0, np.float64(t.get("alpha", 0.01)) * a[0], a[0])))
+op("elu")(computed_wide(lambda a, t: np.where(a[0] < 0, np.float64(t.get("alpha", 1.0)) * np.expm1(a[0]), a[0])))
 op("hard_sigmoid")(
-    computed_wide(
-        lambda a, t: np.clip(
-            np.float64(t.get("alpha", 0.2)) * a[0] + t.get("beta", 0.5), 0, 1
-        )
-    )
+    computed_wide(lambda a, t: np.clip(np.float64(t.get("alpha", 0.2)) * a[0] + t.get("beta", 0.5), 0, 1))
 )
 op("isnan")(lambda a, t: np.isnan(wide(a[0])))
 
@@ -199,9 +185,7 @@ def _shift(left: bool):
                 out[i] = -1 if (not left and value < 0) else 0
             else:
                 moved = (value << by) & ((1 << bits) - 1) if left else value >> by
-                out[i] = (
-                    np.array(moved, dtype=np.uint64).astype(x.dtype) if left else moved
-                )
+                out[i] = np.array(moved, dtype=np.uint64).astype(x.dtype) if left else moved
         return out
 
     return run
@@ -232,15 +216,11 @@ def _reduce_sum(args, attrs, mean=False):
     x = wide(args[0])
     axes = _axes(attrs, x.ndim)
     if is_float(x.dtype):
-        total = np.sum(
-            x, axis=axes, keepdims=attrs.get("keepdims", False), dtype=np.float64
-        )
+        total = np.sum(x, axis=axes, keepdims=attrs.get("keepdims", False), dtype=np.float64)
         if mean:
             total = total / np.float64(_count(x.shape, axes))
     else:
-        total = np.sum(
-            x, axis=axes, keepdims=attrs.get("keepdims", False), dtype=x.dtype
-        )
+        total = np.sum(x, axis=axes, keepdims=attrs.get("keepdims", False), dtype=x.dtype)
         if mean:
             total = _divide(total, np.asarray(_count(x.shape, axes), dtype=x.dtype))
     return narrow(total, args[0].dtype)
@@ -278,9 +258,7 @@ def _reduce_max(args, attrs):
     x = wide(args[0])
     axes = _axes(attrs, x.ndim)
     return narrow(
-        np.max(
-            x, axis=axes, keepdims=attrs.get("keepdims", False), initial=lowest(x.dtype)
-        ),
+        np.max(x, axis=axes, keepdims=attrs.get("keepdims", False), initial=lowest(x.dtype)),
         args[0].dtype,
     )
 
@@ -335,9 +313,7 @@ def _cumsum(args, attrs):
 
 def _shifted(total, axis):
     zero = np.zeros_like(np.take(total, [0], axis=axis)) if total.shape[axis] else total
-    return np.concatenate(
-        [zero, np.take(total, range(total.shape[axis] - 1), axis=axis)], axis=axis
-    )
+    return np.concatenate([zero, np.take(total, range(total.shape[axis] - 1), axis=axis)], axis=axis)
 
 
 @op("softmax")
@@ -365,9 +341,7 @@ def _topk(args, attrs):
     for at in np.ndindex(keys.shape[:-1]):
         row = keys[at].tolist()
         largest = attrs.get("largest", True)
-        order[at] = sorted(
-            range(len(row)), key=lambda i: (-row[i] if largest else row[i], i)
-        )[:k]
+        order[at] = sorted(range(len(row)), key=lambda i: (-row[i] if largest else row[i], i))[:k]
     order = np.moveaxis(order, -1, axis)
     return np.take_along_axis(x, order, axis=axis), order
 

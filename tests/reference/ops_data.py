@@ -13,11 +13,7 @@ op("reshape")(lambda a, t: a[0].reshape(t["shape"]))
 op("transpose")(lambda a, t: np.transpose(a[0], t["perm"]))
 op("concat")(lambda a, t: np.concatenate(a, axis=t["axis"]))
 op("tile")(lambda a, t: np.tile(a[0], t["repeats"]))
-op("expand")(
-    lambda a, t: np.broadcast_to(
-        a[0], np.broadcast_shapes(a[0].shape, tuple(t["shape"]))
-    )
-)
+op("expand")(lambda a, t: np.broadcast_to(a[0], np.broadcast_shapes(a[0].shape, tuple(t["shape"]))))
 op("full")(lambda a, t: np.full(t["shape"], t["value"]).astype(t["dtype"]))
 
 
@@ -25,18 +21,14 @@ op("full")(lambda a, t: np.full(t["shape"], t["value"]).astype(t["dtype"]))
 def _split(args, attrs):
     ends = np.cumsum(attrs["sizes"]).tolist()
     if ends and ends[-1] != args[0].shape[attrs["axis"]]:
-        raise ValueError(
-            f"sizes {attrs['sizes']} of extent {args[0].shape[attrs['axis']]}"
-        )
+        raise ValueError(f"sizes {attrs['sizes']} of extent {args[0].shape[attrs['axis']]}")
     return tuple(np.split(args[0], ends[:-1], axis=attrs["axis"]))
 
 
 @op("slice")
 def _slice(args, attrs):
     index = []
-    for begin, end, step in zip(
-        attrs["begins"], attrs["ends"], attrs["steps"], strict=True
-    ):
+    for begin, end, step in zip(attrs["begins"], attrs["ends"], attrs["steps"], strict=True):
         index.append(slice(begin, None if step < 0 and end == -(2**63) else end, step))
     if len(index) != args[0].ndim:
         raise ValueError(f"{len(index)} slices for rank {args[0].ndim}")
@@ -46,10 +38,7 @@ def _slice(args, attrs):
 @op("pad")
 def _pad(args, attrs):
     x, pads, rank = args[0], attrs["pads"], args[0].ndim
-    crop = [
-        slice(max(0, -pads[i]), x.shape[i] - max(0, -pads[rank + i]))
-        for i in range(rank)
-    ]
+    crop = [slice(max(0, -pads[i]), x.shape[i] - max(0, -pads[rank + i])) for i in range(rank)]
     x = x[tuple(crop)]
     widths = [(max(0, pads[i]), max(0, pads[rank + i])) for i in range(rank)]
     mode = attrs.get("mode", "constant")
@@ -89,10 +78,7 @@ def _gather_nd(args, attrs):
     depth = indices.shape[-1]
     out = np.empty((*indices.shape[:-1], *x.shape[b + depth :]), x.dtype)
     for at in np.ndindex(indices.shape[:-1]):
-        where = tuple(
-            int(_clamped(np.asarray(v), x.shape[b + i]))
-            for i, v in enumerate(indices[at])
-        )
+        where = tuple(int(_clamped(np.asarray(v), x.shape[b + i])) for i, v in enumerate(indices[at]))
         out[at] = x[(*at[:b], *where)]
     return out
 
@@ -121,27 +107,21 @@ def _scatter_nd(args, attrs):
     x, indices, updates = args
     out = np.array(x)
     for at in np.ndindex(indices.shape[:-1]):
-        where = tuple(
-            int(_clamped(np.asarray(v), x.shape[i])) for i, v in enumerate(indices[at])
-        )
+        where = tuple(int(_clamped(np.asarray(v), x.shape[i])) for i, v in enumerate(indices[at]))
         out[where] = _combine(attrs.get("reduction", "none"), out[where], updates[at])
     return out
 
 
 @op("trilu")
 def _trilu(args, attrs):
-    keep = (np.triu if attrs.get("upper", True) else np.tril)(
-        np.ones(args[0].shape[-2:], bool), attrs.get("k", 0)
-    )
+    keep = (np.triu if attrs.get("upper", True) else np.tril)(np.ones(args[0].shape[-2:], bool), attrs.get("k", 0))
     return np.where(keep, args[0], np.zeros((), args[0].dtype))
 
 
 @op("iota")
 def _iota(args, attrs):
     shape, axis = attrs["shape"], attrs["axis"]
-    line = np.arange(shape[axis]).reshape(
-        [-1 if i == axis % len(shape) else 1 for i in range(len(shape))]
-    )
+    line = np.arange(shape[axis]).reshape([-1 if i == axis % len(shape) else 1 for i in range(len(shape))])
     return np.broadcast_to(line, shape).astype(attrs["dtype"])
 
 
@@ -166,9 +146,7 @@ def _reverse_sequence(args, attrs):
 # --- Resize: along one axis after another, as every mode is separable --------------------------------------------------
 
 
-def _source(
-    i: int, scale: float, size_in: int, size_out: int, coordinate: str
-) -> float:
+def _source(i: int, scale: float, size_in: int, size_out: int, coordinate: str) -> float:
     if coordinate == "asymmetric":
         return i / scale
     if coordinate == "half_pixel":
@@ -207,10 +185,7 @@ def _weights(i, scale, size_in, size_out, attrs) -> list[tuple[int, float]]:
     elif attrs["mode"] == "linear":
         taps = [(low, 1 - (x - low)), (low + 1, x - low)]
     else:
-        taps = [
-            (low + k, _cubic(x - (low + k), attrs.get("cubic_coeff", -0.75)))
-            for k in range(-1, 3)
-        ]
+        taps = [(low + k, _cubic(x - (low + k), attrs.get("cubic_coeff", -0.75))) for k in range(-1, 3)]
     if attrs.get("exclude_outside", False):
         taps = [(k, w if 0 <= k < size_in else 0.0) for k, w in taps]
         total = sum(w for _, w in taps)
@@ -232,9 +207,5 @@ def _resize(args, attrs):
                 rows.append(np.take(y, taps[0][0], axis=axis))
             else:
                 rows.append(sum(np.take(y, k, axis=axis) * w for k, w in taps))
-        y = (
-            np.stack(rows, axis=axis)
-            if rows
-            else np.zeros((*y.shape[:axis], 0, *y.shape[axis + 1 :]), y.dtype)
-        )
+        y = np.stack(rows, axis=axis) if rows else np.zeros((*y.shape[:axis], 0, *y.shape[axis + 1 :]), y.dtype)
     return narrow(y, x.dtype)

@@ -24,9 +24,7 @@ def _layer_norm(args, attrs):
 @op("batch_norm")
 def _batch_norm(args, attrs):
     x = wide(args[0])
-    scale, bias, mean, var = (
-        wide(a).reshape(-1, *[1] * (x.ndim - 2)) for a in args[1:]
-    )
+    scale, bias, mean, var = (wide(a).reshape(-1, *[1] * (x.ndim - 2)) for a in args[1:])
     return narrow(
         (x - mean) / np.sqrt(var + x.dtype.type(attrs.get("epsilon", 1e-5))) * scale + bias, args[0].dtype
     )  # fmt: skip
@@ -79,19 +77,14 @@ def _conv(args, attrs):
     )
     x = _spatial_pad(x, attrs["pads"], 0)
     kernel = w.shape[2:]
-    out = [
-        (e - (k - 1) * d - 1) // s + 1
-        for e, k, s, d in zip(x.shape[2:], kernel, strides, dilations)
-    ]
+    out = [(e - (k - 1) * d - 1) // s + 1 for e, k, s, d in zip(x.shape[2:], kernel, strides, dilations)]
     per_group, rows = x.shape[1] // groups, w.shape[0] // groups
     y = np.zeros((x.shape[0], w.shape[0], *out), x.dtype)
     for tap in itertools.product(*(range(k) for k in kernel)):
         seen = _tap(x, tap, strides, dilations, out)
         for g in range(groups):
             weights = w[(slice(g * rows, (g + 1) * rows), slice(None), *tap)]
-            part = np.tensordot(
-                seen[:, g * per_group : (g + 1) * per_group], weights, axes=([1], [1])
-            )
+            part = np.tensordot(seen[:, g * per_group : (g + 1) * per_group], weights, axes=([1], [1]))
             y[:, g * rows : (g + 1) * rows] += np.moveaxis(part, -1, 1)
     if len(args) == 3:
         y = y + wide(args[2]).reshape(-1, *[1] * len(kernel))
@@ -110,22 +103,15 @@ def _conv_transpose(args, attrs):
     kernel, n = w.shape[2:], w.ndim - 2
     full = [
         (e - 1) * s + (k - 1) * d + 1 + p
-        for e, s, k, d, p in zip(
-            x.shape[2:], strides, kernel, dilations, attrs["output_padding"]
-        )
+        for e, s, k, d, p in zip(x.shape[2:], strides, kernel, dilations, attrs["output_padding"])
     ]
     y = np.zeros((x.shape[0], w.shape[1] * groups, *full), x.dtype)
     per_group = x.shape[1] // groups
     for tap in itertools.product(*(range(k) for k in kernel)):
-        index = [
-            slice(t * d, t * d + (e - 1) * s + 1, s)
-            for t, d, e, s in zip(tap, dilations, x.shape[2:], strides)
-        ]
+        index = [slice(t * d, t * d + (e - 1) * s + 1, s) for t, d, e, s in zip(tap, dilations, x.shape[2:], strides)]
         for g in range(groups):
             weights = w[(slice(g * per_group, (g + 1) * per_group), slice(None), *tap)]
-            part = np.tensordot(
-                x[:, g * per_group : (g + 1) * per_group], weights, axes=([1], [0])
-            )
+            part = np.tensordot(x[:, g * per_group : (g + 1) * per_group], weights, axes=([1], [0]))
             channels = slice(g * w.shape[1], (g + 1) * w.shape[1])
             y[(slice(None), channels, *index)] += np.moveaxis(part, -1, 1)
     crop = [slice(pads[i], full[i] - pads[n + i]) for i in range(n)]
@@ -149,29 +135,16 @@ def _pool_windows(x, attrs):
     )
     out = []
     for i in range(n):
-        room = (
-            x.shape[2 + i]
-            + pads[i]
-            + pads[n + i]
-            - ((kernel[i] - 1) * dilations[i] + 1)
-        )
-        count = (math.ceil if attrs.get("ceil_mode", False) else math.floor)(
-            room / strides[i]
-        ) + 1
-        if (
-            attrs.get("ceil_mode", False)
-            and (count - 1) * strides[i] >= x.shape[2 + i] + pads[i]
-        ):
+        room = x.shape[2 + i] + pads[i] + pads[n + i] - ((kernel[i] - 1) * dilations[i] + 1)
+        count = (math.ceil if attrs.get("ceil_mode", False) else math.floor)(room / strides[i]) + 1
+        if attrs.get("ceil_mode", False) and (count - 1) * strides[i] >= x.shape[2 + i] + pads[i]:
             count -= 1
         out.append(count)
     windows = []
     for position in itertools.product(*(range(o) for o in out)):
         inside, padded = [], 0
         for tap in itertools.product(*(range(k) for k in kernel)):
-            at = [
-                p * s + t * d - pads[i]
-                for i, (p, s, t, d) in enumerate(zip(position, strides, tap, dilations))
-            ]
+            at = [p * s + t * d - pads[i] for i, (p, s, t, d) in enumerate(zip(position, strides, tap, dilations))]
             if all(0 <= a < x.shape[2 + i] for i, a in enumerate(at)):
                 inside.append(tuple(at))
             if all(a < x.shape[2 + i] + pads[n + i] for i, a in enumerate(at)):
@@ -218,9 +191,7 @@ def _directions(attrs):
 def _run(x, attrs, states, step):
     """step(direction, x_t, states of that direction) -> new states; the first is the output."""
     directions = _directions(attrs)
-    y = np.zeros(
-        (x.shape[0], len(directions), x.shape[1], attrs["hidden_size"]), x.dtype
-    )
+    y = np.zeros((x.shape[0], len(directions), x.shape[1], attrs["hidden_size"]), x.dtype)
     finals = [np.array(s) for s in states]
     for d, backwards in directions:
         now = [s[d] for s in states]
@@ -235,11 +206,7 @@ def _run(x, attrs, states, step):
 @op("lstm")
 def _lstm(args, attrs):
     x, w, r, b, h0, c0 = (wide(a) for a in args[:6])
-    p = (
-        wide(args[6])
-        if len(args) > 6
-        else np.zeros((w.shape[0], 3 * attrs["hidden_size"]), x.dtype)
-    )
+    p = wide(args[6]) if len(args) > 6 else np.zeros((w.shape[0], 3 * attrs["hidden_size"]), x.dtype)
     hidden = attrs["hidden_size"]
 
     def step(d, xt, state):
@@ -285,8 +252,6 @@ def _rnn(args, attrs):
     ]  # fmt: skip
 
     def step(d, xt, state):
-        return [
-            activation(xt @ w[d].T + state[0] @ r[d].T + b[d, :hidden] + b[d, hidden:])
-        ]
+        return [activation(xt @ w[d].T + state[0] @ r[d].T + b[d, :hidden] + b[d, hidden:])]
 
     return tuple(narrow(v, args[0].dtype) for v in _run(x, attrs, [h0], step))

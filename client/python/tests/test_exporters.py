@@ -49,14 +49,14 @@ def _bert():
     network = transformers.BertModel(config)
     mask = torch.ones(2, 12, dtype=torch.int64)
     mask[1, 7:] = 0
-    pick = lambda n, ids, mask: n(input_ids=ids, attention_mask=mask).last_hidden_state  # noqa: E731
+    pick = lambda n, ids, mask: n(input_ids=ids, attention_mask=mask).last_hidden_state
     return Picked(network, pick), (torch.randint(0, 100, (2, 12)), mask)
 
 
 def _gpt2():
     config = transformers.GPT2Config(n_embd=32, n_layer=2, n_head=4, vocab_size=100, n_positions=32)
     network = transformers.GPT2LMHeadModel(config)
-    pick = lambda n, ids: n(input_ids=ids, attention_mask=torch.ones_like(ids), use_cache=False).logits  # noqa: E731
+    pick = lambda n, ids: n(input_ids=ids, attention_mask=torch.ones_like(ids), use_cache=False).logits
     return Picked(network, pick), (torch.randint(0, 100, (2, 9)),)
 
 

@@ -24,15 +24,18 @@ from inlay.onnx_import import (  # noqa: F401  (importing a group registers its 
     ops_recurrent,
     ops_reduce,
     ops_resize,
+    ops_sampling,
     ops_sequence,
     ops_shape,
     ops_signal,
+    ops_text,
+    ops_training,
 )
 from inlay.onnx_import.importer import GraphImporter
 from inlay.onnx_import.registry import onnx_dtype
 from inlay.onnx_import.value import Unsupported
 
-MIN_OPSET = 6
+MIN_OPSET = 1  # below 7, operators whose old form differs are refused one by one
 
 
 def from_onnx(
@@ -40,7 +43,7 @@ def from_onnx(
     shape: Mapping[str, int | Sequence[int | str]] | None = None,
     constants: Mapping[str, np.ndarray] | None = None,
 ) -> IRModule:
-    """Imports an ONNX model of opset 6 to the newest of the installed onnx package.
+    """Imports an ONNX model of opset 7 to the newest of the installed onnx package (older ones as far as they go).
 
     Args:
         model: a ModelProto, or the path of a .onnx file (external data is found next to it, and memory-mapped).

@@ -156,8 +156,8 @@ def elu(ctx: NodeContext) -> Value:
 @converter("Selu")
 def selu(ctx: NodeContext) -> Value:
     """gamma * elu(x, alpha)."""
-    alpha = ctx.attr("alpha", 1.6732632423543772848170429916717)
-    gamma = ctx.attr("gamma", 1.0507009873554804934193349852946)
+    alpha = ctx.attr("alpha", 1.67326319217681884765625 if ctx.opset >= 6 else 1.6732)
+    gamma = ctx.attr("gamma", 1.05070102214813232421875 if ctx.opset >= 6 else 1.0507)
     return ctx.op("mul", ctx.op("elu", ctx[0], alpha=alpha), ctx.like(gamma, ctx[0]))
 
 

@@ -8,10 +8,12 @@ from inlay.onnx_import.value import Unsupported, Value
 
 
 @converter("BatchNormalization")
-def batch_norm(ctx: NodeContext) -> Value:
+def batch_norm(ctx: NodeContext) -> Value | tuple:
+    if ctx.attr("training_mode", 0):
+        return _batch_norm_training(ctx)
     ctx.ignore("momentum")
-    if ctx.attr("training_mode", 0) or (ctx.opset < 7 and not ctx.attr("is_test", 0)):
-        raise Unsupported("training_mode")
+    if ctx.opset < 7 and not ctx.attr("is_test", 0):
+        raise Unsupported("training mode")
     if ctx.attr("spatial", 1) != 1:
         raise Unsupported("spatial=0")
     x, *statistics = ctx.all()
@@ -20,6 +22,24 @@ def batch_norm(ctx: NodeContext) -> Value:
         return ctx.op("batch_norm", x, *statistics, epsilon=epsilon)
     wide = [ctx.cast(v, "f32") for v in (x, *statistics)]
     return ctx.cast(ctx.op("batch_norm", *wide, epsilon=epsilon), x.dtype)
+
+
+def _batch_norm_training(ctx: NodeContext) -> tuple:
+    """With the batch's own statistics; also gives the running ones, moved towards them."""
+    x, scale, bias, *running = ctx.all()
+    if any(v.dtype != x.dtype for v in (scale, bias, *running)):
+        raise Unsupported("training_mode with mixed dtypes")
+    momentum, axes = ctx.attr("momentum", 0.9), [i for i in range(x.rank) if i != 1]
+    mean = ctx.op("reduce_mean", x, axes=axes, keepdims=True)
+    centred = ctx.op("sub", x, mean)
+    variance = ctx.op("reduce_mean", ctx.op("mul", centred, centred), axes=axes, keepdims=False)
+    mean = ctx.reshape(mean, [x.shape[1]])
+    y = ctx.op("batch_norm", x, scale, bias, mean, variance, epsilon=ctx.attr("epsilon", 1e-5))
+    moved = [
+        ctx.op("add", ctx.op("mul", old, ctx.like(momentum, x)), ctx.op("mul", new, ctx.like(1 - momentum, x)))
+        for old, new in zip(running, (mean, variance))
+    ]
+    return (y, *moved)
 
 
 @converter("LRN")

@@ -156,6 +156,7 @@ def max_unpool(ctx: NodeContext) -> Value:
     if not ctx.has(2):
         return y
     wanted = ctx.ints(2, "the output shape")
-    if wanted == target:
-        return y
-    raise Unsupported(f"output_shape {wanted} where the indices imply {target}")
+    more = [w - t for w, t in zip(wanted, target)]
+    if len(wanted) != len(target) or any(m < 0 for m in more):
+        raise Unsupported(f"output_shape {wanted} where the indices imply {target}")
+    return ctx.op("pad", y, pads=[0] * len(more) + more, mode="constant", value=0.0) if any(more) else y
