@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/inlined_vector.h"
 #include "absl/hash/hash.h"
 #include "core/passes/passes.h"
 #include "core/passes/rewriter.h"
@@ -56,7 +57,7 @@ class Deduplicator : public Rewriter {
  protected:
   Replacement Visit(Binding* binding) override {
     if (binding->kind != Binding::Kind::kCall && binding->kind != Binding::Kind::kTupleGetItem) return absl::nullopt;
-    std::vector<ir::VarPtr>& candidates = seen_[HashOf(*binding)];
+    absl::InlinedVector<ir::VarPtr, 1>& candidates = seen_[HashOf(*binding)];
     for (const ir::VarPtr& candidate : candidates) {
       // One of a nested block that is done is no longer defined here.
       const Binding* def = Def(Operand(candidate));
@@ -67,7 +68,7 @@ class Deduplicator : public Rewriter {
   }
 
  private:
-  absl::flat_hash_map<size_t, std::vector<ir::VarPtr>> seen_;
+  absl::flat_hash_map<size_t, absl::InlinedVector<ir::VarPtr, 1>> seen_;
 };
 
 class CommonSubexpressionPass : public FunctionPass {

@@ -24,6 +24,9 @@ using ir::TensorType;
 using Ints = std::vector<int64_t>;
 
 class Folder : public Rewriter {
+ public:
+  Folder() : Rewriter(/*counts_uses=*/true) {}
+
  protected:
   Replacement Visit(Binding* binding) override {
     if (binding->kind == Binding::Kind::kCall && !binding->args.empty()) {

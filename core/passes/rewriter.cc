@@ -11,24 +11,31 @@ using ir::Block;
 using ir::Operand;
 
 absl::StatusOr<ir::Function> Rewriter::Run(ir::Function function) {
-  CountUses(function.body);
+  if (counts_uses_) CountUses(function.body);
+  defs_.reserve(function.body.bindings.size());
   INLAY_RETURN_IF_ERROR(Walk(&function.body));
   return function;
 }
 
 absl::Status Rewriter::Walk(Block* block) {
-  std::deque<Binding> out;
-  std::deque<Binding>* const outer = out_;
-  out_ = &out;
-  for (Binding& binding : block->bindings) {
-    for (Operand& arg : binding.args) arg = Replaced(arg);
+  Edits edits;
+  Edits* const outer = edits_;
+  edits_ = &edits;
+  edits.dropped.resize(block->bindings.size());
+  for (size_t i = 0; i < block->bindings.size(); ++i) {
+    Binding& binding = block->bindings[i];
+    if (!replaced_.empty()) {
+      for (Operand& arg : binding.args) {
+        if (arg.is_var()) arg = Replaced(arg);
+      }
+    }
     for (Block& nested : binding.blocks) INLAY_RETURN_IF_ERROR(Walk(&nested));
-    location_ = binding.location;
+    edits.at = i;
+    visited_ = &binding;
     Replacement replacement = Visit(&binding);
     if (!replacement.ok()) return Annotate(replacement.status(), Describe(binding));
     if (!replacement->has_value()) {
-      out.push_back(std::move(binding));
-      defs_[out.back().var.get()] = &out.back();
+      defs_[binding.var.get()] = &binding;
       continue;
     }
     const Operand& operand = **replacement;
@@ -37,22 +44,34 @@ absl::Status Rewriter::Walk(Block* block) {
                                               " to ", operand.type().ToString()));
     }
     // The new value inherits the uses of the old one, so that HasOneUse goes on telling the truth.
-    if (operand.is_var()) {
+    if (counts_uses_ && operand.is_var()) {
       int& uses = uses_[operand.var.get()];
       uses += NumUses(Operand(binding.var)) - (uses > 0 ? 1 : 0);
     }
     replaced_.emplace(binding.var.get(), operand);
+    edits.dropped[i] = edits.any_dropped = true;
   }
   for (Operand& result : block->results) result = Replaced(result);
-  block->bindings.clear();
-  block->bindings.reserve(out.size());
-  for (Binding& binding : out) {
-    // Later blocks may look at the definition; it has moved. Inner blocks are out of scope for them anyway.
-    if (outer != nullptr) defs_.erase(binding.var.get());
-    block->bindings.push_back(std::move(binding));
+  // What an inner block defines is out of scope outside, and its bindings are about to move.
+  if (outer != nullptr) {
+    for (const Binding& binding : block->bindings) defs_.erase(binding.var.get());
+    for (const Edits::New& added : edits.added) defs_.erase(added.binding.var.get());
   }
-  out_ = outer;
+  Apply(&edits, &block->bindings);
+  edits_ = outer;
   return absl::OkStatus();
+}
+
+void Rewriter::Apply(Edits* edits, std::vector<Binding>* bindings) {
+  if (edits->added.empty() && !edits->any_dropped) return;
+  std::vector<Binding> out;
+  out.reserve(bindings->size() + edits->added.size());
+  auto added = edits->added.begin();
+  for (size_t i = 0; i < bindings->size(); ++i) {
+    for (; added != edits->added.end() && added->before == i; ++added) out.push_back(std::move(added->binding));
+    if (!edits->dropped[i]) out.push_back(std::move((*bindings)[i]));
+  }
+  *bindings = std::move(out);
 }
 
 Operand Rewriter::Replaced(const Operand& operand) const {
@@ -81,10 +100,11 @@ absl::StatusOr<Operand> Rewriter::Call(absl::string_view op, std::vector<Operand
   binding.callee = std::string(op);
   binding.args = std::move(args);
   binding.attrs = std::move(attrs);
-  binding.location = location_;
-  out_->push_back(std::move(binding));
-  defs_[out_->back().var.get()] = &out_->back();
-  return Operand(out_->back().var);
+  binding.location = visited_->location;
+  edits_->added.push_back({edits_->at, std::move(binding)});
+  const Binding& added = edits_->added.back().binding;
+  defs_[added.var.get()] = &added;
+  return Operand(added.var);
 }
 
 const Binding* Rewriter::Def(const Operand& operand) const {

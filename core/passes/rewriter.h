@@ -23,6 +23,9 @@ class Rewriter {
   absl::StatusOr<ir::Function> Run(ir::Function function);
 
  protected:
+  // Whether the pass asks for NumUses; counting costs a walk.
+  explicit Rewriter(bool counts_uses = false) : counts_uses_(counts_uses) {}
+
   using Replacement = absl::StatusOr<absl::optional<ir::Operand>>;
 
   // nullopt: the binding, as it is now, is appended. Otherwise it is dropped, and its Var becomes that operand, which
@@ -36,18 +39,32 @@ class Rewriter {
   const ir::Binding* Def(const ir::Operand& operand) const;
   // The same where it is a call of `op`.
   const ir::Binding* DefCall(const ir::Operand& operand, absl::string_view op) const;
-  // Uses in the function as it was (what the walk itself adds does not count).
+  // Uses in the function before the walk; of a value that the walk added, those of the one that it replaced.
   int NumUses(const ir::Operand& operand) const;
   bool HasOneUse(const ir::Operand& operand) const { return NumUses(operand) == 1; }
 
  private:
+  // A block under way. Bindings that stay are not moved until it is done, nor are new ones: addresses hold. Most passes
+  // change little, and a block in which nothing is new or dropped is not copied at all.
+  struct Edits {
+    struct New {
+      size_t before;  // index of the binding that was visited
+      ir::Binding binding;
+    };
+    std::deque<New> added;
+    std::vector<bool> dropped;
+    bool any_dropped = false;
+    size_t at = 0;
+  };
+
   absl::Status Walk(ir::Block* block);
+  static void Apply(Edits* edits, std::vector<ir::Binding>* bindings);
   ir::Operand Replaced(const ir::Operand& operand) const;
   void CountUses(const ir::Block& block);
 
-  // Bindings that are appended keep their address until their block is done.
-  std::deque<ir::Binding>* out_ = nullptr;
-  std::string location_;
+  const bool counts_uses_;
+  Edits* edits_ = nullptr;
+  const ir::Binding* visited_ = nullptr;
   absl::flat_hash_map<const ir::Var*, ir::Operand> replaced_;
   absl::flat_hash_map<const ir::Var*, const ir::Binding*> defs_;
   absl::flat_hash_map<const ir::Var*, int> uses_;
