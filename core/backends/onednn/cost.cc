@@ -27,11 +27,9 @@ double FlopsPerMicro(const target::Target& target) {
 
 double EstimateMicros(const Lowered& lowered, const target::Target& target) {
   double micros = lowered.flops / FlopsPerMicro(target);
-  bool blocked = false;  // whether its tensors have layouts of their own inside
   for (const Step& step : lowered.description.steps) {
     micros += kPrimitiveMicros;
     const bool contraction = step.op == "conv" || step.op == "deconv" || step.op == "matmul";
-    blocked |= step.op == "conv" || step.op == "deconv";
     // Arithmetic hides a contraction's traffic, its weights' excepted where a row of them is used once.
     double bytes = contraction ? 0 : Bytes(step.out.dims);
     for (size_t i = 0; i < step.args.size(); ++i) {
@@ -42,7 +40,7 @@ double EstimateMicros(const Lowered& lowered, const target::Target& target) {
       if (post_op.operand.value >= 0) micros += Bytes(post_op.operand.dims) / kBytes;
     }
   }
-  return micros + 0 * blocked;
+  return micros;
 }
 
 }  // namespace inlay::onednn

@@ -223,6 +223,12 @@ class Lowering {
     for (int side : order) {
       if (FuseBinary(call, side)) return;
     }
+    auto left = ir::SplatDouble(call.args[0]);
+    if (call.callee == "sub" && left.has_value() && call.args[0].tensor_type() != call.var->type.tensor()) {
+      Binding of_x = call;
+      of_x.args = {call.args[1]};
+      return LowerEltwise(of_x, {"linear", -1, static_cast<float>(*left), {}}, 1);
+    }
     Step step = NewStep("binary", call);
     step.algorithm = BinaryName(call.callee);
     if (step.args[0].dims != step.out.dims) std::swap(step.args[0], step.args[1]);
@@ -251,6 +257,11 @@ class Lowering {
     if (side == 1 && name == "div") return false;
     const size_t post_ops_before = maker->post_ops.size();
     if (side == 1 && name == "sub") {  // other - x = -x + other
+      if (auto number = ir::SplatDouble(other); number.has_value()) {
+        maker->post_ops.push_back({"linear", -1, static_cast<float>(*number), {}});
+        Rename(call.var, maker->out.value);
+        return true;
+      }
       maker->post_ops.push_back({"linear", -1, 0, {}});
       name = "add";
     }

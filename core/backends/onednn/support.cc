@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "core/ir/literal.h"
 
 namespace inlay::onednn {
 namespace {
@@ -38,8 +39,12 @@ absl::Status CheckEltwise(const Binding& call) {
   return absl::OkStatus();
 }
 
-// The primitive wants its first argument to have the result's shape.
+// The primitive wants its first argument to have the result's shape. A number less a tensor is no primitive's business:
+// it is linear in the tensor.
 absl::Status CheckBinary(const Binding& call) {
+  if (call.callee == "sub" && ir::SplatDouble(call.args[0]).has_value() && Arg(call, 1).dims == Out(call).dims) {
+    return absl::OkStatus();
+  }
   if (Arg(call, 0).dims == Out(call).dims) return absl::OkStatus();
   const bool commutes = call.callee != "sub" && call.callee != "div";
   if (commutes && Arg(call, 1).dims == Out(call).dims) return absl::OkStatus();
@@ -62,6 +67,20 @@ absl::Status CheckAvgPool(const Binding& call) {
   }
   for (int64_t dilation : call.attrs.Ints("dilations")) {
     if (dilation != 1) return Refuse("a dilated average");
+  }
+  return absl::OkStatus();
+}
+
+// Along other axes oneDNN 3.2 has its reference kernel only.
+absl::Status CheckSoftmax(const Binding& call) {
+  if (call.attrs.Int("axis") != Arg(call, 0).rank() - 1) return Refuse("a softmax along other than the last axis");
+  return absl::OkStatus();
+}
+
+// The same.
+absl::Status CheckMaxPool(const Binding& call) {
+  for (int64_t dilation : call.attrs.Ints("dilations")) {
+    if (dilation != 1) return Refuse("a dilated pooling");
   }
   return absl::OkStatus();
 }
@@ -101,7 +120,7 @@ const std::map<std::string, Check, std::less<>>& Checks() {
   static const auto* const kChecks = [] {
     auto* checks = new std::map<std::string, Check, std::less<>>;
     const Check any = [](const Binding&) { return absl::OkStatus(); };
-    for (const char* op : {"conv", "matmul", "max_pool", "softmax", "log_softmax", "concat"}) checks->emplace(op, any);
+    for (const char* op : {"conv", "matmul", "concat"}) checks->emplace(op, any);
     for (const char* op : {"relu", "leaky_relu", "elu", "gelu", "silu", "softplus", "hard_sigmoid", "clip", "sigmoid",
                            "tanh", "exp", "log", "sqrt", "abs", "neg"}) {
       checks->emplace(op, CheckEltwise);
@@ -113,6 +132,9 @@ const std::map<std::string, Check, std::less<>>& Checks() {
     checks->emplace("layer_norm", CheckLayerNorm);
     checks->emplace("batch_norm", CheckBatchNorm);
     checks->emplace("reshape", CheckReshape);
+    checks->emplace("softmax", CheckSoftmax);
+    checks->emplace("log_softmax", CheckSoftmax);
+    checks->emplace("max_pool", CheckMaxPool);
     return checks;
   }();
   return *kChecks;

@@ -1,0 +1,96 @@
+#include "core/backends/onednn/lowering.h"
+
+#include "core/backend/backend.h"
+#include "core/backend/testing/cases.h"
+#include "gtest/gtest.h"
+
+namespace inlay::onednn {
+namespace {
+
+using backend::testing::Case;
+
+const Case& Find(const std::string& name) {
+  static const auto* const kCases = new std::vector<Case>(backend::testing::AllCases());
+  for (const Case& c : *kCases) {
+    if (c.name == name) return c;
+  }
+  ADD_FAILURE() << "no case " << name;
+  return kCases->front();
+}
+
+// "conv+bias[relu] conv+bias[add relu]"
+std::string Summary(const Description& d) {
+  std::string text;
+  for (const Step& step : d.steps) {
+    text += (text.empty() ? "" : " ") + step.op;
+    if (step.args.size() == 3) text += "+bias";
+    std::string post_ops;
+    for (const PostOp& post_op : step.post_ops) post_ops += (post_ops.empty() ? "" : " ") + post_op.op;
+    if (!post_ops.empty()) text += "[" + post_ops + "]";
+  }
+  return text;
+}
+
+std::string SummaryOf(const std::string& name) {
+  auto lowered = Lower(Find(name).function);
+  return lowered.ok() ? Summary(lowered->description) : lowered.status().ToString();
+}
+
+TEST(Lowering, FusesElementwiseOperatorsIntoContractions) {
+  EXPECT_EQ(SummaryOf("conv_relu"), "conv+bias[relu]");
+  EXPECT_EQ(SummaryOf("conv_swish_by_hand"), "conv+bias[swish]");
+  EXPECT_EQ(SummaryOf("conv_hard_swish"), "conv+bias[hardswish]");
+  EXPECT_EQ(SummaryOf("conv_scale_shift"), "conv[mul add relu]");
+  EXPECT_EQ(SummaryOf("conv_scalars"), "conv+bias[linear linear linear]");
+  EXPECT_EQ(SummaryOf("matmul_bias_gelu_none"), "matmul+bias[gelu_erf]");
+  EXPECT_EQ(SummaryOf("matmul_bias_residual"), "matmul+bias[add]");
+}
+
+// An argument of a post-op must be there before the step runs: the addition goes into the later convolution.
+TEST(Lowering, FusesAnAdditionIntoTheLaterMaker) {
+  EXPECT_EQ(SummaryOf("residual_block"), "conv+bias[relu] conv+bias[add relu]");
+  EXPECT_EQ(SummaryOf("downsample_block"), "conv+bias[relu] conv+bias[relu] conv+bias conv+bias[add relu]");
+}
+
+// A value that is a result, or used twice, stays as it was made.
+TEST(Lowering, LeavesSharedValuesAlone) {
+  EXPECT_EQ(SummaryOf("two_results"), "conv+bias[relu] conv+bias");
+  EXPECT_EQ(SummaryOf("shared_values"), "conv+bias eltwise binary[add]");
+}
+
+// Only what the generated kernels can broadcast.
+TEST(Lowering, LeavesSlowBroadcastsAlone) {
+  EXPECT_EQ(SummaryOf("matmul_column_scale"), "matmul binary");
+  EXPECT_EQ(SummaryOf("squeeze_excite_1"),
+            "conv+bias[swish] avg_pool_exclude conv+bias[swish] conv+bias[logistic] binary conv+bias[add]");
+}
+
+TEST(Lowering, CountsFlops) {
+  auto lowered = Lower(Find("matmul_2d").function);
+  ASSERT_TRUE(lowered.ok());
+  EXPECT_EQ(lowered->flops, 2.0 * 37 * 53 * 29);
+}
+
+TEST(Lowering, RefusesWithTheReason) {
+  auto status = Lower(Find("erf").function).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_NE(status.message().find("no primitive for operator 'erf'"), absl::string_view::npos) << status;
+  status = Lower(Find("softmax_middle").function).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+  status = Lower(Find("add_both_broadcast").function).status();
+  EXPECT_NE(status.message().find("broadcasting of both"), absl::string_view::npos) << status;
+}
+
+TEST(Lowering, RefusesWhatIsNoPartition) {
+  ir::Function function = Find("conv_relu").function;
+  function.attrs.Erase(backend::kConstantParams);
+  EXPECT_EQ(Lower(function).status().code(), absl::StatusCode::kInvalidArgument);
+  function.attrs.Set(backend::kConstantParams, std::vector<int64_t>{9});
+  EXPECT_EQ(Lower(function).status().code(), absl::StatusCode::kInvalidArgument);
+  function = Find("conv_relu").function;
+  function.body.results = {function.params[0]};
+  EXPECT_EQ(Lower(function).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace inlay::onednn
