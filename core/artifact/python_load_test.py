@@ -15,6 +15,7 @@ import unittest
 
 import numpy as np
 import onnxruntime
+import safetensors.numpy
 import torch
 import tvm_ffi
 
@@ -142,6 +143,17 @@ class PythonLoadTest(unittest.TestCase):
                 module["load"]()
             module["load"](f"{DIR}/beside.so.safetensors")
             self.check(module)
+
+    def test_other_weights_from_a_safetensors_file(self) -> None:
+        params = safetensors.numpy.load_file(f"{DIR}/beside.so.safetensors")
+        np.testing.assert_array_equal(params["layer.weight"], W)
+        with tempfile.TemporaryDirectory() as d:
+            shutil.copy(f"{DIR}/beside.so", f"{d}/m.so")
+            tuned = {"layer.weight": W + 1, "another": np.zeros(3, np.int64)}
+            safetensors.numpy.save_file(tuned, f"{d}/m.so.safetensors")
+            x = np.ones(1000, np.float32)
+            y = tvm_ffi.load_module(f"{d}/m.so")["main"](x)[0]
+            np.testing.assert_array_equal(np.from_dlpack(y), (x + 2 * (W + 1)) * (2 * (W + 1)))
 
     def test_unloading_again_and_again(self) -> None:
         for _ in range(50):

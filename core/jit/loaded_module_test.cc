@@ -97,6 +97,23 @@ TEST(LoadedModule, ThreadsAtOnce) {
   EXPECT_EQ(wrong, 0);
 }
 
+TEST(LoadedModule, LoadedAndUnloadedByThreadsAtOnce) {
+  TestModel model;
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < 20; ++i) {
+        auto module = Load(model);
+        Io io;
+        wrong += !module.ok() || !io.Run(**module).ok() || io.y != model.Expected(io.x);
+      }
+    });
+  }
+  for (std::thread& t : threads) t.join();
+  EXPECT_EQ(wrong, 0);
+}
+
 TEST(LoadedModule, BackendRuntimesComeFromTheRegistry) {
   TestModel model;
   const std::string source = R"(

@@ -27,6 +27,7 @@ struct Feature {
 };
 
 constexpr Feature kFeatures[] = {
+    {"x87", 1, 0, kEdx, 0, kNone},
     {"cx8", 1, 0, kEdx, 8, kNone},
     {"cmov", 1, 0, kEdx, 15, kNone},
     {"mmx", 1, 0, kEdx, 23, kNone},
@@ -81,6 +82,9 @@ constexpr Feature kFeatures[] = {
     {"avx512fp16", 7, 0, kEdx, 23, kAvx512},
     {"amx-tile", 7, 0, kEdx, 24, kAmx},
     {"amx-int8", 7, 0, kEdx, 25, kAmx},
+    {"sha512", 7, 1, kEax, 0, kAvx},
+    {"sm3", 7, 1, kEax, 1, kAvx},
+    {"sm4", 7, 1, kEax, 2, kAvx},
     {"avxvnni", 7, 1, kEax, 4, kAvx},
     {"avx512bf16", 7, 1, kEax, 5, kAvx512},
     {"amx-fp16", 7, 1, kEax, 21, kAmx},
