@@ -104,6 +104,7 @@ absl::Status WorkerPool::EnsureReady(Slot* slot, CancelToken* token) {
   proto::WorkerRequest ping;
   ping.mutable_ping();
   const absl::Time deadline = std::min(absl::Now() + options_.start_timeout, token->deadline());
+  auto on_cancel = token->OnCancel([process = slot->process.get()] { process->Kill(); });
   absl::StatusOr<proto::WorkerResponse> response = slot->process->Exchange(std::move(ping), deadline);
   INLAY_RETURN_IF_ERROR(Annotate(response.status(), "a worker's first answer"));
   if (response->code() != 0) return absl::InternalError(absl::StrCat("a worker's first answer: ", response->message()));
@@ -127,7 +128,7 @@ absl::StatusOr<WorkerPool::Slot*> WorkerPool::Acquire(CancelToken* token) {
     if (waiters_.empty() && !idle_.empty()) {
       waiter.slot = idle_.back();
       idle_.pop_back();
-    } else if (static_cast<int>(waiters_.size()) >= options_.max_waiting) {
+    } else if (static_cast<int>(waiters_.size()) >= max_waiting()) {
       status = absl::ResourceExhaustedError(absl::StrCat(waiters_.size(), " actions wait for a worker already"));
     } else {
       waiters_.push_back(&waiter);

@@ -8,7 +8,7 @@
 // token: core/compiler/single_flight.h); a fresh one takes its place.
 //
 // Calls wait in one queue, first come first served. A request keeps at most parallelism() calls in it, so requests take
-// turns whatever their sizes. Over `max_waiting` calls: RESOURCE_EXHAUSTED.
+// turns whatever their sizes. Over max_waiting calls: RESOURCE_EXHAUSTED.
 //
 // Threads: any, except that every call must have returned before the destructor. A call runs its exchange in its own
 // thread.
@@ -39,7 +39,7 @@ struct WorkerPoolOptions {
   absl::Duration action_timeout = absl::Minutes(5);
   absl::Duration start_timeout = absl::Seconds(60);  // until a fresh worker answers its first ping
   std::string scratch_dir;                           // must exist; each worker has a directory of its own in it
-  int max_waiting = 1024;
+  int max_waiting = 0;  // 0: 256 a worker, for the daemon's 128 requests of at most parallelism() calls each
   std::function<void(absl::string_view)> on_stderr;  // of every worker; any thread
 };
 
@@ -71,6 +71,7 @@ class WorkerPool : public compiler::PartitionCompiler {
   };
 
   WorkerPool(const WorkerPoolOptions& options, metrics::Registry* registry);
+  int max_waiting() const { return options_.max_waiting > 0 ? options_.max_waiting : 256 * options_.num_workers; }
   absl::StatusOr<Slot*> Acquire(CancelToken* token);
   void Release(Slot* slot);
   absl::Status Spawn(Slot* slot);

@@ -228,7 +228,11 @@ TEST_F(WorkerPoolTest, WaitsInOrderOfArrival) {
       order.push_back(i);
     });
     // One after the other into the queue.
-    while (Metric("inlay_workers_busy") + Metric("inlay_worker_queue_length") < i + 1) {
+    auto done = [&] {
+      absl::MutexLock lock(&mu);
+      return order.size();
+    };
+    while (Metric("inlay_workers_busy") + Metric("inlay_worker_queue_length") + done() < i + 1) {
       absl::SleepFor(absl::Milliseconds(1));
     }
   }
