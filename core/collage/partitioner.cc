@@ -121,6 +121,34 @@ class FunctionPartitioner {
   std::unordered_map<std::string, int>* index_of_;
 };
 
+// What a cover costs with its borders: the groups' own costs, and the layout changes of what goes in and out of them.
+double CostWithTransitions(const DataflowGraph& graph, const std::vector<Group>& groups, const target::Target& target) {
+  double total = 0;
+  std::vector<int> group_of(graph.size());
+  for (int i = 0; i < static_cast<int>(groups.size()); ++i) {
+    for (int position : groups[i].positions) group_of[position] = i;
+  }
+  for (int i = 0; i < static_cast<int>(groups.size()); ++i) {
+    if (groups[i].backend == nullptr) continue;
+    total += groups[i].cost_us;
+    std::unordered_set<const ir::Var*> crossing;
+    for (int position : groups[i].positions) {
+      for (const ir::Operand& arg : graph.binding(position).args) {
+        if (!arg.is_var() || !arg.type().is_tensor()) continue;
+        const ir::Binding* producer = graph.def_use().Def(arg.var);
+        if (producer == nullptr || group_of[graph.def_use().Position(producer)] != i) crossing.insert(arg.var.get());
+      }
+      bool leaves = graph.is_result(position);
+      for (int consumer : graph.consumers(position)) leaves |= group_of[consumer] != i;
+      if (leaves) crossing.insert(graph.binding(position).var.get());
+    }
+    for (const ir::Var* var : crossing) {
+      if (var->type.is_tensor()) total += groups[i].backend->TransitionMicros(var->type.tensor(), target);
+    }
+  }
+  return total;
+}
+
 std::unordered_set<const ir::Var*> LiftedParams(const ir::Function& function) {
   std::unordered_set<const ir::Var*> lifted;
   const int64_t count = function.attrs.IntOr("num_lifted_params", 0);
@@ -151,14 +179,47 @@ absl::StatusOr<Partitioned> Partitioner::Run(const ir::IRModule& module) const {
     const bool is_main = function->first == "main";
     std::vector<Candidate> candidates = rule->Find(graph, config.target(), is_main ? &result.refusals : nullptr);
     for (Candidate& candidate : candidates) candidate.cost_us = estimator_->EstimateMicros(graph, candidate);
-    INLAY_ASSIGN_OR_RETURN(std::vector<Candidate> cover, CheapestCover(graph, std::move(candidates)));
+    INLAY_ASSIGN_OR_RETURN(std::vector<Group> groups, BestGroups(graph, candidates, config.target()));
     // Nothing in transform_params depends on an argument: all of it is constant.
     std::unordered_set<const ir::Var*> constants = LiftedParams(function->second);
-    FunctionPartitioner rewrite(function->second, MergeCover(graph, cover), graph, constants, config, &result,
+    FunctionPartitioner rewrite(function->second, std::move(groups), graph, constants, config, &result,
                                 &index_of);
     result.module.functions[name] = rewrite.Run();
   }
   return result;
+}
+
+// The search sees one candidate at a time, borders only show in the whole. So the cover with the least sum competes with
+// those that give each backend all that it can take, and the cheapest with its borders wins: never (by the estimates)
+// worse than one backend alone.
+absl::StatusOr<std::vector<Group>> Partitioner::BestGroups(const DataflowGraph& graph,
+                                                           const std::vector<Candidate>& candidates,
+                                                           const target::Target& target) const {
+  INLAY_ASSIGN_OR_RETURN(std::vector<Candidate> cover, CheapestCover(graph, candidates));
+  std::vector<Group> best = MergeCover(graph, cover);
+  double best_cost = CostWithTransitions(graph, best, target);
+  for (const backend::Backend* favourite : backends_) {
+    constexpr double kFavour = 1e-6;  // of the estimate: whatever it takes is all but free, sizes still compare
+    std::vector<Candidate> favoured = candidates;
+    bool any = false;
+    for (Candidate& candidate : favoured) {
+      if (candidate.backend != favourite) continue;
+      candidate.cost_us *= kFavour;
+      any = true;
+    }
+    if (!any) continue;
+    INLAY_ASSIGN_OR_RETURN(std::vector<Candidate> single, CheapestCover(graph, std::move(favoured)));
+    for (Candidate& candidate : single) {
+      if (candidate.backend == favourite) candidate.cost_us /= kFavour;
+    }
+    std::vector<Group> groups = MergeCover(graph, single);
+    const double cost = CostWithTransitions(graph, groups, target);
+    if (cost < best_cost) {
+      best = std::move(groups);
+      best_cost = cost;
+    }
+  }
+  return best;
 }
 
 absl::StatusOr<std::vector<const backend::Backend*>> SelectBackends(const target::CompilationConfig& config) {

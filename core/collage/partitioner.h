@@ -9,6 +9,7 @@
 #include "core/backend/backend.h"
 #include "core/collage/candidate.h"
 #include "core/collage/cost_estimator.h"
+#include "core/collage/merge.h"
 #include "core/ir/ir_module.h"
 
 namespace inlay::collage {
@@ -40,6 +41,9 @@ class Partitioner {
   absl::StatusOr<Partitioned> Run(const ir::IRModule& module) const;
 
  private:
+  absl::StatusOr<std::vector<Group>> BestGroups(const DataflowGraph& graph, const std::vector<Candidate>& candidates,
+                                                const target::Target& target) const;
+
   std::vector<const backend::Backend*> backends_;
   const CostEstimator* estimator_;
 };
