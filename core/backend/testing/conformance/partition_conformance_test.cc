@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <thread>
 
+#include "core/artifact/static_library.h"
 #include "core/backend/testing/conformance/object_check.h"
 #include "core/backend/testing/conformance/suite.h"
 #include "core/backend/testing/loaded_library.h"
@@ -109,6 +110,9 @@ TEST_P(PartitionConformance, IsComplete) {
     EXPECT_EQ(library->SerializeAsString(), again->SerializeAsString()) << "codegen is not deterministic";
     CheckManifest(*library, p.function, GetParam().backend);
     CheckObjects(*library);
+    // And as the linker and the JIT will look at it.
+    absl::Status loadable = artifact::CheckStaticLibrary(*library);
+    EXPECT_TRUE(loadable.ok()) << loadable;
   }
 }
 
