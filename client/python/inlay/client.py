@@ -20,6 +20,7 @@ from inlay._proto import compile_service_pb2, compile_service_pb2_grpc, ir_pb2
 CHUNK_BYTES = 1 << 20  # of streamed blobs and tensors
 MAX_MESSAGE_BYTES = 64 << 20  # the server's default bound; GetServerInfo says the real one
 RETRIES = 8
+FIRST_CONTACT_RETRIES = 2  # where no server has answered at the address yet
 RETRY_LIMIT_S = 60.0  # of waiting, all in all, for a server that is full or restarting
 
 Progress = Callable[[str, int, int, str], None]  # phase, done, total, detail
@@ -46,6 +47,7 @@ class Client:
         self._channel = grpc.insecure_channel(address, options=options)
         self._stub = compile_service_pb2_grpc.CompileServiceStub(self._channel)
         self._info: pb.GetServerInfoResponse | None = None
+        self._has_answered = False
 
     @property
     def is_local(self) -> bool:
@@ -209,13 +211,21 @@ class Client:
             give_up = min(give_up, deadline)
         for number in range(retries + 1):
             try:
-                return attempt(self._metadata)
+                answer = attempt(self._metadata)
+                self._has_answered = True
+                return answer
             except grpc.RpcError as error:
                 delay = _retry_delay(error, number)
-                if delay is None or number == retries or time.monotonic() + delay > give_up:
+                # A server that has never answered is rather not there than restarting.
+                last = retries if self._has_answered or _is_busy(error) else min(retries, FIRST_CONTACT_RETRIES)
+                if delay is None or number >= last or time.monotonic() + delay > give_up:
                     raise server_errors.from_rpc_error(error, what, self.address) from None
                 time.sleep(delay)
         raise AssertionError("not reached")
+
+
+def _is_busy(error: grpc.RpcError) -> bool:
+    return error.code() == grpc.StatusCode.RESOURCE_EXHAUSTED  # type: ignore[attr-defined]
 
 
 def _retry_delay(error: grpc.RpcError, attempt: int) -> float | None:
