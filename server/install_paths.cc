@@ -1,5 +1,6 @@
 #include "server/install_paths.h"
 
+#include <glob.h>
 #include <limits.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -41,7 +42,14 @@ std::string FindWorkerBinary() {
 
 std::vector<std::string> DefaultRuntimeDirs() {
   const std::string dir = ExecutableDir();
-  return Existing({dir, JoinPath(dir, "../core/runtime"), JoinPath(dir, "../core/backends/onednn")});
+  std::vector<std::string> dirs = Existing({dir, JoinPath(dir, "../core/runtime")});
+  // Where Bazel leaves the archives of the backends' runtimes, before they are installed beside the daemon.
+  glob_t found = {};
+  if (glob(JoinPath(dir, "../core/backends/*/runtime").c_str(), 0, nullptr, &found) == 0) {
+    dirs.insert(dirs.end(), found.gl_pathv, found.gl_pathv + found.gl_pathc);
+  }
+  globfree(&found);
+  return dirs;
 }
 
 std::vector<std::string> DefaultLibraryDirs() {
