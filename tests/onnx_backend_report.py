@@ -36,6 +36,7 @@ from onnx.backend.test.runner import Runner
 
 from inlay.errors import UnsupportedOperatorError
 from inlay.onnx_backend import InlayRep, build_executor
+from inlay.server_errors import ServerUnavailableError, UnsupportedError
 
 KINDS = ("node", "simple", "pytorch-converted", "pytorch-operator", "light")
 ONNX_DATA = pathlib.Path(onnx.__file__).parent / "backend" / "test" / "data"
@@ -46,6 +47,16 @@ def evaluator_executor(module):
     from reference.evaluator import evaluate
 
     return lambda inputs: evaluate(module.proto, module.weights, inputs)
+
+
+def daemon_executor(args):
+    """Compiles through a daemon and runs there (or here)."""
+    target = args.target
+    if args.backends:
+        import inlay
+
+        target = inlay.config.cpu(backends=args.backends.split(","))
+    return build_executor(target, args.server, remote=not args.in_process)
 
 
 def load_cases(kinds):
@@ -132,6 +143,10 @@ def run_case(model, data_sets, rtol, atol, executor) -> tuple[str, str, bool]:
                 Runner.assert_similar_outputs(ref_outputs=wanted, outputs=list(outputs), rtol=rtol, atol=atol)
             except (AssertionError, TypeError) as error:
                 return "wrong", " ".join(str(error).split())[:300], specialised
+    except ServerUnavailableError:
+        raise  # every further case would only wait for the same answer
+    except UnsupportedError as error:
+        return "refused", f"server: {' '.join(str(error).split())}", False
     except UnsupportedOperatorError as error:
         return "refused", "; ".join(f"{n.op}: {n.why}" for n in error.nodes), False
     except Exception as error:  # noqa: BLE001 - whatever it is, it is the case's result
@@ -148,6 +163,8 @@ def main() -> int:
     parser.add_argument("--executor", choices=["evaluator", "daemon"], default="evaluator")
     parser.add_argument("--server", default=None, help="address of the daemon (executor daemon)")
     parser.add_argument("--target", default=None)
+    parser.add_argument("--backends", default=None, help="comma-separated; default: all that the server has")
+    parser.add_argument("--in-process", action="store_true", help="load the library here instead of the daemon's JIT")
     parser.add_argument("--kinds", default=",".join(KINDS))
     parser.add_argument(
         "--filter",
@@ -158,7 +175,7 @@ def main() -> int:
     parser.add_argument("--verbose", action="store_true", help="print refused cases too")
     args = parser.parse_args()
     warnings.simplefilter("ignore")
-    executor = evaluator_executor if args.executor == "evaluator" else build_executor(args.target, args.server)
+    executor = evaluator_executor if args.executor == "evaluator" else daemon_executor(args)
     results, start = [], time.monotonic()
     for kind, name, model, data_sets, rtol, atol in load_cases(args.kinds.split(",")):
         if not re.search(args.filter, name):

@@ -32,17 +32,22 @@ SPECIALIZE_LIMIT = 1024  # elements of an input that a model may be specialised 
 _CACHED = 8  # specialisations kept by one InlayRep
 
 
-def build_executor(target: Any = None, server: str | None = None) -> Executor:
-    """Compiles through the daemon (one of this user is started where none is named) and runs in this process."""
+def build_executor(target: Any = None, server: Any = None, remote: bool = False) -> Executor:
+    """Compiles through the daemon (one of this user is started where none is named).
+
+    target, server: as for `inlay.build`. remote: run by the daemon's JIT instead of loading the library here.
+    """
 
     def executor(module: IRModule) -> Runner:
         import inlay
+        from inlay.runtime import as_numpy
 
-        main = inlay.build(module, target, server=server).jit()["main"]  # type: ignore[attr-defined]
+        main = inlay.build(module, target, server=server).jit(remote=remote)["main"]
 
         def run(inputs: list[np.ndarray]) -> list[np.ndarray]:
             results = main(*inputs)
-            return [np.from_dlpack(r) for r in (results if isinstance(results, (tuple, list)) else [results])]
+            listed = results if isinstance(results, (tuple, list)) else [results]
+            return [as_numpy(r) for r in listed]
 
         return run
 

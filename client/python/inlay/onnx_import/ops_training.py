@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from inlay.onnx_import.registry import NodeContext, converter
 from inlay.onnx_import.value import Unsupported, Value
 
@@ -28,7 +30,7 @@ def _groups(ctx: NodeContext, kinds: int) -> tuple[Value, Value, list[list[Value
     return ctx[0], ctx[1], [[ctx[2 + k * count + i] for k in range(kinds)] for i in range(count)]
 
 
-def _regrouped(results: list[tuple[Value, ...]]) -> tuple[Value, ...]:
+def _regrouped(results: Sequence[tuple[Value, ...]]) -> tuple[Value, ...]:
     return tuple(v for kind in zip(*results) for v in kind)
 
 
