@@ -62,8 +62,8 @@ class Backend {
   virtual bool is_fallback() const { return false; }
   // Whether it is used only where a configuration names it (null, fakes).
   virtual bool is_hidden() const { return false; }
-  // What it costs to bring a tensor that crosses a partition's border into (or out of) the layout that the backend works
-  // in, in microseconds. The search adds it up over borders.
+  // What it costs to bring a tensor that crosses a partition's border into (or out of) the layout that the backend
+  // works in, in microseconds. The search adds it up over borders.
   virtual double TransitionMicros(const ir::TensorType& tensor, const target::Target& target) const { return 0; }
   // Analytic estimate in microseconds of one call on one core of the target; negative: unknown.
   virtual double EstimateMicros(const ir::Function& partition, const target::Target& target) const { return -1; }

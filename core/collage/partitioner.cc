@@ -182,16 +182,15 @@ absl::StatusOr<Partitioned> Partitioner::Run(const ir::IRModule& module) const {
     INLAY_ASSIGN_OR_RETURN(std::vector<Group> groups, BestGroups(graph, candidates, config.target()));
     // Nothing in transform_params depends on an argument: all of it is constant.
     std::unordered_set<const ir::Var*> constants = LiftedParams(function->second);
-    FunctionPartitioner rewrite(function->second, std::move(groups), graph, constants, config, &result,
-                                &index_of);
+    FunctionPartitioner rewrite(function->second, std::move(groups), graph, constants, config, &result, &index_of);
     result.module.functions[name] = rewrite.Run();
   }
   return result;
 }
 
-// The search sees one candidate at a time, borders only show in the whole. So the cover with the least sum competes with
-// those that give each backend all that it can take, and the cheapest with its borders wins: never (by the estimates)
-// worse than one backend alone.
+// The search sees one candidate at a time, borders only show in the whole. So the cover with the least sum competes
+// with those that give each backend all that it can take, and the cheapest with its borders wins: never (by the
+// estimates) worse than one backend alone.
 absl::StatusOr<std::vector<Group>> Partitioner::BestGroups(const DataflowGraph& graph,
                                                            const std::vector<Candidate>& candidates,
                                                            const target::Target& target) const {

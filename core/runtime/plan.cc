@@ -87,7 +87,8 @@ Status CheckCall(const ExecutionPlan& plan, const Step& step, bool loading, cons
   }
   for (size_t i = 0; i < step.args.size(); ++i) {
     const int32_t arg = step.args[i];
-    if (arg == -1 && (step.kind == StepKind::kInit || (f.has_state && static_cast<int64_t>(i) < f.num_inputs))) continue;
+    if (arg == -1 && (step.kind == StepKind::kInit || (f.has_state && static_cast<int64_t>(i) < f.num_inputs)))
+      continue;
     if (arg < 0 || arg >= static_cast<int32_t>(plan.buffers.size())) return Bad(where + " names a missing buffer");
     const bool input = static_cast<int64_t>(i) < f.num_inputs;
     if (step.kind == StepKind::kInit && !input) return Bad(where + " gives an output to an init");

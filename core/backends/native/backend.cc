@@ -1,9 +1,10 @@
 // The daemon's half of the native backend: a rule for every operator, and an estimate. Links no MLIR.
+#include "core/backend/backend.h"
+
 #include <algorithm>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "core/backend/backend.h"
 #include "core/backends/native/native_backend.h"
 #include "core/ir/op_registry.h"
 
@@ -61,8 +62,8 @@ double FlopsOf(const ir::Binding& binding) {
   if (op == "max_pool" || op == "avg_pool") return out * ProductOf(binding.attrs.IntsOr("kernel", {1}));
   if (op == "softmax" || op == "log_softmax") return 20 * out;
   if (op == "layer_norm") return 8 * out;
-  static const auto* expensive = new std::vector<std::string>{"exp", "log", "tanh", "erf", "sigmoid", "gelu", "silu",
-                                                              "softplus", "elu"};
+  static const auto* expensive =
+      new std::vector<std::string>{"exp", "log", "tanh", "erf", "sigmoid", "gelu", "silu", "softplus", "elu"};
   if (std::find(expensive->begin(), expensive->end(), op) != expensive->end()) return 20 * out;
   return std::max(out, Elements(binding.args[0].type()));
 }
@@ -122,7 +123,9 @@ class NativeBackend : public backend::Backend {
       double flops = FlopsOf(binding);
       bool recurrent = binding.callee == "lstm" || binding.callee == "gru" || binding.callee == "rnn";
       // Contractions run at about 0.8 of two fused multiply-adds a cycle, recurrent ones at half of that.
-      double per_cycle = IsContraction(binding.callee) ? vector * 2 * 2 * 0.8 : recurrent ? vector * 0.8 * 2 : vector / 2;
+      double per_cycle = IsContraction(binding.callee) ? vector * 2 * 2 * 0.8
+                         : recurrent                   ? vector * 0.8 * 2
+                                                       : vector / 2;
       cycles += flops / per_cycle;
     }
     double micros = std::max(cycles / (kGigahertz * 1e3), CountBytes(partition) / (kGigabytes * 1e3));

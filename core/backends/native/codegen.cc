@@ -32,8 +32,8 @@ class NativeCodegen : public backend::BackendCodegen {
   std::string name() const override { return kBackendName; }
 
   std::string version() const override {
-    static const std::string version =
-        absl::StrCat("native ", BuildId(""), " llvm ", LLVM_VERSION_STRING, " ", BuildId("libLLVM"), " mlir ", BuildId("libMLIR"));
+    static const std::string version = absl::StrCat("native ", BuildId(""), " llvm ", LLVM_VERSION_STRING, " ",
+                                                    BuildId("libLLVM"), " mlir ", BuildId("libMLIR"));
     return version;
   }
 

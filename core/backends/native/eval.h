@@ -2,8 +2,8 @@
 // around it, which knows where tensors lie.
 //
 // A loop asks Eval for the elements it needs; Eval loads those of tensors with memory and composes the lowerings'
-// `element` functions for the others, each once per point (values are remembered). One Eval belongs to one region of the
-// code: inside a nested loop or branch, evaluate with Child().
+// `element` functions for the others, each once per point (values are remembered). One Eval belongs to one region of
+// the code: inside a nested loop or branch, evaluate with Child().
 #ifndef INLAY_CORE_BACKENDS_NATIVE_EVAL_H_
 #define INLAY_CORE_BACKENDS_NATIVE_EVAL_H_
 

@@ -1,5 +1,5 @@
-// FunctionEmitter: one partition as the functions of the kernel ABI (<symbol>_run, and _init and _destroy with state) and
-// the kernels that they call, in an MLIR module. Lowerings see it to make kernels, temporaries and state.
+// FunctionEmitter: one partition as the functions of the kernel ABI (<symbol>_run, and _init and _destroy with state)
+// and the kernels that they call, in an MLIR module. Lowerings see it to make kernels, temporaries and state.
 //
 // A kernel is a function of type InlayTask: it does work items [begin, end). <symbol>_run calls each in turn, through
 // parallel_for where there is enough to do. Single-threaded; lives while one partition is emitted.
@@ -58,9 +58,10 @@ class FunctionEmitter {
 
   // What the current node's StoreResult stores: its output, or the end of its tail.
   const Tensor& StoredTensor(const Node& node) const;
-  // Merges runs of dimensions of the stored tensor (groups: how many dimensions each) for the whole tail. False: a tensor
-  // of the tail broadcasts within a group.
-  bool MergeDims(const Node& node, const std::vector<int>& groups, std::map<const Tensor*, std::vector<int64_t>>* shapes);
+  // Merges runs of dimensions of the stored tensor (groups: how many dimensions each) for the whole tail. False: a
+  // tensor of the tail broadcasts within a group.
+  bool MergeDims(const Node& node, const std::vector<int>& groups,
+                 std::map<const Tensor*, std::vector<int64_t>>* shapes);
   // The same for what a tensor's value is computed from.
   bool MergeDimsOf(const Tensor& root, const std::vector<int>& groups,
                    std::map<const Tensor*, std::vector<int64_t>>* shapes);

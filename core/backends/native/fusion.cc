@@ -5,14 +5,14 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "core/backends/native/eval.h"
 #include "core/backends/native/lowering.h"
 #include "mlir/IR/Value.h"
-#include "core/backends/native/eval.h"
 
 namespace inlay::native {
 namespace {
 
-constexpr int kCheap = 3;         // computed again rather than stored
+constexpr int kCheap = 3;           // computed again rather than stored
 constexpr int kMaxExpression = 64;  // operators in one expression: bounds compile time and register pressure
 
 std::vector<int64_t> WithoutOnes(const std::vector<int64_t>& shape) {

@@ -105,8 +105,10 @@ class GraphBuilder {
         }
         value = {args[0][binding.index]};
         return absl::OkStatus();
-      case ir::Binding::Kind::kCall: break;
-      default: return absl::UnimplementedError("native: a partition holds calls of operators only");
+      case ir::Binding::Kind::kCall:
+        break;
+      default:
+        return absl::UnimplementedError("native: a partition holds calls of operators only");
     }
     if (binding.callee == "identity") {
       value = args[0];

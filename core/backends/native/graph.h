@@ -26,7 +26,7 @@ struct Tensor {
   bool is_result = false;
 
   // Decided by fusion:
-  bool inlined = false;             // has no memory: computed where it is used
+  bool inlined = false;              // has no memory: computed where it is used
   const Tensor* alias_of = nullptr;  // a reshape of a tensor that has memory
 
   int64_t NumElements() const;

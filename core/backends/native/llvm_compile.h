@@ -1,6 +1,7 @@
 // From an MLIR module of scf, arith, vector and LLVM operations to a relocatable object for a target.
 //
-// The contexts and registries are made once a process; compiling is safe from several threads, each with its own context.
+// The contexts and registries are made once a process; compiling is safe from several threads, each with its own
+// context.
 #ifndef INLAY_CORE_BACKENDS_NATIVE_LLVM_COMPILE_H_
 #define INLAY_CORE_BACKENDS_NATIVE_LLVM_COMPILE_H_
 
@@ -36,7 +37,6 @@ struct CompiledObject {
 
 // INTERNAL with LLVM's or MLIR's own message where a stage fails (a bug of an emitter, never of the input).
 absl::StatusOr<CompiledObject> CompileModule(mlir::ModuleOp module, const target::Target& target, bool keep_ir = false);
-
 
 }  // namespace inlay::native
 

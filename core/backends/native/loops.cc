@@ -10,7 +10,8 @@ using mlir::Value;
 
 Values LoopNest(Ops& o, const std::vector<int64_t>& shape, const Values& init,
                 const std::function<Values(const Indices&, const Values&)>& body) {
-  std::function<Values(size_t, Indices, const Values&)> nest = [&](size_t d, Indices at, const Values& carried) -> Values {
+  std::function<Values(size_t, Indices, const Values&)> nest = [&](size_t d, Indices at,
+                                                                   const Values& carried) -> Values {
     if (d == shape.size()) return body(at, carried);
     return o.For(o.Int(0), o.Int(shape[d]), 1, carried, [&](Value i, const Values& inner) {
       Indices next = at;

@@ -1,7 +1,7 @@
 #include "core/backends/native/lowering.h"
 
-#include "mlir/IR/Value.h"
 #include "core/backends/native/eval.h"
+#include "mlir/IR/Value.h"
 
 namespace inlay::native {
 

@@ -1,7 +1,8 @@
-// What the native backend knows of each operator: how one element of its result is computed, or the kernels that write it.
+// What the native backend knows of each operator: how one element of its result is computed, or the kernels that write
+// it.
 //
-// To add an operator: an entry in the file of its group under lowerings/ (and, for a new group, its name in lowering.cc).
-// An operator needs `element`, `kernel` or both:
+// To add an operator: an entry in the file of its group under lowerings/ (and, for a new group, its name in
+// lowering.cc). An operator needs `element`, `kernel` or both:
 //  - element: the value at given indices. May be folded into whatever consumes it; costs nothing in memory.
 //  - kernel: writes the results' buffers. Preferred over a loop on `element` where the result has memory.
 // The table is built on first use and only read afterwards.
@@ -40,8 +41,8 @@ struct Lowering {
   bool pointwise = false;
   // Roughly the cycles of a vector of elements.
   int cost = 1;
-  // Of a kernel: it stores results[0] element by element through Kernel::StoreResult, so that pointwise consumers of the
-  // same shape can be folded into it.
+  // Of a kernel: it stores results[0] element by element through Kernel::StoreResult, so that pointwise consumers of
+  // the same shape can be folded into it.
   bool epilogue = false;
   ArgUse arg_use = ArgUse::kOnce;
   std::function<ArgUse(const Node&, int arg)> arg_use_of;  // where arguments differ

@@ -29,24 +29,32 @@ int BitsOf(Type type) { return static_cast<int>(mlir::getElementTypeOrSelf(type)
 
 Type Ops::StoredType(DType dtype) {
   switch (dtype) {
-    case DType::kF32: return b.getF32Type();
-    case DType::kF64: return b.getF64Type();
-    case DType::kF16: return b.getF16Type();
-    case DType::kBF16: return b.getBF16Type();
+    case DType::kF32:
+      return b.getF32Type();
+    case DType::kF64:
+      return b.getF64Type();
+    case DType::kF16:
+      return b.getF16Type();
+    case DType::kBF16:
+      return b.getBF16Type();
     case DType::kI8:
     case DType::kU8:
-    case DType::kBool: return b.getI8Type();
-    case DType::kI16: return b.getI16Type();
-    case DType::kI32: return b.getI32Type();
-    case DType::kI64: return b.getI64Type();
+    case DType::kBool:
+      return b.getI8Type();
+    case DType::kI16:
+      return b.getI16Type();
+    case DType::kI32:
+      return b.getI32Type();
+    case DType::kI64:
+      return b.getI64Type();
   }
   return b.getF32Type();
 }
 
 Type Ops::ComputeType(DType dtype, int64_t lanes) {
-  Type type = dtype == DType::kBool                             ? b.getI1Type()
+  Type type = dtype == DType::kBool                           ? b.getI1Type()
               : dtype == DType::kF16 || dtype == DType::kBF16 ? Type(b.getF32Type())
-                                                                : StoredType(dtype);
+                                                              : StoredType(dtype);
   return WithLanes(type, lanes);
 }
 
@@ -68,14 +76,16 @@ Type Ops::WithElement(Type type, Type element) {
 Value Ops::ConstF(Type type, double value) {
   auto element = mlir::cast<mlir::FloatType>(mlir::getElementTypeOrSelf(type));
   mlir::TypedAttr attr = b.getFloatAttr(element, value);
-  if (auto vector = mlir::dyn_cast<mlir::VectorType>(type)) attr = mlir::DenseElementsAttr::get(vector, mlir::Attribute(attr));
+  if (auto vector = mlir::dyn_cast<mlir::VectorType>(type))
+    attr = mlir::DenseElementsAttr::get(vector, mlir::Attribute(attr));
   return b.create<arith::ConstantOp>(loc, attr);
 }
 
 Value Ops::ConstI(Type type, int64_t value) {
   auto element = mlir::cast<mlir::IntegerType>(mlir::getElementTypeOrSelf(type));
   mlir::TypedAttr attr = b.getIntegerAttr(element, mlir::APInt(64, value, true).trunc(element.getWidth()));
-  if (auto vector = mlir::dyn_cast<mlir::VectorType>(type)) attr = mlir::DenseElementsAttr::get(vector, mlir::Attribute(attr));
+  if (auto vector = mlir::dyn_cast<mlir::VectorType>(type))
+    attr = mlir::DenseElementsAttr::get(vector, mlir::Attribute(attr));
   return b.create<arith::ConstantOp>(loc, attr);
 }
 
@@ -114,12 +124,24 @@ Value Ops::CompareF(Compare predicate, Value x, Value y) {
   using P = arith::CmpFPredicate;
   P p = P::OEQ;
   switch (predicate) {
-    case Compare::kEq: p = P::OEQ; break;
-    case Compare::kNe: p = P::UNE; break;
-    case Compare::kLt: p = P::OLT; break;
-    case Compare::kLe: p = P::OLE; break;
-    case Compare::kGt: p = P::OGT; break;
-    case Compare::kGe: p = P::OGE; break;
+    case Compare::kEq:
+      p = P::OEQ;
+      break;
+    case Compare::kNe:
+      p = P::UNE;
+      break;
+    case Compare::kLt:
+      p = P::OLT;
+      break;
+    case Compare::kLe:
+      p = P::OLE;
+      break;
+    case Compare::kGt:
+      p = P::OGT;
+      break;
+    case Compare::kGe:
+      p = P::OGE;
+      break;
   }
   return b.createOrFold<arith::CmpFOp>(loc, p, x, y);
 }
@@ -168,12 +190,24 @@ Value Ops::CompareI(Compare predicate, Value x, Value y, bool is_signed) {
   using P = arith::CmpIPredicate;
   P p = P::eq;
   switch (predicate) {
-    case Compare::kEq: p = P::eq; break;
-    case Compare::kNe: p = P::ne; break;
-    case Compare::kLt: p = is_signed ? P::slt : P::ult; break;
-    case Compare::kLe: p = is_signed ? P::sle : P::ule; break;
-    case Compare::kGt: p = is_signed ? P::sgt : P::ugt; break;
-    case Compare::kGe: p = is_signed ? P::sge : P::uge; break;
+    case Compare::kEq:
+      p = P::eq;
+      break;
+    case Compare::kNe:
+      p = P::ne;
+      break;
+    case Compare::kLt:
+      p = is_signed ? P::slt : P::ult;
+      break;
+    case Compare::kLe:
+      p = is_signed ? P::sle : P::ule;
+      break;
+    case Compare::kGt:
+      p = is_signed ? P::sgt : P::ugt;
+      break;
+    case Compare::kGe:
+      p = is_signed ? P::sge : P::uge;
+      break;
   }
   return b.createOrFold<arith::CmpIOp>(loc, p, x, y);
 }
@@ -227,7 +261,9 @@ Value Ops::Intrinsic(const char* name, Type result, const std::vector<Value>& ar
   return b.create<LLVM::CallIntrinsicOp>(loc, result, b.getStringAttr(name), mlir::ValueRange(args)).getResults();
 }
 
-Value Ops::Bitcast(Value x, Type element) { return b.createOrFold<arith::BitcastOp>(loc, WithElement(x.getType(), element), x); }
+Value Ops::Bitcast(Value x, Type element) {
+  return b.createOrFold<arith::BitcastOp>(loc, WithElement(x.getType(), element), x);
+}
 
 Value Ops::ExtendI(Value x, Type element, bool is_signed) {
   Type to = WithElement(x.getType(), element);
@@ -279,7 +315,8 @@ Value Ops::F16BitsToF32(Value bits16) {
   Value sign = ShiftLeft(And(bits, ConstI(type, 0x8000)), ConstI(type, 16));
   Value magnitude = ShiftLeft(And(bits, ConstI(type, 0x7fff)), ConstI(type, 13));
   // Exponent rebias by a multiplication, which also normalises subnormals; Inf and NaN get the exponent of all ones.
-  Value scaled = MulF(Bitcast(magnitude, b.getF32Type()), ConstF(WithElement(type, b.getF32Type()), std::ldexp(1.0, 112)));
+  Value scaled =
+      MulF(Bitcast(magnitude, b.getF32Type()), ConstF(WithElement(type, b.getF32Type()), std::ldexp(1.0, 112)));
   Value special = CompareI(Compare::kGe, magnitude, ConstI(type, 0x7c00 << 13), false);
   Value normal = Bitcast(scaled, b.getI32Type());
   Value result = Select(special, Or(magnitude, ConstI(type, 0x7f800000)), normal);

@@ -1,5 +1,5 @@
-// Ops: arithmetic on elements, scalars and vectors alike, as OPS.md defines it. What lowerings are written with, so that
-// none of them includes an MLIR dialect.
+// Ops: arithmetic on elements, scalars and vectors alike, as OPS.md defines it. What lowerings are written with, so
+// that none of them includes an MLIR dialect.
 //
 // In registers f16 and bf16 are f32, bool is i1 and integers are signless (the DType says how to read them); in memory
 // an element is what its DType says, bool one byte. Every binary operation takes two values of one type.
@@ -43,7 +43,7 @@ class Ops : public KernelBuilder {
   // Constants, of scalar or vector type.
   mlir::Value ConstF(mlir::Type type, double value);
   mlir::Value ConstI(mlir::Type type, int64_t value);
-  mlir::Value Const(mlir::Type type, double value);  // by the type: float or integer (truncated)
+  mlir::Value Const(mlir::Type type, double value);     // by the type: float or integer (truncated)
   mlir::Value Iota(int64_t lanes, int64_t stride = 1);  // i64 vector 0, stride, 2 * stride, ...
 
   // Floats.
@@ -51,7 +51,7 @@ class Ops : public KernelBuilder {
   mlir::Value SubF(mlir::Value x, mlir::Value y);
   mlir::Value MulF(mlir::Value x, mlir::Value y);
   mlir::Value DivF(mlir::Value x, mlir::Value y);
-  mlir::Value RemF(mlir::Value x, mlir::Value y);  // C's fmod
+  mlir::Value RemF(mlir::Value x, mlir::Value y);                // C's fmod
   mlir::Value Fma(mlir::Value x, mlir::Value y, mlir::Value z);  // fused where the CPU can, else two roundings
   mlir::Value NegF(mlir::Value x);
   mlir::Value AbsF(mlir::Value x);
@@ -109,8 +109,7 @@ class Ops : public KernelBuilder {
   mlir::Value Shuffle(mlir::Value x, mlir::Value y, const std::vector<int64_t>& mask);
   mlir::Value ReverseLanes(mlir::Value x);
   // All lanes combined by a tree of `combine` over halves.
-  mlir::Value ReduceLanes(mlir::Value x,
-                          const std::function<mlir::Value(mlir::Value, mlir::Value)>& combine);
+  mlir::Value ReduceLanes(mlir::Value x, const std::function<mlir::Value(mlir::Value, mlir::Value)>& combine);
 
   // Memory: element `offset` (i64, in elements) from `base`, in register form; `lanes` consecutive ones.
   mlir::Value LoadElements(ir::DType dtype, mlir::Value base, mlir::Value offset, int64_t lanes = 1);

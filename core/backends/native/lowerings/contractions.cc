@@ -81,7 +81,8 @@ absl::Status Matmul(FunctionEmitter& f, const Node& n) {
           StridedMatrix q = b_matrix(kernel);
           q.pointer = kernel.o.At(q.pointer, kernel.o.Mul(i, k * cols), q.element);
           mlir::Type acc = types.Accumulator(kernel.o);
-          EmitPackColumns(kernel.o, plan, q, acc, kernel.o.At(kernel.Pointer(packed), kernel.o.Mul(i, packed_matrix), acc));
+          EmitPackColumns(kernel.o, plan, q, acc,
+                          kernel.o.At(kernel.Pointer(packed), kernel.o.Mul(i, packed_matrix), acc));
         },
         Phase::kInit);
   }
@@ -146,9 +147,17 @@ absl::Status Convolution(FunctionEmitter& f, const Node& n, bool transposed) {
                                 ThreeAxes(windows.strides, 1), ThreeAxes(windows.dilations, 1),
                                 ThreeAxes(windows.pads_begin, 0), ThreeAxes(pixels, 1));
   } else {
-    shape = {x.shape[0], x.shape[1], channels, groups, ThreeAxes(in, 1), ThreeAxes(taps, 1),
-             ThreeAxes(windows.strides, 1), ThreeAxes(windows.dilations, 1), ThreeAxes(windows.pads_begin, 0),
-             ThreeAxes(pixels, 1), {1, 1, 1}};
+    shape = {x.shape[0],
+             x.shape[1],
+             channels,
+             groups,
+             ThreeAxes(in, 1),
+             ThreeAxes(taps, 1),
+             ThreeAxes(windows.strides, 1),
+             ThreeAxes(windows.dilations, 1),
+             ThreeAxes(windows.pads_begin, 0),
+             ThreeAxes(pixels, 1),
+             {1, 1, 1}};
   }
   GemmTypes types(f, x.dtype);
   ConvPlan plan = PlanConv(VectorIsaOf(f.cpu()), shape, types.accumulator_bytes);
@@ -173,9 +182,11 @@ absl::Status Convolution(FunctionEmitter& f, const Node& n, bool transposed) {
   bool padded = plan.padded_input;
   if (padded) {
     input = f.Temporary((plan.padded_elements() + plan.lanes) * types.accumulator_bytes);
-    f.Parallel(shape.n * shape.c, static_cast<double>(plan.plane_elements()) / 4, [&](Kernel& k, Value begin, Value end) {
-      EmitPadInput(k.o, plan, k.Pointer(x), types.Stored(k.o), types.Accumulator(k.o), begin, end, k.Pointer(input));
-    });
+    f.Parallel(shape.n * shape.c, static_cast<double>(plan.plane_elements()) / 4,
+               [&](Kernel& k, Value begin, Value end) {
+                 EmitPadInput(k.o, plan, k.Pointer(x), types.Stored(k.o), types.Accumulator(k.o), begin, end,
+                              k.Pointer(input));
+               });
   }
   // The kernels number pixels through all spatial axes.
   std::map<const Tensor*, std::vector<int64_t>> shapes;

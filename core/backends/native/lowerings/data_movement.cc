@@ -199,7 +199,7 @@ Value Tile(Eval& e, const Node& n, int, const Indices& at) {
     Indices from;
     for (size_t i = 0; i < where.size(); ++i) {
       int64_t extent = n.in(0).shape[i];
-      from.push_back(extent == 1        ? ev.Constant(0)
+      from.push_back(extent == 1       ? ev.Constant(0)
                      : repeats[i] == 1 ? where[i]
                                        : Index(ev.o.Rem(where[i].base, extent)));
     }

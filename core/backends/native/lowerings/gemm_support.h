@@ -26,18 +26,17 @@ struct GemmTypes {
 
 // Tasks [0, tasks) with scratch of each worker's own: on its stack, or, where that would be too much, one after another
 // with scratch in the workspace.
-inline void EmitTasks(FunctionEmitter& f, int64_t tasks, double cost, int64_t scratch_bytes,
-                      const std::function<void(Kernel&, mlir::Value begin, mlir::Value end, mlir::Value scratch)>& body) {
+inline void EmitTasks(
+    FunctionEmitter& f, int64_t tasks, double cost, int64_t scratch_bytes,
+    const std::function<void(Kernel&, mlir::Value begin, mlir::Value end, mlir::Value scratch)>& body) {
   if (scratch_bytes <= Kernel::kMaxStackBytes) {
-    f.Parallel(tasks, cost, [&](Kernel& k, mlir::Value begin, mlir::Value end) {
-      body(k, begin, end, k.Scratch(scratch_bytes));
-    });
+    f.Parallel(tasks, cost,
+               [&](Kernel& k, mlir::Value begin, mlir::Value end) { body(k, begin, end, k.Scratch(scratch_bytes)); });
     return;
   }
   Buffer scratch = f.Temporary(scratch_bytes);
-  f.Parallel(1, cost, [&](Kernel& k, mlir::Value, mlir::Value) {
-    body(k, k.o.Int(0), k.o.Int(tasks), k.Pointer(scratch));
-  });
+  f.Parallel(1, cost,
+             [&](Kernel& k, mlir::Value, mlir::Value) { body(k, k.o.Int(0), k.o.Int(tasks), k.Pointer(scratch)); });
 }
 
 // Whether the tail is so short that code for every accumulator of a tile is no burden.

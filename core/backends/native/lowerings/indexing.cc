@@ -49,34 +49,34 @@ Value GatherNd(Eval& e, const Node& n, int, const Indices& at) {
 
 // Copies x, then lets each update in order change its element. Serial: updates may address one element several times,
 // and the last wins.
-absl::Status Scatter(FunctionEmitter& f, const Node& n,
-                     const std::function<Indices(Eval&, const Indices&)>& target) {
+absl::Status Scatter(FunctionEmitter& f, const Node& n, const std::function<Indices(Eval&, const Indices&)>& target) {
   const Tensor &x = n.in(0), &updates = n.in(2), &out = n.out();
   if (out.NumElements() == 0) return absl::OkStatus();
   int64_t bytes = out.NumBytes();
   f.Parallel(1, static_cast<double>(bytes),
              [&](Kernel& k, Value, Value) { k.o.CopyBytes(k.Pointer(out), k.Pointer(x), bytes); });
   std::string reduction = n.attrs->StringOr("reduction", "none");
-  f.Parallel(updates.NumElements() > 0 ? 1 : 0, static_cast<double>(updates.NumElements()), [&](Kernel& k, Value, Value) {
-    Ops& o = k.o;
-    o.For(updates.NumElements(), [&](Value i) {
-      Eval e(k, 1);
-      Indices where = Delinearise(o, i, updates.shape);
-      Indices to = target(e, where);
-      Value value = e.At(updates, where);
-      if (reduction != "none") {
-        std::vector<int64_t> strides = RowMajorStrides(out.shape);
-        Value offset = o.Int(0);
-        for (size_t d = 0; d < to.size(); ++d) offset = o.Add(offset, o.Mul(to[d].base, strides[d]));
-        Value old = o.LoadElements(out.dtype, k.Pointer(out), offset, 1);
-        value = reduction == "add"   ? o.AddN(out.dtype, old, value)
-                : reduction == "mul" ? o.MulN(out.dtype, old, value)
-                : reduction == "max" ? o.MaxN(out.dtype, old, value)
-                                     : o.MinN(out.dtype, old, value);
-      }
-      k.StoreElement(out, to, value);
-    });
-  });
+  f.Parallel(updates.NumElements() > 0 ? 1 : 0, static_cast<double>(updates.NumElements()),
+             [&](Kernel& k, Value, Value) {
+               Ops& o = k.o;
+               o.For(updates.NumElements(), [&](Value i) {
+                 Eval e(k, 1);
+                 Indices where = Delinearise(o, i, updates.shape);
+                 Indices to = target(e, where);
+                 Value value = e.At(updates, where);
+                 if (reduction != "none") {
+                   std::vector<int64_t> strides = RowMajorStrides(out.shape);
+                   Value offset = o.Int(0);
+                   for (size_t d = 0; d < to.size(); ++d) offset = o.Add(offset, o.Mul(to[d].base, strides[d]));
+                   Value old = o.LoadElements(out.dtype, k.Pointer(out), offset, 1);
+                   value = reduction == "add"   ? o.AddN(out.dtype, old, value)
+                           : reduction == "mul" ? o.MulN(out.dtype, old, value)
+                           : reduction == "max" ? o.MaxN(out.dtype, old, value)
+                                                : o.MinN(out.dtype, old, value);
+                 }
+                 k.StoreElement(out, to, value);
+               });
+             });
   return absl::OkStatus();
 }
 

@@ -77,9 +77,8 @@ absl::Status LayerNorm(FunctionEmitter& f, const Node& n) {
         return o.MulF(d, d);
       };
       int64_t whole = extent / lanes * lanes;
-      Value squares = o.For(o.Int(0), o.Int(whole), lanes, {zero}, [&](Value i, const Values& sums) {
-        return Values{o.AddF(sums[0], square(i))};
-      })[0];
+      Value squares = o.For(o.Int(0), o.Int(whole), lanes, {zero},
+                            [&](Value i, const Values& sums) { return Values{o.AddF(sums[0], square(i))}; })[0];
       if (whole < extent) {
         squares = o.AddF(squares, o.Select(LastLanes(o, lanes, extent - whole), square(o.Int(extent - lanes)), zero));
       }

@@ -117,9 +117,8 @@ absl::Status PoolKernel(FunctionEmitter& f, const Node& n, bool average) {
     if (lanes == 1) return o.For(o.Int(0), o.Int(columns), 1, [&](Value i) { emit(i, 1); });
     // Edges by scalars in one loop that steps over the interior, so that the window is emitted twice only.
     int64_t edges = columns - (high - low);
-    o.For(o.Int(0), o.Int(edges), 1, [&](Value i) {
-      emit(o.Select(o.Less(i, o.Int(low)), i, o.Add(i, high - low)), 1);
-    });
+    o.For(o.Int(0), o.Int(edges), 1,
+          [&](Value i) { emit(o.Select(o.Less(i, o.Int(low)), i, o.Add(i, high - low)), 1); });
     o.For(o.Int(low), o.Int(high), lanes, [&](Value i) {
       if ((high - low) % lanes != 0) i = o.Min(i, o.Int(high - lanes));
       emit(i, lanes);

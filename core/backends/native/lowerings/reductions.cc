@@ -25,20 +25,28 @@ struct Combiner {
     mlir::Type type = o.ComputeType(dtype, lanes);
     switch (kind) {
       case Kind::kSum:
-      case Kind::kMean: return o.Const(type, 0);
-      case Kind::kProd: return o.Const(type, 1);
-      case Kind::kMax: return o.LowestN(dtype, type);
-      case Kind::kMin: return o.HighestN(dtype, type);
+      case Kind::kMean:
+        return o.Const(type, 0);
+      case Kind::kProd:
+        return o.Const(type, 1);
+      case Kind::kMax:
+        return o.LowestN(dtype, type);
+      case Kind::kMin:
+        return o.HighestN(dtype, type);
     }
     return nullptr;
   }
   Value Combine(Ops& o, Value x, Value y) const {
     switch (kind) {
       case Kind::kSum:
-      case Kind::kMean: return o.AddN(dtype, x, y);
-      case Kind::kProd: return o.MulN(dtype, x, y);
-      case Kind::kMax: return o.MaxN(dtype, x, y);
-      case Kind::kMin: return o.MinN(dtype, x, y);
+      case Kind::kMean:
+        return o.AddN(dtype, x, y);
+      case Kind::kProd:
+        return o.MulN(dtype, x, y);
+      case Kind::kMax:
+        return o.MaxN(dtype, x, y);
+      case Kind::kMin:
+        return o.MinN(dtype, x, y);
     }
     return nullptr;
   }
@@ -109,8 +117,10 @@ Plan MakePlan(FunctionEmitter& f, const Node& n) {
       out_groups.push_back(size + pending);
       pending = 0;
     } else if (plan.keepdims) {
-      if (out_groups.empty()) pending += size;
-      else out_groups.back() += size;
+      if (out_groups.empty())
+        pending += size;
+      else
+        out_groups.back() += size;
     }
     begin += size;
   }
@@ -125,8 +135,10 @@ Plan MakePlan(FunctionEmitter& f, const Node& n) {
   std::vector<int> fallback;
   begin = 0;
   for (int size : groups) {
-    if (reduced[begin]) fallback.push_back(size);
-    else fallback.insert(fallback.end(), size, 1);
+    if (reduced[begin])
+      fallback.push_back(size);
+    else
+      fallback.insert(fallback.end(), size, 1);
     begin += size;
   }
   if (!f.MergeDimsOf(x, fallback, &plan.shapes)) fallback.assign(x.rank(), 1);
@@ -198,29 +210,31 @@ void ReduceColumns(FunctionEmitter& f, const Node& n, const Combiner& c, const P
   f.WithLanesOrScalar(f.LanesFor(tensors, columns), cost, [&](int64_t lanes) {
     int64_t unroll = columns >= 4 * lanes ? 4 : 1, block = unroll * lanes;
     int64_t blocks = (columns + block - 1) / block;
-    f.ParallelEach(Product(rows) * blocks, static_cast<double>(count) * unroll * (cost + 2), [&](Kernel& k, Value item) {
-      Ops& o = k.o;
-      k.shapes = plan.shapes;
-      Indices row = Delinearise(o, o.Div(item, blocks), rows);
-      Value first = o.Min(o.Mul(o.Rem(item, blocks), block), o.Int(columns - block));
-      auto at_column = [&](int64_t u) {
-        Indices at = row;
-        if (!kept.empty()) at.push_back(Index(o.Add(first, u * lanes), lanes == 1 ? 0 : 1));
-        return at;
-      };
-      Values sums = LoopNest(o, reduced, Values(unroll, c.Identity(o, lanes)), [&](const Indices& in, const Values& acc) {
-        Values next;
-        Eval e(k, lanes);
-        for (int64_t u = 0; u < unroll; ++u) {
-          Value element = o.Cast(x.dtype, c.dtype, e.At(x, plan.Interleave(at_column(u), in)));
-          next.push_back(c.Combine(o, acc[u], element));
-        }
-        return next;
-      });
-      for (int64_t u = 0; u < unroll; ++u) {
-        k.StoreResult(n.out(), plan.OutIndices(o, at_column(u)), c.Finish(o, sums[u], count, n.out().dtype));
-      }
-    });
+    f.ParallelEach(
+        Product(rows) * blocks, static_cast<double>(count) * unroll * (cost + 2), [&](Kernel& k, Value item) {
+          Ops& o = k.o;
+          k.shapes = plan.shapes;
+          Indices row = Delinearise(o, o.Div(item, blocks), rows);
+          Value first = o.Min(o.Mul(o.Rem(item, blocks), block), o.Int(columns - block));
+          auto at_column = [&](int64_t u) {
+            Indices at = row;
+            if (!kept.empty()) at.push_back(Index(o.Add(first, u * lanes), lanes == 1 ? 0 : 1));
+            return at;
+          };
+          Values sums =
+              LoopNest(o, reduced, Values(unroll, c.Identity(o, lanes)), [&](const Indices& in, const Values& acc) {
+                Values next;
+                Eval e(k, lanes);
+                for (int64_t u = 0; u < unroll; ++u) {
+                  Value element = o.Cast(x.dtype, c.dtype, e.At(x, plan.Interleave(at_column(u), in)));
+                  next.push_back(c.Combine(o, acc[u], element));
+                }
+                return next;
+              });
+          for (int64_t u = 0; u < unroll; ++u) {
+            k.StoreResult(n.out(), plan.OutIndices(o, at_column(u)), c.Finish(o, sums[u], count, n.out().dtype));
+          }
+        });
   });
 }
 
@@ -266,8 +280,8 @@ absl::Status ArgReduce(FunctionEmitter& f, const Node& n, bool largest) {
     if (extent > 0) {
       index = o.For(o.Int(1), o.Int(extent), 1, {element(o.Int(0)), o.Int(0)}, [&](Value i, const Values& best) {
         Value v = element(i);
-        Compare predicate = largest ? (select_last ? Compare::kGe : Compare::kGt)
-                                    : (select_last ? Compare::kLe : Compare::kLt);
+        Compare predicate =
+            largest ? (select_last ? Compare::kGe : Compare::kGt) : (select_last ? Compare::kLe : Compare::kLt);
         Value better = o.CompareN(predicate, x.dtype, v, best[0]);
         if (ir::IsFloat(x.dtype)) {
           Value best_nan = o.IsNan(best[0]);

@@ -10,8 +10,8 @@ namespace {
 using ir::DType;
 using mlir::Value;
 
-// Along the last axis: one pass that evaluates what feeds it into a row of scratch and finds the maximum, one that takes
-// exponentials and sums them, one that stores. The row stays in L1 or L2.
+// Along the last axis: one pass that evaluates what feeds it into a row of scratch and finds the maximum, one that
+// takes exponentials and sums them, one that stores. The row stays in L1 or L2.
 void SoftmaxRows(FunctionEmitter& f, const Node& n, bool logarithm) {
   const Tensor& x = n.in(0);
   DType acc = x.dtype == DType::kF64 ? DType::kF64 : DType::kF32;
@@ -86,44 +86,47 @@ void SoftmaxColumns(FunctionEmitter& f, const Node& n, bool logarithm, int64_t a
   int cost = 0;
   std::vector<const Tensor*> tensors = f.Expression(x, nullptr, nullptr, &cost);
   int64_t lanes = std::min(f.LanesFor(tensors, inner), f.LanesForBytes(ir::ByteSize(acc), inner));
-  f.ParallelEach(Product(outer), static_cast<double>(extent * inner) / lanes * (3 * cost + 50), [&](Kernel& k, Value item) {
-    Ops& o = k.o;
-    mlir::Type vector = o.ComputeType(acc, lanes);
-    Indices row = Delinearise(o, item, outer);
-    VectorLoop(o, {inner}, lanes, {}, [&](const VectorPoint& p, const Values&) {
-      auto indices = [&](Value i) {
-        Indices at = row;
-        at.insert(at.begin() + axis, Index(i));
-        at.push_back(p.at[0]);
-        return at;
-      };
-      auto element = [&](Value i) {
-        Eval e(k, lanes);
-        return e.At(x, indices(i));
-      };
-      Value zero = o.Int(0), end = o.Int(extent);
-      Value maximum = o.For(zero, end, 1, {o.LowestN(acc, vector)}, [&](Value i, const Values& best) {
-        return Values{o.MaxN(acc, best[0], element(i))};
-      })[0];
-      Value sum = o.For(zero, end, 1, {o.ConstF(vector, 0)}, [&](Value i, const Values& sums) {
-        return Values{o.AddF(sums[0], Exp(o, o.SubF(element(i), maximum)))};
-      })[0];
-      Value factor = logarithm ? o.AddF(maximum, Log(o, sum)) : o.DivF(o.ConstF(vector, 1), sum);
-      o.For(zero, end, 1, [&](Value i) {
-        Value v = element(i);
-        v = logarithm ? o.SubF(v, factor) : o.MulF(Exp(o, o.SubF(v, maximum)), factor);
-        k.StoreResult(n.out(), indices(i), v);
-      });
-      return Values{};
-    });
-  });
+  f.ParallelEach(Product(outer), static_cast<double>(extent * inner) / lanes * (3 * cost + 50),
+                 [&](Kernel& k, Value item) {
+                   Ops& o = k.o;
+                   mlir::Type vector = o.ComputeType(acc, lanes);
+                   Indices row = Delinearise(o, item, outer);
+                   VectorLoop(o, {inner}, lanes, {}, [&](const VectorPoint& p, const Values&) {
+                     auto indices = [&](Value i) {
+                       Indices at = row;
+                       at.insert(at.begin() + axis, Index(i));
+                       at.push_back(p.at[0]);
+                       return at;
+                     };
+                     auto element = [&](Value i) {
+                       Eval e(k, lanes);
+                       return e.At(x, indices(i));
+                     };
+                     Value zero = o.Int(0), end = o.Int(extent);
+                     Value maximum = o.For(zero, end, 1, {o.LowestN(acc, vector)}, [&](Value i, const Values& best) {
+                       return Values{o.MaxN(acc, best[0], element(i))};
+                     })[0];
+                     Value sum = o.For(zero, end, 1, {o.ConstF(vector, 0)}, [&](Value i, const Values& sums) {
+                       return Values{o.AddF(sums[0], Exp(o, o.SubF(element(i), maximum)))};
+                     })[0];
+                     Value factor = logarithm ? o.AddF(maximum, Log(o, sum)) : o.DivF(o.ConstF(vector, 1), sum);
+                     o.For(zero, end, 1, [&](Value i) {
+                       Value v = element(i);
+                       v = logarithm ? o.SubF(v, factor) : o.MulF(Exp(o, o.SubF(v, maximum)), factor);
+                       k.StoreResult(n.out(), indices(i), v);
+                     });
+                     return Values{};
+                   });
+                 });
 }
 
 Lowering Softmax(bool logarithm) {
   Lowering lowering;
   lowering.cost = 40;
   lowering.epilogue = true;
-  auto axis_of = [](const Node& n) { return n.attrs->IntOr("axis", -1) + (n.attrs->IntOr("axis", -1) < 0 ? n.in(0).rank() : 0); };
+  auto axis_of = [](const Node& n) {
+    return n.attrs->IntOr("axis", -1) + (n.attrs->IntOr("axis", -1) < 0 ? n.in(0).rank() : 0);
+  };
   lowering.arg_use_of = [axis_of](const Node& n, int) {
     return axis_of(n) + 1 == n.in(0).rank() ? ArgUse::kOnce : ArgUse::kMany;
   };
