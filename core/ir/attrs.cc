@@ -32,7 +32,8 @@ const T& Get(const Attrs& attrs, absl::string_view name) {
 
 std::string DoubleToString(double value) {
   std::string shortest = absl::StrFormat("%.15g", value);
-  if (strtod(shortest.c_str(), nullptr) != value && value == value) shortest = absl::StrFormat("%.17g", value);
+  if (value == value && strtod(shortest.c_str(), nullptr) != value) shortest = absl::StrFormat("%.16g", value);
+  if (value == value && strtod(shortest.c_str(), nullptr) != value) shortest = absl::StrFormat("%.17g", value);
   // A float reads as one: 2.0, not 2.
   return shortest.find_first_of(".einf") == std::string::npos ? shortest + ".0" : shortest;
 }

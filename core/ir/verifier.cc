@@ -66,7 +66,7 @@ class FunctionVerifier {
   absl::Status CheckBlock(const Block& block) {
     std::vector<const Var*> local;
     for (const Binding& binding : block.bindings) {
-      INLAY_RETURN_IF_ERROR(Annotate(CheckBinding(binding), Describe(binding)));
+      if (absl::Status status = CheckBinding(binding); !status.ok()) return Annotate(status, Describe(binding));
       local.push_back(binding.var.get());
     }
     for (const Operand& result : block.results) INLAY_RETURN_IF_ERROR(Annotate(CheckOperand(result), "results"));

@@ -17,6 +17,9 @@ PassManager BuildNormalisePipeline(const target::CompilationConfig& config) {
     manager.Add(DeadCode());
   }
   manager.Add(RecogniseComposites());
+  manager.Add(FoldPads());
+  // After composites, of which it must not tear one apart; it knows gelu, softmax and layer_norm.
+  manager.Add(SinkReshapes());
   manager.Add(ExpandBatchNorm());
   manager.Add(DeadCode());
   manager.Add(FoldScaleBias());

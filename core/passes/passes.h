@@ -13,6 +13,8 @@ std::unique_ptr<Pass> InlineFunctions();
 std::unique_ptr<Pass> Canonicalise();
 std::unique_ptr<Pass> FoldConstants();
 std::unique_ptr<Pass> Simplify();
+std::unique_ptr<Pass> FoldPads();
+std::unique_ptr<Pass> SinkReshapes();
 std::unique_ptr<Pass> RecogniseComposites();
 std::unique_ptr<Pass> ExpandBatchNorm();
 std::unique_ptr<Pass> FoldScaleBias();

@@ -10,6 +10,8 @@
 //   neg(neg(%x))  abs(abs(%x))  relu(relu(%x))          %x, abs(%x), relu(%x)       (also the two nots)
 //   maximum(%x, 0)                                      relu(%x)
 //   where(true, %x, %y)                                 %x
+//   gather(%x, i64[2]{3, 4}, axis=1)                    slice(%x) of that range, reshaped
+#include <algorithm>
 #include <cmath>
 #include <set>
 
@@ -60,6 +62,7 @@ class Simplifier : public Rewriter {
     }
     if (binding->args.size() == 1) return VisitUnary(*binding);
     if (binding->callee == "where") return VisitWhere(*binding);
+    if (binding->callee == "gather") return VisitGather(*binding);
     if (binding->args.size() == 2 && schema->pattern == ir::OpPattern::kBroadcast) return VisitBinary(binding);
     return absl::nullopt;
   }
@@ -128,6 +131,28 @@ class Simplifier : public Rewriter {
     if (taken.type() == binding.var->type) return {taken};
     if (!binding.var->type.tensor().is_static()) return absl::nullopt;
     return Emit("expand", {taken}, {{"shape", binding.var->type.tensor().Shape()}});
+  }
+
+  // Indices that are literals and follow each other are a range.
+  Replacement VisitGather(const Binding& binding) {
+    const ir::TensorType& x = binding.args[0].tensor_type();
+    const int64_t axis = binding.attrs.Int("axis");
+    if (!binding.args[1].is_literal() || !x.is_static()) return absl::nullopt;
+    const std::vector<int64_t> indices = ir::IntElements(*binding.args[1].constant);
+    if (indices.empty()) return absl::nullopt;
+    const int64_t extent = x.dims[axis].value();
+    int64_t begin = indices[0] < 0 ? indices[0] + extent : indices[0];
+    begin = std::max<int64_t>(0, std::min(begin, extent - 1));
+    for (size_t i = 1; i < indices.size(); ++i) {
+      // One that is negative or out of range among several is left to gather.
+      if (indices[i] != begin + static_cast<int64_t>(i) || indices[i] >= extent) return absl::nullopt;
+    }
+    std::vector<int64_t> begins(x.rank(), 0), ends = x.Shape();
+    begins[axis] = begin;
+    ends[axis] = begin + static_cast<int64_t>(indices.size());
+    INLAY_ASSIGN_OR_RETURN(Operand out, Call("slice", {binding.args[0]}, {{"begins", begins}, {"ends", ends}}));
+    if (out.type() == binding.var->type) return {out};
+    return Emit("reshape", {out}, {{"shape", binding.var->type.tensor().Shape()}});
   }
 
   Replacement VisitBinary(Binding* binding) {

@@ -119,5 +119,22 @@ TEST(SimplifyTest, Where) {
   EXPECT_EQ(BodyAfter(b, Simplify()), "  %0: f32[2, 4] = expand(%x, shape=[2, 4])\n  return %y, %0\n");
 }
 
+TEST(SimplifyTest, GatherOfARangeIsASlice) {
+  FunctionBuilder b;
+  VarPtr x = b.Param("x", F32({2, 5, 3}));
+  auto gather = [&](ir::ConstantPtr indices) { return b.Call("gather", {x, indices}, {{"axis", int64_t{1}}}); };
+  b.Return({gather(IntLiteral({}, {-1})), gather(IntLiteral({2}, {3, 4})), gather(IntLiteral({2}, {4, 3})),
+            gather(IntLiteral({2}, {4, 5})), gather(IntLiteral({}, {9}))});
+  EXPECT_EQ(BodyAfter(b, Simplify()),
+            "  %0: f32[2, 1, 3] = slice(%x, begins=[0, 4, 0], ends=[2, 5, 3], steps=[1, 1, 1])\n"
+            "  %1: f32[2, 3] = reshape(%0, shape=[2, 3])\n"
+            "  %2: f32[2, 2, 3] = slice(%x, begins=[0, 3, 0], ends=[2, 5, 3], steps=[1, 1, 1])\n"
+            "  %3: f32[2, 2, 3] = gather(%x, i64[2]{4, 3}, axis=1)\n"
+            "  %4: f32[2, 2, 3] = gather(%x, i64[2]{4, 5}, axis=1)\n"
+            "  %5: f32[2, 1, 3] = slice(%x, begins=[0, 4, 0], ends=[2, 5, 3], steps=[1, 1, 1])\n"
+            "  %6: f32[2, 3] = reshape(%5, shape=[2, 3])\n"
+            "  return %1, %2, %3, %4, %6\n");
+}
+
 }  // namespace
 }  // namespace inlay::passes

@@ -1,0 +1,89 @@
+// fold_pads and sink_reshapes.
+#include "core/passes/pass_test_util.h"
+
+namespace inlay::passes {
+namespace {
+
+VarPtr Pad(FunctionBuilder& b, VarPtr x, Ints pads, double value = 0) {
+  return b.Call("pad", {x}, {{"pads", pads}, {"value", value}});
+}
+
+TEST(FoldPadsTest, IntoConvolution) {
+  FunctionBuilder b;
+  VarPtr x = b.Param("x", F32({1, 3, 8, 8}));
+  VarPtr p = Pad(b, x, {0, 0, 1, 2, 0, 0, 3, 0});
+  b.Return({b.Call("conv", {p, Weight({4, 3, 3, 3})}, {{"pads", Ints{0, 1, 0, 1}}, {"strides", Ints{2, 2}}})});
+  EXPECT_EQ(BodyAfter(b, FoldPads()),
+            "  %0: f32[1, 4, 5, 5] = conv(%x, @w0, dilations=[1, 1], groups=1, pads=[1, 3, 3, 1], strides=[2, 2])\n"
+            "  return %0\n");
+}
+
+TEST(FoldPadsTest, IntoAveragePooling) {
+  FunctionBuilder b;
+  VarPtr x = b.Param("x", F32({1, 3, 8}));
+  VarPtr p = Pad(b, x, {0, 0, 1, 0, 0, 1});
+  b.Return({b.Call("avg_pool", {p}, {{"kernel", Ints{3}}})});
+  EXPECT_EQ(BodyAfter(b, FoldPads()),
+            "  %0: f32[1, 3, 8] = avg_pool(%x, ceil_mode=false, count_include_pad=true, dilations=[1], kernel=[3], "
+            "pads=[1, 1], strides=[1])\n"
+            "  return %0\n");
+}
+
+TEST(FoldPadsTest, WhatDoesNotFitStays) {
+  FunctionBuilder b;
+  VarPtr x = b.Param("x", F32({1, 3, 8}));
+  ir::ConstantPtr w = Weight({4, 3, 3}), w4 = Weight({4, 4, 3});
+  std::vector<Operand> results = {
+      b.Call("conv", {Pad(b, x, {0, 0, 1, 0, 0, 1}, /*value=*/1), w}),
+      b.Call("conv", {Pad(b, x, {0, 1, 0, 0, 0, 0}), w4}),
+      b.Call("conv", {Pad(b, x, {0, 0, -1, 0, 0, 0}), w}),
+      b.Call("max_pool", {Pad(b, x, {0, 0, 1, 0, 0, 1})}, {{"kernel", Ints{3}}}),
+      // The pool's own padding does not count as elements, the pad's zeros do.
+      b.Call("avg_pool", {Pad(b, x, {0, 0, 1, 0, 0, 1})}, {{"kernel", Ints{3}}, {"pads", Ints{1, 1}}}),
+      b.Call("avg_pool", {Pad(b, x, {0, 0, 3, 0, 0, 3})}, {{"kernel", Ints{3}}}),
+  };
+  b.Return(results);
+  EXPECT_EQ(BodyAfter(b, FoldPads()), Body(b.Module()));
+}
+
+TEST(SinkReshapesTest, LinearLayer) {
+  FunctionBuilder b;
+  VarPtr x = b.Param("x", F32({1, 4, 8}));
+  VarPtr y = b.Call("reshape", {x}, {{"shape", Ints{4, 8}}});
+  y = b.Call("add", {b.Call("matmul", {y, Weight({8, 6}, "w")}), Weight({6}, "b")});
+  y = b.Call("gelu", {b.Call("reshape", {y}, {{"shape", Ints{1, 4, 6}}})});
+  b.Return({y});
+  EXPECT_EQ(Body(RunPass(RunPass(b.Module(), SinkReshapes()), Canonicalise())),
+            "  %0: f32[1, 4, 6] = matmul(%x, @w0, transpose_a=false, transpose_b=false)\n"
+            "  %1: f32[1, 4, 6] = add(%0, @w1)\n"
+            "  %2: f32[1, 4, 6] = gelu(%1, approximate=\"none\")\n"
+            "  return %2\n");
+}
+
+TEST(SinkReshapesTest, SumsAndNorms) {
+  FunctionBuilder b;
+  VarPtr x = b.Param("x", F32({2, 2, 8})), z = b.Param("z", F32({2, 2, 8}));
+  auto flat = [&](VarPtr v) { return b.Call("reshape", {v}, {{"shape", Ints{4, 8}}}); };
+  VarPtr sum = b.Call("add", {flat(x), flat(z)});
+  VarPtr norm = b.Call("layer_norm", {sum, Weight({8}, "s"), Weight({8}, "b")});
+  b.Return({b.Call("reshape", {b.Call("softmax", {norm})}, {{"shape", Ints{2, 2, 8}}})});
+  EXPECT_EQ(Body(RunPass(RunPass(b.Module(), SinkReshapes()), Canonicalise())),
+            "  %0: f32[2, 2, 8] = add(%x, %z)\n"
+            "  %1: f32[2, 2, 8] = layer_norm(%0, @w0, @w1, axis=2, epsilon=1e-05)\n"
+            "  %2: f32[2, 2, 8] = softmax(%1, axis=2)\n"
+            "  return %2\n");
+}
+
+TEST(SinkReshapesTest, OthersStay) {
+  FunctionBuilder b;
+  VarPtr x = b.Param("x", F32({2, 2, 8})), z = b.Param("z", F32({4, 8})), q = b.Param("q", F32({4, 1, 8}));
+  VarPtr flat = b.Call("reshape", {x}, {{"shape", Ints{4, 8}}});
+  VarPtr other = b.Call("reshape", {q}, {{"shape", Ints{4, 8}}});
+  VarPtr last = b.Call("reshape", {x}, {{"shape", Ints{2, 16}}});
+  b.Return({b.Call("add", {flat, z}), b.Call("add", {flat, other}), b.Call("neg", {last}),
+            b.Call("softmax", {flat}, {{"axis", int64_t{0}}}), b.Call("matmul", {flat, z}, {{"transpose_a", true}})});
+  EXPECT_EQ(BodyAfter(b, SinkReshapes()), Body(b.Module()));
+}
+
+}  // namespace
+}  // namespace inlay::passes
