@@ -1,6 +1,8 @@
 // What the executor costs: a chain of calls that do nothing, and a run without calls.
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
+
 #include "core/runtime/graph/graph_executor.h"
 #include "core/runtime/threads.h"
 
@@ -33,8 +35,8 @@ void BM_Calls(benchmark::State& state) {
   const void* in[] = {x};
   void* out[] = {y};
   for (auto _ : state) benchmark::DoNotOptimize(executor->Run(in, out).ok());
-  state.counters["ns_per_call"] =
-      benchmark::Counter(static_cast<double>(std::max<int64_t>(state.range(0), 1)) * 1e-9,
+  state.counters["per_call"] =
+      benchmark::Counter(static_cast<double>(std::max<int64_t>(state.range(0), 1)),
                          benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
 }
 BENCHMARK(BM_Calls)->Arg(0)->Arg(1)->Arg(100)->Arg(1000);
