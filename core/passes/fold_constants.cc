@@ -85,7 +85,7 @@ class Evaluator {
       return Map([&](int64_t i) { return EvalCast(Element(0, i), out_.dtype); });
     }
     if (op == "where") return Where();
-    if (op == "reshape") return x().data;
+    if (op == "reshape" || op == "identity") return x().data;
     if (op == "transpose") return Transpose();
     if (op == "expand") return Take(x(), shape_, BroadcastStrides(x().type.Shape(), shape_), 0);
     if (op == "slice") return Slice();

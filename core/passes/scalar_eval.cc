@@ -43,8 +43,17 @@ int64_t WrapMul(int64_t a, int64_t b) {
 // x / 0 = 0, min / -1 wraps.
 int64_t Div(int64_t a, int64_t b) { return b == 0 ? 0 : b == -1 ? WrapSub(0, a) : a / b; }
 
-double Maximum(double a, double b) { return std::isnan(a) || std::isnan(b) ? NAN : a > b ? a : b; }
-double Minimum(double a, double b) { return std::isnan(a) || std::isnan(b) ? NAN : a < b ? a : b; }
+// IEEE 754-2019: NaN propagates, -0.0 < 0.0; so the order of arguments does not matter.
+double Maximum(double a, double b) {
+  if (std::isnan(a) || std::isnan(b)) return NAN;
+  if (a == b) return std::signbit(a) ? b : a;
+  return a > b ? a : b;
+}
+double Minimum(double a, double b) {
+  if (std::isnan(a) || std::isnan(b)) return NAN;
+  if (a == b) return std::signbit(a) ? a : b;
+  return a < b ? a : b;
+}
 
 using FloatUnary = double (*)(double);
 const std::map<absl::string_view, FloatUnary>& FloatUnaries() {
