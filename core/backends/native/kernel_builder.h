@@ -19,6 +19,7 @@ namespace inlay::native {
 class KernelBuilder {
  public:
   KernelBuilder(mlir::OpBuilder& builder, mlir::Location location) : b(builder), loc(location) {}
+  virtual ~KernelBuilder() = default;
 
   // i64 arithmetic; constants fold.
   mlir::Value Int(int64_t value);
@@ -38,7 +39,7 @@ class KernelBuilder {
   mlir::Value Zero(mlir::Type type);
   mlir::Value Splat(mlir::Value scalar, mlir::Type vector_type);
   mlir::Value MultiplyAdd(mlir::Value x, mlir::Value y, mlir::Value acc);
-  mlir::Value Widen(mlir::Value x, mlir::Type to);  // f16, bf16 -> f32 (scalars or vectors); others unchanged
+  virtual mlir::Value Widen(mlir::Value x, mlir::Type to);  // f16, bf16 -> f32 (scalars or vectors); others unchanged
 
   // Memory: `offset` counts elements of `element` from `pointer`.
   mlir::Value At(mlir::Value pointer, mlir::Value offset, mlir::Type element);

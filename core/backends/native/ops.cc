@@ -323,6 +323,12 @@ Value Ops::F16BitsToF32(Value bits16) {
   return Bitcast(Or(result, sign), b.getF32Type());
 }
 
+Value Ops::Widen(Value x, Type to) {
+  Type element = mlir::getElementTypeOrSelf(x.getType());
+  if (element.isInteger(16) && to.isF32()) return F16BitsToF32(x);
+  return KernelBuilder::Widen(x, to);
+}
+
 Value Ops::F32ToF16Bits(Value x) {
   Value bits = Bitcast(x, b.getI32Type());
   Type type = bits.getType();

@@ -99,6 +99,8 @@ class Ops : public KernelBuilder {
   mlir::Value TruncateF(mlir::Value x, mlir::Type element);
   // OPS.md's cast between the register forms of two DTypes. The result of a cast to f16 or bf16 is rounded to it.
   mlir::Value Cast(ir::DType from, ir::DType to, mlir::Value x);
+  // Also from the bits of an f16 as i16: where the CPU lacks F16C, LLVM would call a library for every f16 it sees.
+  mlir::Value Widen(mlir::Value x, mlir::Type to) override;
   // f32 rounded to f16 or bf16 and back.
   mlir::Value RoundTo(ir::DType dtype, mlir::Value x);
 

@@ -17,7 +17,9 @@ struct GemmTypes {
       : dtype(stored),
         accumulator_dtype(stored == ir::DType::kF16 || stored == ir::DType::kBF16 ? ir::DType::kF32 : stored),
         accumulator_bytes(ir::ByteSize(accumulator_dtype)) {}
-  mlir::Type Stored(Ops& o) const { return o.StoredType(dtype); }
+  mlir::Type Stored(Ops& o) const {
+    return o.StoredType(dtype == ir::DType::kF16 && !o.cpu().f16c ? ir::DType::kI16 : dtype);
+  }
   mlir::Type Accumulator(Ops& o) const { return o.StoredType(accumulator_dtype); }
 
   ir::DType dtype, accumulator_dtype;
@@ -38,6 +40,8 @@ inline void EmitTasks(
   f.Parallel(1, cost,
              [&](Kernel& k, mlir::Value, mlir::Value) { body(k, k.o.Int(0), k.o.Int(tasks), k.Pointer(scratch)); });
 }
+
+absl::Status EmitMatmul(FunctionEmitter& f, const Node& node);
 
 // Whether the tail is so short that code for every accumulator of a tile is no burden.
 inline bool InlineEpilogue(FunctionEmitter& f, const Node& node) {

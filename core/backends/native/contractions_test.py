@@ -1,0 +1,206 @@
+"""Matmul, conv and conv_transpose through the native backend, against the NumPy evaluator: shapes that are no multiple
+of anything, views as operands, tails folded in, constant and computed operands, one and several threads.
+
+Run: .venv/bin/python -m pytest core/backends/native/contractions_test.py   (after building testing:compile_main)
+"""
+
+import pathlib
+import sys
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "testing"))
+from harness import FunctionBuilder, Suite  # noqa: E402
+
+TARGETS = ["llvm -mcpu=x86-64-v4", "llvm -mcpu=x86-64-v3", "llvm -mcpu=x86-64-v2"]
+random = np.random.default_rng(5)
+
+
+def values(shape, dtype="f32"):
+    """Small integers: sums are exact whatever their order."""
+    array = random.integers(-4, 5, shape)
+    if dtype in ("f16", "bf16"):
+        import ml_dtypes
+
+        return array.astype(np.float16 if dtype == "f16" else ml_dtypes.bfloat16)
+    return array.astype(
+        {"f32": np.float32, "f64": np.float64}.get(dtype) or dtype.replace("i", "int").replace("u", "uint")
+    )
+
+
+def matmul(suite, a, b, dtype="f32", constant=False, tail=None, **attrs):
+    f = FunctionBuilder()
+    x, y = f.param("a", dtype, a), f.param("b", dtype, b)
+    inputs = [values(a, dtype), values(b, dtype)]
+    z = f.op("matmul", x, y, **attrs)
+    if tail:
+        z = tail(f, z, inputs)
+    suite.add(f"matmul {a} {b} {dtype} {attrs}", f.finish([z]), inputs, constant=(1,) if constant else ())
+
+
+def bias(f, z, inputs):
+    n = z.shape[-1]
+    inputs.append(values((n,)))
+    return f.op("relu", f.op("add", z, f.param("bias", "f32", (n,))))
+
+
+def long_tail(f, z, inputs):
+    z = bias(f, z, inputs)
+    inputs.append(values(tuple(z.shape)))
+    return f.op("add", f.op("gelu", z), f.param("residual", "f32", tuple(z.shape)))
+
+
+def matmuls(suite):
+    for constant in (False, True):
+        for m in (1, 3, 37):
+            for n in (1, 33, 100):
+                matmul(suite, (m, 29), (29, n), constant=constant)
+        matmul(suite, (70, 29), (40, 29), constant=constant, transpose_b=True)
+        matmul(suite, (29, 70), (29, 41), constant=constant, transpose_a=True)
+        matmul(suite, (29, 70), (41, 29), constant=constant, transpose_a=True, transpose_b=True)
+        matmul(suite, (2, 3, 17, 9), (9, 45), constant=constant)
+        matmul(suite, (2, 3, 17, 9), (3, 9, 45), constant=constant)
+        matmul(suite, (3, 17, 9), (2, 1, 9, 45), constant=constant)
+        matmul(suite, (9,), (9, 45), constant=constant)
+        matmul(suite, (17, 9), (9,), constant=constant)
+        matmul(suite, (2, 17, 9), (9,), constant=constant)
+        matmul(suite, (9,), (9,), constant=constant)
+        matmul(suite, (5, 0), (0, 7), constant=constant)
+        matmul(suite, (50, 64), (64, 96), constant=constant, tail=bias)
+        matmul(suite, (2, 25, 64), (64, 97), constant=constant, tail=long_tail)
+        matmul(suite, (13, 700), (700, 50), constant=constant)
+        for dtype in ("f64", "i8", "u8", "i16", "i32", "i64", "f16", "bf16"):
+            matmul(suite, (2, 11, 29), (29, 70), dtype, constant=constant)
+            matmul(suite, (2, 11, 29), (2, 70, 29), dtype, constant=constant, transpose_b=True)
+
+
+def heads(f, x, batch, rows, number, width):
+    return f.op("transpose", f.op("reshape", x, shape=[batch, rows, number, width]), perm=[0, 2, 1, 3])
+
+
+def attention(suite):
+    batch, rows, number, width = 2, 19, 3, 8
+    size = number * width
+    for layout in ("three", "split", "scaled"):
+        f = FunctionBuilder()
+        if layout == "split":
+            qkv = f.param("qkv", "f32", (batch, rows, 3 * size))
+            q, k, v = f.op("split", qkv, axis=2, sizes=[size] * 3)
+            inputs = [values((batch, rows, 3 * size)) / 8]
+        else:
+            q, k, v = (f.param(name, "f32", (batch, rows, size)) for name in "qkv")
+            inputs = [values((batch, rows, size)) / 8 for _ in range(3)]
+        q, k, v = (heads(f, t, batch, rows, number, width) for t in (q, k, v))
+        if layout == "scaled":
+            k = f.op("mul", k, f.literal(np.float32(0.5)))
+        scores = f.op("matmul", q, f.op("transpose", k, perm=[0, 1, 3, 2]))
+        mask = f.param("mask", "f32", (batch, 1, 1, rows))
+        inputs.append(values((batch, 1, 1, rows)))
+        scores = f.op("softmax", f.op("add", f.op("mul", scores, f.literal(np.float32(0.25))), mask), axis=-1)
+        y = f.op("transpose", f.op("matmul", scores, v), perm=[0, 2, 1, 3])
+        y = f.op("reshape", y, shape=[batch, rows, size])
+        suite.add(f"attention {layout}", f.finish([y]), inputs)
+
+
+def views(suite):
+    f = FunctionBuilder()
+    x, w = f.param("x", "f32", (10, 40)), f.param("w", "f32", (30, 20))
+    y = f.op(
+        "matmul",
+        f.op("slice", x, begins=[1, 3], ends=[10, 40], steps=[2, 2]),
+        f.op("slice", w, begins=[11, 2], ends=[30, 20], steps=[1, 1]),
+    )
+    suite.add("matmul of slices", f.finish([y]), [values((10, 40)), values((30, 20))])
+    f = FunctionBuilder()
+    x, w = f.param("x", "f32", (1, 6, 7)), f.param("w", "f32", (4, 7, 5))
+    y = f.op("matmul", f.op("expand", x, shape=[4, 6, 7]), w)
+    suite.add("matmul of expand", f.finish([y]), [values((1, 6, 7)), values((4, 7, 5))])
+    f = FunctionBuilder()
+    x, w = f.param("x", "f32", (6, 7, 3)), f.param("w", "f32", (5, 7))
+    y = f.op("matmul", f.op("transpose", x, perm=[2, 0, 1]), f.op("transpose", w, perm=[1, 0]))
+    suite.add("matmul of transposes", f.finish([y]), [values((6, 7, 3)), values((5, 7))])
+    suite.add("the same with constant b", f.finish([y]), [values((6, 7, 3)), values((5, 7))], constant=(1,))
+
+
+def conv(suite, x, w, constant=True, with_bias=False, tail=None, op="conv", **attrs):
+    f = FunctionBuilder()
+    args = [f.param("x", "f32", x), f.param("w", "f32", w)]
+    inputs = [values(x), values(w)]
+    if with_bias:
+        channels = w[1] * attrs.get("groups", 1) if op == "conv_transpose" else w[0]
+        args.append(f.param("bias", "f32", (channels,)))
+        inputs.append(values((channels,)))
+    axes = len(x) - 2
+    attrs = {"strides": [1] * axes, "dilations": [1] * axes, "pads": [0] * (2 * axes), "groups": 1} | attrs
+    if op == "conv_transpose":
+        attrs = {"output_padding": [0] * axes} | attrs
+    y = f.op(op, *args, **attrs)
+    if tail:
+        y = tail(f, y, inputs)
+    suite.add(f"{op} {x} {w} {attrs}", f.finish([y]), inputs, constant=tuple(range(1, len(args))) if constant else ())
+
+
+def residual(f, y, inputs):
+    inputs.append(values(tuple(y.shape)))
+    return f.op("relu", f.op("add", y, f.param("residual", "f32", tuple(y.shape))))
+
+
+def silu(f, y, inputs):
+    return f.op("silu", y)
+
+
+def per_row(f, y, inputs):
+    shape = (y.shape[2], 1)
+    inputs.append(values(shape))
+    return f.op("mul", y, f.param("rows", "f32", shape))
+
+
+def convs(suite):
+    for extent in (7, 14, 20):
+        for stride in (1, 2):
+            conv(
+                suite,
+                (2, 5, extent, extent),
+                (37, 5, 3, 3),
+                strides=[stride] * 2,
+                pads=[1] * 4,
+                with_bias=True,
+                tail=residual,
+            )
+            conv(suite, (1, 5, extent, extent), (70, 5, 1, 1), strides=[stride] * 2, tail=silu)
+            conv(
+                suite,
+                (1, 5, extent, extent),
+                (5, 1, 3, 3),
+                strides=[stride] * 2,
+                pads=[1] * 4,
+                groups=5,
+                with_bias=True,
+            )
+    conv(suite, (1, 3, 30, 30), (8, 3, 7, 7), strides=[2, 2], pads=[3] * 4, constant=False)
+    conv(suite, (1, 3, 9, 11), (8, 3, 3, 3), tail=per_row)
+    conv(suite, (2, 6, 10, 9), (8, 3, 3, 3), groups=2, dilations=[2, 1], pads=[2, 1, 1, 0])
+    conv(suite, (1, 4, 25), (6, 4, 5), pads=[2, 2], tail=residual)
+    conv(suite, (1, 2, 5, 6, 7), (4, 2, 2, 3, 3), strides=[1, 2, 1], with_bias=True)
+    conv(
+        suite,
+        (1, 4, 6, 5),
+        (4, 3, 3, 3),
+        op="conv_transpose",
+        strides=[2, 2],
+        pads=[1, 1, 1, 1],
+        output_padding=[1, 1],
+        with_bias=True,
+    )
+    conv(suite, (1, 4, 6, 5), (4, 3, 4, 4), op="conv_transpose", groups=2, strides=[2, 2], tail=residual)
+    conv(suite, (1, 4, 9), (4, 3, 3), op="conv_transpose", constant=False)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("group", [matmuls, attention, views, convs])
+@pytest.mark.parametrize("threads", [3])
+def test_contractions(target, group, threads):
+    suite = Suite()
+    group(suite)
+    assert suite.run(target, threads) == []

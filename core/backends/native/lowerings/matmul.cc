@@ -1,0 +1,178 @@
+// Matmul on the kernels of gemm.h: operands as strided views, packing, and the epilogue that stores.
+#include <algorithm>
+
+#include "absl/status/status.h"
+#include "core/backends/native/function_emitter.h"
+#include "core/backends/native/gemm.h"
+#include "core/backends/native/lowerings/gemm_support.h"
+#include "core/backends/native/lowerings/views.h"
+#include "core/backends/native/packing.h"
+#include "mlir/IR/BuiltinTypes.h"
+
+namespace inlay::native {
+namespace {
+
+using mlir::Value;
+
+// Few enough rows that packing a panel of b would cost more than reading it where it lies.
+constexpr int64_t kFewRows = 16;
+// From here on, rows that far apart strain the TLB.
+constexpr int64_t kFarBytes = 2048;
+
+// An operand as matrices of a view: `batch` in front, rows x columns last, transposed if asked for, rank 1 promoted.
+struct Matrices {
+  View view;
+  std::vector<int64_t> batch, batch_strides;
+  int64_t rows = 1, columns = 1, row_stride = 0, column_stride = 0;
+
+  static absl::StatusOr<Matrices> Of(const Tensor& tensor, bool left, bool transposed) {
+    Matrices m;
+    if (!ResolveView(tensor, &m.view)) return absl::InternalError("native: a matmul's operand has no memory");
+    std::vector<int64_t> shape = tensor.shape, strides = m.view.strides;
+    if (shape.size() == 1) {
+      shape.insert(left ? shape.begin() : shape.end(), 1);
+      strides.insert(left ? strides.begin() : strides.end(), 0);
+    }
+    size_t rank = shape.size();
+    if (transposed) {
+      std::swap(shape[rank - 1], shape[rank - 2]);
+      std::swap(strides[rank - 1], strides[rank - 2]);
+    }
+    m.rows = shape[rank - 2];
+    m.columns = shape[rank - 1];
+    m.row_stride = strides[rank - 2];
+    m.column_stride = strides[rank - 1];
+    m.batch.assign(shape.begin(), shape.end() - 2);
+    m.batch_strides.assign(strides.begin(), strides.end() - 2);
+    return m;
+  }
+
+  // Whether all batches' rows are row_stride apart, one batch after the other.
+  bool OneMatrix() const {
+    int64_t expected = row_stride * rows;
+    for (int i = static_cast<int>(batch.size()) - 1; i >= 0; --i) {
+      if (batch[i] == 1) continue;
+      if (batch_strides[i] != expected && rows * row_stride != 0) return false;
+      expected *= batch[i];
+    }
+    return true;
+  }
+
+  // Address of the first matrix.
+  Value Pointer(Kernel& k, mlir::Type element) const { return k.o.At(k.Pointer(*view.base), view.offset, element); }
+
+  // Where batch element `i` of `result` begins, `strides` those of this operand's batch axes.
+  BatchOffset OffsetOf(FunctionEmitter& f, const std::vector<int64_t>& result, std::vector<int64_t> strides) const {
+    if (Product(batch) == 1) return nullptr;
+    std::vector<int64_t> mine = batch;
+    mine.insert(mine.begin(), result.size() - mine.size(), 1);
+    strides.insert(strides.begin(), result.size() - strides.size(), 0);
+    return [&f, result, mine, strides](KernelBuilder& kb, Value i) {
+      if (mine == result && strides.back() != 0) {  // evenly spaced: no division
+        bool even = true;
+        for (size_t d = 0; d + 1 < result.size(); ++d) even &= strides[d] == strides[d + 1] * result[d + 1];
+        if (even) return kb.Mul(i, strides.back());
+      }
+      Indices at = Delinearise(f.ops(), i, result);
+      Value offset = kb.Int(0);
+      for (size_t d = 0; d < at.size(); ++d) {
+        if (mine[d] != 1) offset = kb.Add(offset, kb.Mul(at[d].base, strides[d]));
+      }
+      return offset;
+    };
+  }
+};
+
+ColumnSource SourceOf(const Matrices& b, bool constant, int64_t m, int64_t element_bytes) {
+  if (constant) return ColumnSource::kPacked;
+  bool near = b.row_stride * element_bytes < kFarBytes || b.rows * b.row_stride * element_bytes < 64 * kFarBytes;
+  return b.column_stride == 1 && (m <= kFewRows || near) ? ColumnSource::kDirect : ColumnSource::kOnTheFly;
+}
+
+}  // namespace
+
+absl::Status EmitMatmul(FunctionEmitter& f, const Node& n) {
+  const Tensor &ta = n.in(0), &tb = n.in(1), &out = n.out();
+  if (out.NumElements() == 0) return absl::OkStatus();
+  bool vector_a = ta.rank() == 1, vector_b = tb.rank() == 1;
+  auto a_of = Matrices::Of(ta, true, !vector_a && n.attrs->BoolOr("transpose_a", false));
+  auto b_of = Matrices::Of(tb, false, !vector_b && n.attrs->BoolOr("transpose_b", false));
+  if (!a_of.ok()) return a_of.status();
+  if (!b_of.ok()) return b_of.status();
+  Matrices &a = *a_of, &b = *b_of;
+  int64_t m = a.rows, k = a.columns, columns = b.columns;
+  std::vector<int64_t> batch_shape(out.shape.begin(), out.shape.end() - (vector_a ? 0 : 1) - (vector_b ? 0 : 1));
+  std::vector<int64_t> row_shape = {m};
+  if (Product(b.batch) == 1 && !vector_a && Product(a.batch) == Product(batch_shape) && a.OneMatrix()) {
+    // One b for all: the rows of all batch elements are rows of one product.
+    row_shape = batch_shape;
+    row_shape.push_back(m);
+    m *= Product(batch_shape);
+    a.batch.clear();
+    a.batch_strides.clear();
+    batch_shape.clear();
+  }
+  int64_t batch = Product(batch_shape);
+  GemmTypes types(f, ta.dtype);
+  bool constant = f.IsConstantParam(*b.view.base);
+  ColumnSource source = SourceOf(b, constant, m, ir::ByteSize(ta.dtype));
+  GemmPlan plan = PlanGemm(VectorIsaOf(f.cpu()), source, types.accumulator_bytes, batch, m, columns, k);
+
+  Buffer packed;
+  int64_t packed_matrix = plan.k * plan.packed_columns();
+  if (constant) {
+    packed = f.State(Product(b.batch) * packed_matrix * types.accumulator_bytes);
+    f.ParallelEach(
+        Product(b.batch), 1e3,
+        [&](Kernel& kernel, Value i) {
+          mlir::Type acc = types.Accumulator(kernel.o), stored = types.Stored(kernel.o);
+          Value from = b.Pointer(kernel, stored);
+          if (BatchOffset offset = b.OffsetOf(f, b.batch, b.batch_strides)) {
+            from = kernel.o.At(from, offset(kernel.o, i), stored);
+          }
+          EmitPackColumns(kernel.o, plan, {from, stored, b.row_stride, b.column_stride}, acc,
+                          kernel.o.At(kernel.Pointer(packed), kernel.o.Mul(i, packed_matrix), acc));
+        },
+        Phase::kInit);
+  }
+  double cost = 2.0 * batch * m * columns * k / (4.0 * plan.lanes) / std::max<int64_t>(plan.tasks(), 1) + 50;
+  EmitTasks(f, plan.tasks(), cost, plan.scratch_bytes(), [&](Kernel& kernel, Value begin, Value end, Value scratch) {
+    mlir::Type stored = types.Stored(kernel.o);
+    GemmKernel gemm;
+    gemm.plan = plan;
+    gemm.accumulator = types.Accumulator(kernel.o);
+    gemm.inline_epilogue = InlineEpilogue(f, n);
+    gemm.p.pointer = a.Pointer(kernel, stored);
+    gemm.p.element = stored;
+    gemm.p.row_stride = a.row_stride;
+    gemm.p.k_stride = a.column_stride;
+    gemm.p.batch_offset = a.OffsetOf(f, batch_shape, a.batch_strides);
+    std::vector<int64_t> q_strides = b.batch_strides;
+    if (constant) {
+      q_strides = RowMajorStrides(b.batch);
+      for (int64_t& s : q_strides) s *= packed_matrix;
+    }
+    gemm.q.batch_offset = b.OffsetOf(f, batch_shape, q_strides);
+    gemm.q.pointer = constant ? kernel.Pointer(packed) : b.Pointer(kernel, stored);
+    gemm.q.element = constant ? gemm.accumulator : stored;
+    gemm.q.k_stride = b.row_stride;
+    gemm.q.pack = [&](KernelBuilder& kb, const PackRequest& r) {
+      Value at = kb.Add(kb.Mul(r.k_begin, b.row_stride), kb.Mul(kb.Mul(r.panel, plan.nr()), b.column_stride));
+      if (gemm.q.batch_offset) at = kb.Add(at, gemm.q.batch_offset(kb, r.batch));
+      StridedMatrix from{kb.At(gemm.q.pointer, at, stored), stored, b.row_stride, b.column_stride};
+      EmitPackBlock(kb, from, kb.Sub(r.k_end, r.k_begin), r.vectors, r.columns, plan.lanes, gemm.accumulator, r.to);
+    };
+    gemm.epilogue = [&](KernelBuilder&, Value batch_index, Value row, Value column, Value acc) {
+      Indices at = Delinearise(kernel.o, batch_index, batch_shape);
+      if (!vector_a) {
+        for (const Index& i : Delinearise(kernel.o, row, row_shape)) at.push_back(i);
+      }
+      if (!vector_b) at.push_back(Index(column, Ops::Lanes(acc) == 1 ? 0 : 1));
+      kernel.StoreResult(out, at, acc);
+    };
+    EmitGemmTasks(kernel.o, gemm, begin, end, scratch);
+  });
+  return absl::OkStatus();
+}
+
+}  // namespace inlay::native
