@@ -66,7 +66,8 @@ class Folder : public Rewriter {
   }
 
   Replacement Fold(bool mul, const Binding& producer, const Operand& factor) {
-    if (producer.IsCall("conv")) return mul ? ScaleConv(producer, factor) : BiasConv(producer, factor);
+    if (producer.IsCall("conv") || producer.IsCall("conv_transpose"))
+      return mul ? ScaleConv(producer, factor) : BiasConv(producer, factor);
     if (producer.IsCall("matmul") && mul) return ScaleMatmul(producer, factor);
     if (producer.IsCall("add")) return mul ? ScaleSum(producer, factor) : MergeTerms(producer, factor);
     return absl::nullopt;
@@ -96,14 +97,21 @@ class Folder : public Rewriter {
     INLAY_ASSIGN_OR_RETURN(absl::optional<Operand> scale, PerChannel(factor, conv.var->type.tensor()));
     if (!scale.has_value()) return absl::nullopt;
     Ints shape(conv.args[1].tensor_type().rank(), 1);
-    shape[0] = conv.args[1].tensor_type().dims[0].value();
+    // [M, C/groups, k...], or transposed [C, M/groups, k...], where groups would mix up the channels.
+    if (conv.callee == "conv") {
+      shape[0] = conv.args[1].tensor_type().dims[0].value();
+    } else if (conv.attrs.Int("groups") == 1) {
+      shape[1] = conv.args[1].tensor_type().dims[1].value();
+    } else {
+      return absl::nullopt;
+    }
     INLAY_ASSIGN_OR_RETURN(Operand wide, CallConstant("reshape", {*scale}, {{"shape", shape}}));
     std::vector<Operand> args = conv.args;
     INLAY_ASSIGN_OR_RETURN(args[1], CallConstant("mul", {args[1], wide}));
     if (args.size() == 3) {
       INLAY_ASSIGN_OR_RETURN(args[2], CallConstant("mul", {args[2], *scale}));
     }
-    INLAY_ASSIGN_OR_RETURN(Operand out, Call("conv", std::move(args), conv.attrs));
+    INLAY_ASSIGN_OR_RETURN(Operand out, Call(conv.callee, std::move(args), conv.attrs));
     return {out};
   }
 
@@ -117,7 +125,7 @@ class Folder : public Rewriter {
     } else {
       args.push_back(*bias);
     }
-    INLAY_ASSIGN_OR_RETURN(Operand out, Call("conv", std::move(args), conv.attrs));
+    INLAY_ASSIGN_OR_RETURN(Operand out, Call(conv.callee, std::move(args), conv.attrs));
     return {out};
   }
 

@@ -106,15 +106,14 @@ TEST(NormalisePipelineTest, SecondRunIsRefused) {
   EXPECT_EQ(BuildNormalisePipeline(module.config()).Run(module).status().code(), absl::StatusCode::kFailedPrecondition);
 }
 
-TEST(NormalisePipelineTest, SymbolicBatch) {
+TEST(NormalisePipelineTest, OpenSymbolsAreNamed) {
   FunctionBuilder b;
-  VarPtr x = b.Param("x", F32({Dim::Symbol("batch"), 3, 8, 8}));
-  VarPtr y = b.Call("conv", {x, Weight({4, 3, 3, 3}, "w")});
-  y = BatchNorm(b, y, 4, "bn");
-  y = b.Call("reduce_mean", {y}, {{"axes", Ints{2, 3}}, {"keepdims", true}});
-  y = b.Call("reshape", {y}, {{"shape", Ints{-1, 4}}});
-  b.Return({b.Call("softmax", {y})});
-  EXPECT_EQ(Normalise(b.Module()).functions["main"].body.results[0].type().ToString(), "f32[batch, 4]");
+  VarPtr x = b.Param("pixels", F32({Dim::Symbol("2*batch"), 3, 8, 8}));
+  b.Return({b.Call("relu", {x})});
+  EXPECT_THAT(
+      BuildNormalisePipeline(target::CompilationConfig::Default()).Run(b.Module()).status(),
+      ir::testing::IsInvalid("the input %pixels: f32[2*batch, 3, 8, 8] has the symbolic extent '2*batch'; fix it, as "
+                             "in --shape batch=1"));
 }
 
 }  // namespace

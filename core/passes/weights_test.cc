@@ -59,6 +59,24 @@ TEST(FoldScaleBiasTest, ScalarIntoConvolution) {
   EXPECT_EQ(body.find("f32[1, 8, 4] = mul"), std::string::npos) << body;
 }
 
+TEST(FoldScaleBiasTest, IntoTransposedConvolution) {
+  FunctionBuilder b;
+  VarPtr x = b.Param("x", F32({1, 3, 4}));
+  VarPtr plain = b.Call("conv_transpose", {x, Weight({3, 8, 2}, "w")});
+  VarPtr grouped = b.Call("conv_transpose", {x, Weight({3, 2, 2}, "g")}, {{"groups", int64_t{3}}});
+  b.Return({b.Call("mul", {plain, Weight({8, 1}, "s")}), b.Call("mul", {grouped, Weight({6, 1}, "t")})});
+  EXPECT_EQ(BodyAfter(b, FoldScaleBias()),
+            "  %0: f32[1, 6, 5] = conv_transpose(%x, @w0, dilations=[1], groups=3, output_padding=[0], pads=[0, 0], "
+            "strides=[1])\n"
+            "  %1: f32[8] = reshape(@w1, shape=[8])\n"
+            "  %2: f32[1, 8, 1] = reshape(%1, shape=[1, 8, 1])\n"
+            "  %3: f32[3, 8, 2] = mul(@w2, %2)\n"
+            "  %4: f32[1, 8, 5] = conv_transpose(%x, %3, dilations=[1], groups=1, output_padding=[0], pads=[0, 0], "
+            "strides=[1])\n"
+            "  %5: f32[1, 6, 5] = mul(%0, @w3)\n"
+            "  return %4, %5\n");
+}
+
 TEST(FoldScaleBiasTest, IntoMatmul) {
   FunctionBuilder b;
   VarPtr x = b.Param("x", F32({2, 5, 4}));
