@@ -154,8 +154,8 @@ def test_manifest_is_read_without_running(built, tmp_path):
 
 def test_a_library_for_another_cpu_is_refused(client, tmp_path, monkeypatch):
     model = recurrent.build_mlp(recurrent.TINY_MLP)
-    executable = inlay.build(inlay.from_onnx(model), "llvm -mcpu=x86-64-v3", server=client)
-    path = executable.export_library(tmp_path / "a.so")
+    config = inlay.config.cpu("x86-64-v3", backends=["native"])
+    path = inlay.build(inlay.from_onnx(model), config, server=client).export_library(tmp_path / "a.so")
     monkeypatch.setattr(cpu, "features", lambda: frozenset({"sse3"}))
     with pytest.raises(inlay.LoadError, match="avx2.*--target"):
         inlay.load_library(path)

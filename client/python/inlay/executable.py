@@ -5,6 +5,10 @@ from __future__ import annotations
 import os
 import pathlib
 import tempfile
+from collections.abc import Callable
+from typing import TypeVar
+
+import grpc
 
 from inlay._proto import compile_service_pb2 as pb
 from inlay._proto import config_pb2
@@ -16,7 +20,10 @@ from inlay.library import load_from_memory
 from inlay.remote import RemoteModule, specs
 from inlay.report import Report
 from inlay.runtime import Module
+from inlay.server_errors import CompileError, NotFoundError
 from inlay.target import Target
+
+T = TypeVar("T")
 
 
 def build(
@@ -62,7 +69,7 @@ def build(
     result = client.compile(module.proto, module.weights, progress=watch, timeout=timeout)
     report = Report.from_proto(result.report)
     report["upload_bytes"] = uploaded[0]
-    return Executable(client, result, config, report)
+    return Executable(client, result, config, report, module)
 
 
 class Executable:
@@ -73,10 +80,20 @@ class Executable:
         report: what the compile did (`Report`).
         inputs, outputs: [(name, dtype, shape)] in call order.
         config: the configuration it was compiled with, targets resolved.
+
+    Keeps its module (and so the weights) for the case that the server has lost a blob of it since.
     """
 
-    def __init__(self, client: Client, result: pb.CompileEvent.Result, config: CompilationConfig, report: Report):
+    def __init__(
+        self,
+        client: Client,
+        result: pb.CompileEvent.Result,
+        config: CompilationConfig,
+        report: Report,
+        module: IRModule,
+    ):
         self.client = client
+        self._module = module
         self.digest = result.executable.hex()
         self.report = report
         self.inputs = specs(result.inputs)
@@ -88,16 +105,22 @@ class Executable:
         needed here), or with `remote` into the server, where it is run over the wire."""
         if remote:
             return self.remote_jit(num_threads=num_threads)
-        library, params = bytearray(), bytearray()
-        for chunk in self.client.export(bytes.fromhex(self.digest)):
-            library += chunk.library
-            params += chunk.params
+
+        def download() -> tuple[bytearray, bytearray]:
+            library, params = bytearray(), bytearray()
+            for chunk in self.client.export(bytes.fromhex(self.digest)):
+                library += chunk.library
+                params += chunk.params
+            return library, params
+
+        library, params = self._restoring(download)
         return load_from_memory(library, params or None, num_threads)
 
     def remote_jit(self, *, num_threads: int = 0, idle_expiry_s: float = 0) -> RemoteModule:
         """Loads the model into the server; it stays until `unload()`, or until it was idle for so many seconds
         (0: the server's default)."""
-        return RemoteModule(self.client, self.client.jit(bytes.fromhex(self.digest), num_threads, idle_expiry_s))
+        digest = bytes.fromhex(self.digest)
+        return RemoteModule(self.client, self._restoring(lambda: self.client.jit(digest, num_threads, idle_expiry_s)))
 
     def export_library(self, path: str | os.PathLike, link_params: bool | None = None) -> pathlib.Path:
         """Writes the model as a shared library; returns its path. With parameters beside it (link_params=False, or so
@@ -107,15 +130,33 @@ class Executable:
         link_params = self.config.link_params if link_params is None else link_params
         with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.resolve().parent) as folder:
             library, params = pathlib.Path(folder) / "library", pathlib.Path(folder) / "params"
-            with library.open("wb") as out, params.open("wb") as out_params:
-                for chunk in self.client.export(bytes.fromhex(self.digest), link_params):
-                    out.write(chunk.library)
-                    out_params.write(chunk.params)
+
+            def download() -> None:
+                with library.open("wb") as out, params.open("wb") as out_params:
+                    for chunk in self.client.export(bytes.fromhex(self.digest), link_params):
+                        out.write(chunk.library)
+                        out_params.write(chunk.params)
+
+            self._restoring(download)
             library.chmod(0o755)
             if params.stat().st_size:
                 params.replace(beside)
             library.replace(path)
         return path
+
+    def _restoring(self, call: Callable[[], T]) -> T:
+        """`call`; again, after uploading and compiling again, where the server has lost a blob of the executable
+        (evicted, or found damaged when it was read). Goes on as long as that brings back something."""
+        restored = True
+        while True:
+            try:
+                return call()
+            except (CompileError, NotFoundError) as error:
+                lost = error.code in (grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.NOT_FOUND)
+                if not (lost and restored):
+                    raise
+            restored = self.client.upload(self._module.weights) > 0
+            self.client.compile(self._module.proto)
 
     def __repr__(self) -> str:
         return f"<Executable {self.digest[:12]}: {len(self.report['partitions'])} partitions>"

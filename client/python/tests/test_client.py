@@ -213,3 +213,15 @@ def test_a_client_is_thread_safe(client, module):
         thread.join()
     assert len(digests) == 8
     assert len(set(digests)) == 1
+
+
+def test_a_blob_lost_since_is_restored(server, client, module):
+    """The server finds a weight damaged as it loads the module: the client uploads it again."""
+    executable = inlay.build(module, server=client)
+    server.blobs.clear()
+    server.fail["Jit"] = [(grpc.StatusCode.FAILED_PRECONDITION, "parameter w is gone: upload it", ())]
+    assert executable.remote_jit().handle == "h1"
+    assert server.blobs.keys() == module.weights.keys()
+    server.fail["Jit"] = [(grpc.StatusCode.FAILED_PRECONDITION, "parameter w is gone: upload it", ())] * 2
+    with pytest.raises(inlay.CompileError, match="is gone"):
+        executable.remote_jit()
