@@ -141,10 +141,13 @@ absl::Status CollectCalls(const proto::Block& block, int depth, std::vector<std:
 // One function; its callees are known already.
 class FunctionReader {
  public:
-  FunctionReader(const proto::Function& proto, const std::vector<ConstantPtr>& constants, const SignatureLookup& lookup)
+  // `num_tensors` counts those of the whole module.
+  FunctionReader(const proto::Function& proto, const std::vector<ConstantPtr>& constants, const SignatureLookup& lookup,
+                 int64_t* num_tensors)
       : proto_(proto),
         constants_(constants),
         lookup_(lookup),
+        num_tensors_(num_tensors),
         defined_(proto.vars_size()),
         visible_(proto.vars_size()) {}
 
@@ -261,6 +264,10 @@ class FunctionReader {
     Type declared;
     INLAY_RETURN_IF_ERROR(ReadExpr(proto, &binding, &declared));
     INLAY_ASSIGN_OR_RETURN(Type type, InferBinding(&binding, lookup_, &declared));
+    if ((*num_tensors_ += NumTensors(type)) > kMaxModuleTensors) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the module's values, tuples taken apart, are more than ", kMaxModuleTensors));
+    }
     // A nested block may have used the same index.
     INLAY_RETURN_IF_ERROR(CheckFresh(proto.var()));
     const proto::Var& var = proto_.vars(proto.var());
@@ -325,6 +332,7 @@ class FunctionReader {
   const proto::Function& proto_;
   const std::vector<ConstantPtr>& constants_;
   const SignatureLookup& lookup_;
+  int64_t* num_tensors_;
   std::vector<bool> defined_;
   std::vector<VarPtr> visible_;
   bool in_body_ = true;  // not inside an if
@@ -406,8 +414,10 @@ absl::StatusOr<IRModule> PartitionsFromProto(const proto::IRModule& proto) {
     auto it = signatures.find(name);
     return it == signatures.end() ? nullptr : &it->second;
   };
+  int64_t num_tensors = 0;
   for (const std::string& name : order) {
-    absl::StatusOr<Function> function = FunctionReader(proto.functions().at(name), constants, lookup).Run();
+    absl::StatusOr<Function> function =
+        FunctionReader(proto.functions().at(name), constants, lookup, &num_tensors).Run();
     INLAY_RETURN_IF_ERROR(Annotate(function.status(), absl::StrCat("function '", Shown(name), "'")));
     Signature signature = SignatureOf(*function);
     INLAY_RETURN_IF_ERROR(

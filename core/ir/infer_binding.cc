@@ -109,6 +109,13 @@ absl::Status CheckTupleLimits(const Type& type) {
   return CountLeaves(type, 0, &leaves);
 }
 
+int64_t NumTensors(const Type& type) {
+  if (type.is_tensor() || type.tuple().fields.empty()) return 1;
+  int64_t n = 0;
+  for (const Type& field : type.tuple().fields) n += NumTensors(field);
+  return n;
+}
+
 absl::StatusOr<Type> InferBinding(Binding* binding, const SignatureLookup& lookup, const Type* declared) {
   switch (binding->kind) {
     case Binding::Kind::kCall:

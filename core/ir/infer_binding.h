@@ -37,6 +37,10 @@ absl::StatusOr<std::vector<std::string>> CallOrder(const std::map<std::string, s
 inline constexpr int kMaxTupleLeaves = 4096;
 inline constexpr int kMaxTupleDepth = 8;
 absl::Status CheckTupleLimits(const Type& type);
+// Tensors in a type (an empty tuple counts as one).
+int64_t NumTensors(const Type& type);
+// Of all Vars of a module together: calls and items could otherwise repeat a large tuple with a few bytes each.
+inline constexpr int64_t kMaxModuleTensors = int64_t{1} << 22;
 
 }  // namespace inlay::ir
 

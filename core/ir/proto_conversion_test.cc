@@ -182,6 +182,24 @@ TEST(FromProtoTest, TuplesMayNotExplode) {
   EXPECT_THAT(Error(m), IsInvalid("tuples nested deeper than 8"));
 }
 
+// One wide tuple, returned by a function that is called often.
+TEST(FromProtoTest, WideTuplesMayNotBeRepeatedWithoutEnd) {
+  proto::IRModule m = Valid();
+  proto::Function wide;
+  SetType(wide.add_vars()->mutable_type(), {2});
+  wide.add_params(0);
+  for (int i = 0; i < 4096; ++i) wide.mutable_body()->add_results()->set_var(0);
+  (*m.mutable_functions())["wide"] = wide;
+  for (int i = 0; i < 2000; ++i) {
+    proto::Binding* call = Main(m).mutable_body()->add_bindings();
+    call->set_var(3 + i);
+    call->mutable_call_function()->set_function("wide");
+    call->add_args()->set_var(0);
+    Main(m).add_vars();
+  }
+  EXPECT_THAT(Error(m), IsInvalid("tuples taken apart, are more than"));
+}
+
 TEST(FromProtoTest, IfsMayNotBeNestedWithoutEnd) {
   proto::IRModule m = Valid();
   proto::Block* block = Main(m).mutable_body();

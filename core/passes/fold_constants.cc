@@ -24,6 +24,8 @@ using Ints = std::vector<int64_t>;
 
 // Position ids and masks of a few hundred tokens; proto/ir.proto allows four times as much.
 constexpr int64_t kMaxFoldedBytes = 16 << 10;
+// Of a function: a million bindings of a few bytes could otherwise become gigabytes.
+constexpr int64_t kMaxTotalBytes = 16 << 20;
 
 Ints Strides(const Ints& shape) {
   Ints strides(shape.size(), 1);
@@ -240,7 +242,7 @@ class Folder : public Rewriter {
   Replacement Visit(Binding* binding) override {
     if (binding->kind != Binding::Kind::kCall || !binding->var->type.is_tensor()) return absl::nullopt;
     const TensorType& type = binding->var->type.tensor();
-    if (!type.is_static() || type.NumBytes() > kMaxFoldedBytes) return absl::nullopt;
+    if (!type.is_static() || type.NumBytes() > kMaxFoldedBytes || total_ > kMaxTotalBytes) return absl::nullopt;
     for (const Operand& arg : binding->args) {
       if (!arg.is_literal()) return absl::nullopt;
     }
@@ -249,8 +251,12 @@ class Folder : public Rewriter {
     if (static_cast<int64_t>(data->size()) != type.NumBytes()) {
       return absl::InternalError("folding gave a literal of a wrong size");
     }
+    total_ += type.NumBytes();
     return {Operand(ir::MakeLiteral(type, *std::move(data)))};
   }
+
+ private:
+  int64_t total_ = 0;
 };
 
 class FoldConstantsPass : public FunctionPass {

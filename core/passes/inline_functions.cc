@@ -8,6 +8,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
+#include "core/ir/infer_binding.h"
 #include "core/ir/literal.h"
 #include "core/passes/passes.h"
 
@@ -19,7 +20,7 @@ using ir::Block;
 using ir::Operand;
 
 // Functions that call each other twice, 64 deep, would otherwise fill any memory.
-constexpr int kMaxBindings = 200000;
+constexpr int64_t kMaxBindings = 200000;
 
 class Inliner {
  public:
@@ -54,9 +55,9 @@ class Inliner {
   // Appends what `block` does to `out`, and its results. `fresh`: new Vars, since the block may be copied again.
   absl::Status CopyBlock(const Block& block, bool fresh, const std::string& caller, Scope* scope, Block* out) {
     for (const Binding& binding : block.bindings) {
-      if (++count_ > kMaxBindings) {
+      if ((count_ += ir::NumTensors(binding.var->type)) > kMaxBindings) {
         return absl::InvalidArgumentError(
-            absl::StrCat("the functions of the module come to more than ", kMaxBindings, " bindings when inlined"));
+            absl::StrCat("the functions of the module come to more than ", kMaxBindings, " values when inlined"));
       }
       INLAY_RETURN_IF_ERROR(CopyBinding(binding, fresh, caller, scope, out));
     }
@@ -118,7 +119,7 @@ class Inliner {
   }
 
   const ir::IRModule& module_;
-  int count_ = 0;
+  int64_t count_ = 0;
 };
 
 class InlineFunctionsPass : public Pass {

@@ -86,6 +86,14 @@ TEST(RecogniseGeluTest, NearMissesStay) {
   EXPECT_EQ(BodyAfter(b, RecogniseComposites()), Body(b.Module()));
 }
 
+TEST(RecogniseGeluTest, LongChainsTakeNoStack) {
+  FunctionBuilder b;
+  VarPtr x = b.Param("x", F32({4}));
+  for (int i = 0; i < 200000; ++i) x = b.Call("mul", {x, S(1.5)});
+  b.Return({x});
+  EXPECT_EQ(RunPass(b.Module(), RecogniseComposites()).functions["main"].body.bindings.size(), 200000);
+}
+
 TEST(RecogniseSiluTest, Silu) {
   FunctionBuilder b;
   VarPtr x = b.Param("x", F32({4}));

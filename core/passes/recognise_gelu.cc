@@ -51,20 +51,22 @@ class GeluMatcher {
     return def != nullptr && def->IsCall(op) ? def : nullptr;
   }
 
-  // False: a divisor that is no literal, or too many factors to be a gelu.
-  bool Flatten(const Operand& operand, bool is_root, Product* product) const {
-    if (product->factors.size() > 4) return false;
+  // False: too many factors, or too deep a tree, to be a gelu's (a chain of a million products must not take a stack).
+  bool Flatten(const Operand& operand, bool is_root, Product* product, int depth = 0) const {
+    if (product->factors.size() > 4 || depth > 8) return false;
     if (const absl::optional<double> literal = ir::SplatDouble(operand)) {
       product->scalar *= *literal;
       return true;
     }
     const Binding* mul = is_root ? &root_ : Inner(operand, "mul");
-    if (mul != nullptr) return Flatten(mul->args[0], false, product) && Flatten(mul->args[1], false, product);
+    if (mul != nullptr) {
+      return Flatten(mul->args[0], false, product, depth + 1) && Flatten(mul->args[1], false, product, depth + 1);
+    }
     if (const Binding* div = Inner(operand, "div")) {
       const absl::optional<double> divisor = ir::SplatDouble(div->args[1]);
       if (divisor.has_value()) {
         product->scalar /= *divisor;
-        return Flatten(div->args[0], false, product);
+        return Flatten(div->args[0], false, product, depth + 1);
       }
     }
     product->factors.push_back(operand);

@@ -88,7 +88,7 @@ TEST(InlineFunctionsTest, GrowthIsBounded) {
   }
   ASSERT_TRUE(ir::Verify(module).ok());
   EXPECT_THAT(InlineFunctions()->Run(module, target::CompilationConfig::Default()).status(),
-              IsInvalid("more than 200000 bindings"));
+              IsInvalid("more than 200000 values"));
 }
 
 TEST(CommonSubexpressionTest, EqualThingsOnce) {
