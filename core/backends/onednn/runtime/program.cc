@@ -113,6 +113,12 @@ void Program::Run(const InlayCallContext& ctx, void* const* args) {
   auto context = Lease();
   PointMemories(context.get(), ctx, args);
   for (size_t i = 0; i < executions_.size(); ++i) {
+    if (!executions_[i].primitive) {
+      const auto& args_of = executions_[i].args;
+      RunTranspose(executions_[i].transpose, static_cast<const float*>(context->handles[args_of[0].second]),
+                   static_cast<float*>(context->handles[args_of[1].second]));
+      continue;
+    }
     const auto& execution_args = context->execution_args[i];
     dnnl_status_t status = dnnl_primitive_execute(executions_[i].primitive.get(), context->stream.get(),
                                                   static_cast<int>(execution_args.size()), execution_args.data());
@@ -124,8 +130,9 @@ void Program::Run(const InlayCallContext& ctx, void* const* args) {
 std::vector<std::string> Program::Describe() const {
   std::vector<std::string> lines;
   for (const Execution& execution : executions_) {
-    const char* info = "";
-    dnnl_primitive_desc_query(execution.primitive.get_primitive_desc(), dnnl_query_impl_info_str, 0, &info);
+    const char* info = "transpose";
+    if (execution.primitive)
+      dnnl_primitive_desc_query(execution.primitive.get_primitive_desc(), dnnl_query_impl_info_str, 0, &info);
     lines.push_back(execution.label + " " + info);
   }
   return lines;

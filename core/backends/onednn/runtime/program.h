@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/backends/onednn/runtime/transpose.h"
 #include "core/runtime/kernel_abi.h"
 #include "oneapi/dnnl/dnnl.hpp"
 
@@ -37,9 +38,10 @@ struct Tensor {
 };
 
 struct Execution {
-  std::string label;  // "step 3 (conv)", for messages
-  dnnl::primitive primitive;
+  std::string label;                      // "step 3 (conv)", for messages
+  dnnl::primitive primitive;              // none: `transpose`, of the first argument into the second
   std::vector<std::pair<int, int>> args;  // oneDNN's argument number, tensor
+  Transpose transpose;
 };
 
 class Program {
@@ -59,7 +61,7 @@ class Program {
   struct Context {
     dnnl::stream stream;
     std::vector<dnnl::memory> memories;                        // one a tensor
-    std::vector<const void*> handles;                          // what they point at now
+    std::vector<void*> handles;                                // what they point at now
     std::vector<std::vector<dnnl_exec_arg_t>> execution_args;  // one an execution
     std::unique_ptr<void, void (*)(void*)> workspace{nullptr, nullptr};
   };

@@ -141,10 +141,16 @@ int ProgramBuilder::Reorder(int from, const memory::desc& md) {
 
 void ProgramBuilder::AppendReorder(std::string label, int from, int to) {
   const dnnl::engine& engine = program_->engine_;
+  const memory::desc from_md = program_->tensors_[from].md, to_md = program_->tensors_[to].md;
+  std::vector<std::pair<int, int>> args{{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}};
+  if (Transpose transpose; AsTranspose(from_md, to_md, &transpose)) {
+    Append(std::move(label), dnnl::primitive(), std::move(args));
+    program_->executions_.back().transpose = transpose;
+    return;
+  }
   dnnl::primitive_attr attr;
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  dnnl::reorder::primitive_desc pd(engine, program_->tensors_[from].md, engine, program_->tensors_[to].md, attr);
-  std::vector<std::pair<int, int>> args{{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}};
+  dnnl::reorder::primitive_desc pd(engine, from_md, engine, to_md, attr);
   AddScratchpad(pd, &args);
   Append(std::move(label), dnnl::reorder(pd), std::move(args));
 }
@@ -225,7 +231,7 @@ void ProgramBuilder::Append(std::string label, dnnl::primitive primitive, std::v
     if (storage.first < 0) storage.first = index;
     storage.last = index;
   }
-  program_->executions_.push_back({std::move(label), std::move(primitive), std::move(args)});
+  program_->executions_.push_back({std::move(label), std::move(primitive), std::move(args), {}});
 }
 
 void ProgramBuilder::Execute(const Step& step, const dnnl::primitive_desc_base& pd, dnnl::primitive primitive,
