@@ -95,6 +95,12 @@ def test_symbolic_dims_stay_or_are_fixed():
         from_onnx(model, {"x": [2]})
 
 
+def test_expressions_of_symbols_follow_from_them():
+    model = make([helper.make_node("Relu", ["x"], ["y"])], {"x": (F32, ["n", "2*n + 1", "n*m"])}, ["y"])
+    assert from_onnx(model, {"n": 3}).inputs()[0][1].shape == (3, 7, "n*m")
+    assert from_onnx(model, {"n": 3, "m": 2}).inputs()[0][1].shape == (3, 7, 6)
+
+
 def test_every_unsupported_node_is_listed_at_once():
     nodes = [
         helper.make_node("NonZero", ["x"], ["nz"], name="first"),

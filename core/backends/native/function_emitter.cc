@@ -354,22 +354,27 @@ bool FunctionEmitter::MergeDimsOf(const Tensor& root, const std::vector<int>& gr
   const Tensor* stop = current_ != nullptr && current_->has_tail ? current_->node->outputs[0] : nullptr;
   std::vector<const Tensor*> tensors = Expression(root, stop, &pointwise);
   bool trivial = std::all_of(groups.begin(), groups.end(), [](int g) { return g == 1; });
-  if (trivial) return true;
-  if (!pointwise) return false;
-  int begin = 0;
-  for (int size : groups) {
-    if (!GroupMerges(tensors, root, begin, begin + size)) return false;
-    begin += size;
-  }
-  for (const Tensor* t : tensors) {
-    std::vector<int64_t> shape = Padded(*t, root.rank()), merged;
-    begin = 0;
+  auto merge = [&](const Tensor& t) {
+    if (trivial) return t.shape;
+    std::vector<int64_t> shape = Padded(t, root.rank()), merged;
+    int begin = 0;
     for (int size : groups) {
       merged.push_back(Product(shape, begin, begin + size));
       begin += size;
     }
-    (*shapes)[t] = merged;
+    return merged;
+  };
+  // One tensor may be read by what comes before a reduction and by what comes after it: it has one shape in a kernel.
+  for (const Tensor* t : tensors) {
+    if (auto found = shapes->find(t); found != shapes->end() && found->second != merge(*t)) return false;
   }
+  if (!trivial && !pointwise) return false;
+  int begin = 0;
+  for (int size : groups) {
+    if (!trivial && !GroupMerges(tensors, root, begin, begin + size)) return false;
+    begin += size;
+  }
+  for (const Tensor* t : tensors) (*shapes)[t] = merge(*t);
   return true;
 }
 
@@ -420,7 +425,7 @@ void FunctionEmitter::Pointwise(const Tensor& root) {
   const Lowering& lowering = *FindLowering(node.op);
   int output = 0;
   while (node.outputs[output] != &root) ++output;
-  bool scalar = root.rank() == 0 && shapes.count(&root) == 0;
+  bool scalar = root.rank() == 0;
 
   WithLanesOrScalar(LanesFor(tensors, inner), cost, [&](int64_t lanes) {
     double cycles = static_cast<double>(chunk) / lanes * (cost + 2);

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+import operator
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+
+import numpy as np
 
 Dim = int | str
 Shape = tuple[Dim, ...]
@@ -107,3 +111,41 @@ def axis(value: int, rank: int, what: str = "axis") -> int:
 def symbols(shape: Sequence[Dim]) -> list[str]:
     """The symbolic extents of a shape, in order, each once."""
     return list(dict.fromkeys(dim for dim in shape if isinstance(dim, str)))
+
+
+_OPERATORS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv,
+              ast.Div: operator.floordiv}  # fmt: skip
+
+
+def names_in(text: str) -> list[str]:
+    """The symbols of an expression ("2*batch + 1"): ["batch"]; the whole text where it is not one."""
+    try:
+        tree = ast.parse(text.strip(), mode="eval")
+    except (SyntaxError, ValueError):
+        return [text]
+    found = list(dict.fromkeys(n.id for n in ast.walk(tree) if isinstance(n, ast.Name)))
+    return found or [text]
+
+
+def substitute(text: str, values: Mapping[str, object]) -> int | None:
+    """The number that an expression has once its symbols do, else None. Knows + - * / (rounding down) and brackets."""
+
+    def walk(node: ast.AST) -> int | None:
+        if isinstance(node, ast.Expression):
+            return walk(node.body)
+        if isinstance(node, ast.Constant) and type(node.value) is int:
+            return node.value
+        if isinstance(node, ast.Name):
+            value = values.get(node.id)
+            return int(value) if isinstance(value, (int, np.integer)) else None
+        if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
+            left, right = walk(node.left), walk(node.right)
+            if left is None or right is None or (right == 0 and isinstance(node.op, (ast.Div, ast.FloorDiv))):
+                return None
+            return _OPERATORS[type(node.op)](left, right)
+        return None
+
+    try:
+        return walk(ast.parse(text.strip(), mode="eval"))
+    except (SyntaxError, ValueError, RecursionError):
+        return None

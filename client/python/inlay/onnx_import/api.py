@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 
 from inlay.errors import InvalidModelError, UnsupportedNode, UnsupportedOperatorError
+from inlay.ir import dims
 from inlay.ir.module import IRModule
 from inlay.onnx_import import (  # noqa: F401  (importing a group registers its converters)
     ops_attention,
@@ -129,7 +130,9 @@ def _parameter(info: onnx.ValueInfoProto, shape: dict, symbols: set[str]) -> tup
             else:
                 # An extent without a name is its own symbol: nothing says that it equals another.
                 declared.append(dim.dim_param or f"{info.name}_dim_{at}")
-        symbols.update(d for d in declared if isinstance(d, str))
+        for d in declared:
+            if isinstance(d, str):
+                symbols.update([d, *dims.names_in(d)])
     if isinstance(given, Sequence) and not isinstance(given, str):
         actual = [d if isinstance(d, str) else int(d) for d in given]
         if declared is not None:
@@ -145,7 +148,10 @@ def _parameter(info: onnx.ValueInfoProto, shape: dict, symbols: set[str]) -> tup
         raise Unsupported("the input has no shape in the model; give one: shape={" + repr(info.name) + ": [...]}")
     resolved: list[int | str] = []
     for extent in declared:
-        value = shape.get(extent, extent) if isinstance(extent, str) else extent
+        value = extent
+        if isinstance(extent, str):
+            computed = dims.substitute(extent, shape)  # "2*batch" follows from batch
+            value = shape.get(extent, extent if computed is None else computed)
         if not isinstance(value, (int, str, np.integer)):
             raise InvalidModelError(f"shape of dimension {extent!r}: {value!r} is not a number")
         if not isinstance(value, str) and value < 0:

@@ -141,7 +141,12 @@ Plan MakePlan(FunctionEmitter& f, const Node& n) {
       fallback.insert(fallback.end(), size, 1);
     begin += size;
   }
-  if (!f.MergeDimsOf(x, fallback, &plan.shapes)) fallback.assign(x.rank(), 1);
+  // What follows the reduction is indexed by its own dimensions.
+  std::vector<int> unmerged(n.out().rank(), 1);
+  if (!f.MergeDimsOf(x, fallback, &plan.shapes) || !f.MergeDims(n, unmerged, &plan.shapes)) {
+    plan.shapes.clear();
+    fallback.assign(x.rank(), 1);
+  }
   apply(fallback);
   return plan;
 }
