@@ -69,11 +69,8 @@ Value Kernel::Pointer(const Buffer& buffer) {
     case Buffer::Kind::kState:
       pointer = o.At(Field(o, closure_, 16, type), buffer.value, o.b.getI8Type());
       break;
-    case Buffer::Kind::kLiteral:
-      pointer = function_->LiteralPointer(buffer.value);
-      break;
-    case Buffer::Kind::kNone:
-      std::abort();  // a tensor without memory is never asked for its address
+    case Buffer::Kind::kLiteral: pointer = function_->DataPointer(buffer.value); break;
+    case Buffer::Kind::kNone: std::abort();  // a tensor without memory is never asked for its address
   }
   return pointer;
 }
@@ -175,10 +172,14 @@ Buffer FunctionEmitter::BufferOf(const Tensor& tensor) {
   auto found = buffers_.find(base);
   if (found != buffers_.end()) return found->second;
   if (base->literal != nullptr) {
-    literals_.push_back(base);
-    return buffers_[base] = {Buffer::Kind::kLiteral, static_cast<int64_t>(literals_.size()) - 1};
+    return buffers_[base] = Data(base->literal->data);
   }
   return {};
+}
+
+Buffer FunctionEmitter::Data(std::string bytes) {
+  data_.push_back(std::move(bytes));
+  return {Buffer::Kind::kLiteral, static_cast<int64_t>(data_.size()) - 1};
 }
 
 bool FunctionEmitter::IsConstantParam(const Tensor& tensor) const {
@@ -186,12 +187,12 @@ bool FunctionEmitter::IsConstantParam(const Tensor& tensor) const {
   return base->param >= 0 && graph_->param_is_constant[base->param];
 }
 
-Value FunctionEmitter::LiteralPointer(int64_t number) {
+Value FunctionEmitter::DataPointer(int64_t number) {
   std::string name = absl::StrCat(symbol_, ".l", number);
   if (!module_.lookupSymbol<LLVM::GlobalOp>(name)) {
     mlir::OpBuilder::InsertionGuard guard(builder_);
     builder_.setInsertionPointToStart(module_.getBody());
-    const std::string& data = literals_[number]->literal->data;
+    const std::string& data = data_[number];
     auto type = LLVM::LLVMArrayType::get(builder_.getI8Type(), data.size());
     builder_.create<LLVM::GlobalOp>(ops_.loc, type, /*isConstant=*/true, LLVM::Linkage::Internal, name,
                                     builder_.getStringAttr(data), /*alignment=*/64);
@@ -401,8 +402,7 @@ int64_t FunctionEmitter::LanesForBytes(int64_t widest, int64_t extent) const {
 int64_t FunctionEmitter::LanesFor(const std::vector<const Tensor*>& tensors, int64_t extent) const {
   int64_t widest = 1;
   for (const Tensor* t : tensors) {
-    widest =
-        std::max(widest, ir::IsFloat(t->dtype) ? std::max<int64_t>(4, ir::ByteSize(t->dtype)) : ir::ByteSize(t->dtype));
+    widest = std::max(widest, ir::IsFloat(t->dtype) ? std::max<int64_t>(4, ir::ByteSize(t->dtype)) : ir::ByteSize(t->dtype));
   }
   return LanesForBytes(widest, extent);
 }
@@ -483,18 +483,15 @@ void FunctionEmitter::EmitEntry(Phase phase) {
         serial();
         continue;
       }
-      ops_.If(
-          several,
-          [&] {
-            Value pool = Field(ops_, context, offsetof(InlayCallContext, pool), pointer);
-            Value parallel_for = Field(ops_, context, offsetof(InlayCallContext, parallel_for), pointer);
-            Value task = builder_.create<LLVM::AddressOfOp>(ops_.loc, pointer, step.function);
-            auto type = LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(builder_.getContext()),
-                                                    {pointer, builder_.getI64Type(), pointer, pointer});
-            builder_.create<LLVM::CallOp>(ops_.loc, type,
-                                          mlir::ValueRange{parallel_for, pool, ops_.Int(step.items), task, closure});
-          },
-          serial);
+      ops_.If(several, [&] {
+        Value pool = Field(ops_, context, offsetof(InlayCallContext, pool), pointer);
+        Value parallel_for = Field(ops_, context, offsetof(InlayCallContext, parallel_for), pointer);
+        Value task = builder_.create<LLVM::AddressOfOp>(ops_.loc, pointer, step.function);
+        auto type = LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(builder_.getContext()),
+                                                {pointer, builder_.getI64Type(), pointer, pointer});
+        builder_.create<LLVM::CallOp>(ops_.loc, type,
+                                      mlir::ValueRange{parallel_for, pool, ops_.Int(step.items), task, closure});
+      }, serial);
     }
   };
   Value zero = ops_.ConstI(i32, INLAY_OK);
@@ -506,9 +503,8 @@ void FunctionEmitter::EmitEntry(Phase phase) {
   Value owner = Field(ops_, context, offsetof(InlayCallContext, owner), pointer);
   Value alloc = Field(ops_, context, offsetof(InlayCallContext, alloc), pointer);
   auto alloc_type = LLVM::LLVMFunctionType::get(pointer, {pointer, builder_.getI64Type()});
-  Value state =
-      builder_.create<LLVM::CallOp>(ops_.loc, alloc_type, mlir::ValueRange{alloc, owner, ops_.Int(state_bytes_)})
-          .getResult();
+  Value state = builder_.create<LLVM::CallOp>(ops_.loc, alloc_type, mlir::ValueRange{alloc, owner, ops_.Int(state_bytes_)})
+                    .getResult();
   Value null = builder_.create<LLVM::ZeroOp>(ops_.loc, pointer);
   Value failed = builder_.create<LLVM::ICmpOp>(ops_.loc, LLVM::ICmpPredicate::eq, state, null);
   Value code = ops_.IfElse(

@@ -52,6 +52,8 @@ class FunctionEmitter {
   Buffer Temporary(int64_t bytes);
   // Memory that _init fills and every run reads.
   Buffer State(int64_t bytes);
+  // Constant data, part of the object.
+  Buffer Data(std::string bytes);
   Buffer BufferOf(const Tensor& tensor);
   // Whether a tensor is a parameter that is constant after load (perhaps reshaped): then an init kernel may read it.
   bool IsConstantParam(const Tensor& tensor) const;
@@ -93,7 +95,7 @@ class FunctionEmitter {
   void CopyRemainingResults();
   void EmitEntry(Phase phase);
   void EmitDestroy();
-  mlir::Value LiteralPointer(int64_t number);
+  mlir::Value DataPointer(int64_t number);
   absl::Status EmitPlan(const KernelPlan& plan);
 
   friend class Kernel;
@@ -114,7 +116,7 @@ class FunctionEmitter {
   std::vector<Step> run_steps_, init_steps_;
   int num_kernels_ = 0;
   int last_irregular_ = 0;
-  std::vector<const Tensor*> literals_;
+  std::vector<std::string> data_;
 };
 
 // Multi-dimensional indices of a linear one; dimensions of extent 1 get constant 0.

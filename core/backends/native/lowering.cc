@@ -13,10 +13,14 @@ const LoweringTable& Lowerings() {
     RegisterDataMovement(t);
     RegisterIndexing(t);
     RegisterReductions(t);
+    RegisterScans(t);
     RegisterSoftmax(t);
     RegisterNormalisation(t);
     RegisterContractions(t);
     RegisterPooling(t);
+    RegisterResize(t);
+    RegisterRecurrent(t);
+    RegisterTopK(t);
     return t;
   }();
   return *table;

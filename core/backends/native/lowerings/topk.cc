@@ -1,0 +1,158 @@
+// The k largest (smallest) elements along an axis, with their indices.
+#include <algorithm>
+
+#include "core/backends/native/function_emitter.h"
+#include "core/backends/native/loops.h"
+#include "core/backends/native/lowering.h"
+
+namespace inlay::native {
+namespace {
+
+using ir::DType;
+using mlir::Value;
+
+// A heap of k pairs (value, index) in scratch whose root is the worst kept. Each element of the row that beats the root
+// replaces it; then the heap is taken apart from the back, which leaves it sorted, best first: O(n log k), and k memory.
+struct TopK {
+  Kernel& k;
+  const Node& n;
+  bool largest;
+  Value values, indices;  // pointers
+
+  Ops& o() const { return k.o; }
+  DType dtype() const { return n.in(0).dtype; }
+  // In registers' form would lose nothing, but memory holds what the tensor holds.
+  Value ValueAt(Value i) const { return k.o.LoadElements(dtype(), values, i, 1); }
+  Value IndexAt(Value i) const { return k.o.LoadElements(DType::kI64, indices, i, 1); }
+  void Set(Value i, Value v, Value index) const {
+    k.o.StoreElements(dtype(), v, values, i);
+    k.o.StoreElements(DType::kI64, index, indices, i);
+  }
+
+  // Whether (v, i) comes before (w, j): NaN counts as largest; of equals the lower index first.
+  Value Before(Value v, Value i, Value w, Value j) const {
+    Ops& ops = k.o;
+    DType d = dtype() == DType::kBool ? DType::kU8 : dtype();
+    Value x = v, y = w;
+    if (dtype() == DType::kBool) {
+      x = ops.ExtendI(v, ops.b.getI8Type(), false);
+      y = ops.ExtendI(w, ops.b.getI8Type(), false);
+    }
+    Value better = ops.CompareN(largest ? Compare::kGt : Compare::kLt, d, x, y);
+    Value worse = ops.CompareN(largest ? Compare::kLt : Compare::kGt, d, x, y);
+    if (ir::IsFloat(d)) {
+      Value v_nan = ops.IsNan(v), w_nan = ops.IsNan(w);
+      Value v_only = ops.And(v_nan, ops.Not(w_nan)), w_only = ops.And(w_nan, ops.Not(v_nan));
+      better = ops.Or(better, largest ? v_only : w_only);
+      worse = ops.Or(worse, largest ? w_only : v_only);
+    }
+    return ops.Or(better, ops.And(ops.Not(worse), ops.CompareI(Compare::kLt, i, j, true)));
+  }
+
+  // Puts (v, i) in at the root of a heap of `size` and lets it sink: worse ones stay above.
+  void SiftDown(Value size, Value v, Value index) const {
+    Ops& ops = k.o;
+    Value one = ops.Int(1), two = ops.Int(2);
+    // State: position, whether to go on.
+    Values end = ops.While(
+        {ops.Int(0), ops.ConstI(ops.b.getI1Type(), 1)}, [&](const Values& s) { return s[1]; },
+        [&](const Values& s) {
+          Value left = ops.Add(ops.MulI(s[0], two), one);
+          Value right = ops.Add(left, one);
+          Value has_left = ops.Less(left, size);
+          return ops.IfElse(
+              has_left, {ops.b.getI64Type(), ops.b.getI1Type()},
+              [&] {
+                Value safe_right = ops.Select(ops.Less(right, size), right, left);
+                Value lv = ValueAt(left), li = IndexAt(left), rv = ValueAt(safe_right), ri = IndexAt(safe_right);
+                Value left_worse = Before(rv, ri, lv, li);
+                Value child = ops.Select(left_worse, left, safe_right);
+                Value cv = ValueAt(child), ci = IndexAt(child);
+                Value child_worse = Before(v, index, cv, ci);
+                return ops.IfElse(
+                    child_worse, {ops.b.getI64Type(), ops.b.getI1Type()},
+                    [&] {
+                      Set(s[0], cv, ci);
+                      return Values{child, ops.ConstI(ops.b.getI1Type(), 1)};
+                    },
+                    [&] { return Values{s[0], ops.ConstI(ops.b.getI1Type(), 0)}; });
+              },
+              [&] { return Values{s[0], ops.ConstI(ops.b.getI1Type(), 0)}; });
+        });
+    Set(end[0], v, index);
+  }
+};
+
+absl::Status TopKKernel(FunctionEmitter& f, const Node& n) {
+  const Tensor &x = n.in(0), &out = n.out(0);
+  int axis = static_cast<int>(n.attrs->IntOr("axis", -1));
+  if (axis < 0) axis += x.rank();
+  int64_t extent = x.shape[axis], count = out.shape[axis];
+  if (out.NumElements() == 0) return absl::OkStatus();
+  std::vector<int64_t> others = x.shape;
+  others.erase(others.begin() + axis);
+  int64_t value_bytes = (count * ir::ByteSize(x.dtype) + 63) / 64 * 64, bytes = value_bytes + count * 8;
+  bool on_stack = bytes <= Kernel::kMaxStackBytes;
+  Buffer memory;
+  if (!on_stack) memory = f.Temporary(Product(others) * (bytes + 63) / 64 * 64);
+  int cost = 0;
+  f.Expression(x, nullptr, nullptr, &cost);
+  f.Parallel(Product(others), extent * (cost + 10.0), [&](Kernel& k, Value begin, Value end) {
+    Ops& o = k.o;
+    Value base = on_stack ? k.Scratch(bytes) : k.Pointer(memory);
+    o.For(begin, end, 1, [&](Value item) {
+      Value mine = on_stack ? base : o.At(base, o.Mul(item, (bytes + 63) / 64 * 64), o.b.getI8Type());
+      TopK heap{k, n, n.attrs->BoolOr("largest", true), mine, o.At(mine, value_bytes, o.b.getI8Type())};
+      Indices at = Delinearise(o, item, others);
+      auto place = [&](Value i) {
+        Indices where = at;
+        where.insert(where.begin() + axis, Index(i));
+        return where;
+      };
+      auto element = [&](Value i) {
+        Eval e(k, 1);
+        return e.At(x, place(i));
+      };
+      // The first k, each sifted up from the end.
+      o.For(o.Int(0), o.Int(count), 1, [&](Value i) {
+        Value v = element(i);
+        Values hole = o.While(
+            {i},
+            [&](const Values& s) {
+              Value parent = o.Div(o.Max(o.Add(s[0], -1), o.Int(0)), 2);
+              Value parent_better = heap.Before(heap.ValueAt(parent), heap.IndexAt(parent), v, i);
+              return o.And(o.Less(o.Int(0), s[0]), parent_better);
+            },
+            [&](const Values& s) {
+              Value parent = o.Div(o.Add(s[0], -1), 2);
+              heap.Set(s[0], heap.ValueAt(parent), heap.IndexAt(parent));
+              return Values{parent};
+            });
+        heap.Set(hole[0], v, i);
+      });
+      o.For(o.Int(count), o.Int(extent), 1, [&](Value i) {
+        Value v = element(i);
+        o.If(heap.Before(v, i, heap.ValueAt(o.Int(0)), heap.IndexAt(o.Int(0))),
+             [&] { heap.SiftDown(o.Int(count), v, i); });
+      });
+      o.For(o.Int(0), o.Int(count), 1, [&](Value taken) {
+        Value last = o.Sub(o.Int(count - 1), taken);
+        Value root = heap.ValueAt(o.Int(0)), root_index = heap.IndexAt(o.Int(0));
+        k.StoreElement(out, place(last), root);
+        k.StoreElement(n.out(1), place(last), root_index);
+        heap.SiftDown(last, heap.ValueAt(last), heap.IndexAt(last));
+      });
+    });
+  });
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void RegisterTopK(LoweringTable* table) {
+  Lowering& topk = (*table)["topk"];
+  topk.cost = 100;
+  topk.kernel = TopKKernel;
+}
+
+}  // namespace inlay::native

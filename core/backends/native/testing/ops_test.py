@@ -1,0 +1,455 @@
+"""Every operator of OPS.md, all dtypes, odd shapes, on AVX-512, AVX2 and SSE4 targets, against the NumPy evaluator.
+
+    bazel build //core/backends/native/testing:compile_main
+    .venv/bin/python -m pytest core/backends/native/testing/ops_test.py
+"""
+
+from __future__ import annotations
+
+import sys
+import pathlib
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from harness import FunctionBuilder, Suite  # noqa: E402
+
+F = ["f32", "f64", "f16", "bf16"]
+I = ["i8", "u8", "i16", "i32", "i64"]  # noqa: E741
+N = F + I
+NUMPY = {
+    "f32": np.float32, "f64": np.float64, "f16": np.float16, "bf16": ml_dtypes.bfloat16, "i8": np.int8, "u8": np.uint8,
+    "i16": np.int16, "i32": np.int32, "i64": np.int64, "bool": np.bool_,
+}  # fmt: skip
+TARGETS = [("llvm -mcpu=znver5", 2), ("llvm -mcpu=x86-64-v3", 1), ("llvm -mcpu=x86-64-v2", 2)]
+SHAPES = [(), (1,), (7,), (33,), (0, 4), (3, 5), (2, 1, 17), (4, 64), (131, 67)]
+
+
+def name_of(dtype) -> str:
+    return next(k for k, v in NUMPY.items() if np.dtype(v) == np.dtype(dtype))
+
+
+class Ops(Suite):
+    def __init__(self):
+        super().__init__()
+        self.random = np.random.default_rng(1)
+
+    def data(self, dtype: str, shape=(), low=-3.0, high=3.0) -> np.ndarray:
+        if dtype == "bool":
+            return np.asarray(self.random.random(shape) < 0.5)
+        if dtype in F:
+            return np.asarray(self.random.uniform(low, high, shape)).astype(NUMPY[dtype])
+        low = max(low, 0) if dtype == "u8" else low
+        return np.asarray(self.random.integers(int(low), int(high) + 1, shape)).astype(NUMPY[dtype])
+
+    def case(self, op, arrays, tolerance=None, constant=(), label="", **attrs):
+        b = FunctionBuilder()
+        params = [b.param(f"p{i}", name_of(a.dtype), a.shape) for i, a in enumerate(arrays)]
+        result = b.op(op, *params, **attrs)
+        results = list(result) if isinstance(result, tuple) else [result]
+        shapes = "_".join("x".join(map(str, a.shape)) or "s" for a in arrays[:3])
+        kinds = "_".join(name_of(a.dtype) for a in arrays[:2])
+        self.add(f"{op}_{label}_{kinds}_{shapes}", b.finish(results), arrays, tolerance, constant)
+
+    def build(self, label, inputs, make, tolerance=None, constant=()):
+        """A fused group: make(builder, *params) -> results."""
+        b = FunctionBuilder()
+        params = [b.param(f"p{i}", name_of(a.dtype), a.shape) for i, a in enumerate(inputs)]
+        result = make(b, *params)
+        self.add(label, b.finish(list(result) if isinstance(result, (tuple, list)) else [result]), inputs, tolerance, constant)
+
+    def check(self):
+        messages = []
+        for target, threads in TARGETS:
+            messages += [f"{target}: {m}" for m in self.run(target, threads)]
+        assert not messages, f"{len(messages)} failures of {len(TARGETS)}x{len(self.cases)}:\n" + "\n".join(messages[:40])
+
+
+@pytest.fixture
+def s():
+    return Ops()
+
+
+SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.5, -2.5, 1e-30, 1e30, -1e30, 88.0, -88.0, 700.0, -700.0]
+SPECIAL += [float("inf"), float("-inf"), float("nan"), 1e-40, 3.0, 0.49999997]
+
+
+def special(dtype):
+    with np.errstate(over="ignore"):
+        return np.array(SPECIAL).astype(NUMPY[dtype])
+
+
+def test_unary_floats(s):
+    anywhere = """neg abs sign exp sin cos tan atan sinh cosh tanh asinh erf sigmoid floor ceil round relu gelu silu softplus
+        leaky_relu elu hard_sigmoid isnan isinf""".split()
+    for op in anywhere + ["log", "sqrt", "rsqrt", "reciprocal", "asin", "acos", "acosh", "atanh"]:
+        low, high = (-3, 3)
+        if op in ("log", "sqrt", "rsqrt", "reciprocal"):
+            low, high = 0.01, 9
+        if op in ("asin", "acos", "atanh"):
+            low, high = -0.99, 0.99
+        if op == "acosh":
+            low, high = 1, 9
+        for dtype in F:
+            for shape in [(), (7,), (3, 37)] if dtype == "f32" else [(19,)]:
+                s.case(op, [s.data(dtype, shape, low, high)])
+            wild = special(dtype)
+            if op in ("sin", "cos", "tan"):
+                wild = wild[np.abs(wild.astype(np.float64)) < 1000]
+            if op == "gelu":  # -inf * 0
+                wild = wild[np.isfinite(wild) & (np.abs(wild.astype(np.float64)) < 1e4)]
+            s.case(op, [wild], label="special")
+    for dtype in F:
+        s.case("gelu", [s.data(dtype, (50,))], label="tanh", approximate="tanh")
+        s.case("isinf", [special(dtype)], label="pos", negative=False)
+        s.case("isinf", [special(dtype)], label="neg", positive=False)
+        s.case("clip", [special(dtype)], label="both", min=-0.5, max=2.0)
+        s.case("clip", [special(dtype)], label="min", min=-0.5)
+        s.case("leaky_relu", [special(dtype)], label="alpha", alpha=0.3)
+    s.check()
+
+
+def test_unary_integers(s):
+    for dtype in I:
+        info = np.iinfo(NUMPY[dtype])
+        wild = np.array([info.min, info.max, 0, 1, 2, 5, info.max - 1, info.min + 1], NUMPY[dtype])
+        for op in ("neg", "abs", "sign", "relu", "bitwise_not"):
+            s.case(op, [wild], label="special")
+            s.case(op, [s.data(dtype, (3, 37), -100, 100)])
+        # Bounds that the type does not have bound nothing; fractions bound where the next integer does.
+        clipped = np.clip(wild, max(info.min, -1), 3)
+        s.add(f"clip_{dtype}", make("clip", [wild], min=-1.5, max=3.5), [wild], expected=[clipped])
+        s.add(f"clip_wide_{dtype}", make("clip", [wild], min=-1e30, max=1e30), [wild], expected=[wild])
+    s.case("logical_not", [s.data("bool", (3, 37))])
+    s.check()
+
+
+def test_cast(s):
+    for a in N + ["bool"]:
+        for b in N + ["bool"]:
+            x = s.data(a, (37,), -100, 100)
+            s.case("cast", [x], label=f"to_{b}", dtype=b, tolerance=(0, 0))
+            if a in F:
+                wild = [0.0, -0.0, 0.9, -0.9, 300.7, -300.7, 65519, 65520, 1e6, 3e9, -3e9, 1e19, -1e19, np.inf, -np.inf, np.nan]
+                wild += [1 + 2**-11, 1 + 2**-11 + 2**-30, 1 + 3 * 2**-11, 1 + 2**-8, 1 + 2**-8 + 2**-40, 6e-8, 3e-8, 2.9e-8, 1e-40]
+                with np.errstate(over="ignore"):
+                    s.case("cast", [np.array(wild).astype(NUMPY[a])], label=f"wild_to_{b}", dtype=b, tolerance=(0, 0))
+            elif a != "bool":
+                info = np.iinfo(NUMPY[a])
+                wild = np.array([info.min, info.max, info.max - 1, 0, 1, min(info.max, 2**24 + 1), min(info.max, 2**53 + 1)])
+                s.case("cast", [wild.astype(NUMPY[a])], label=f"wild_to_{b}", dtype=b, tolerance=(0, 0))
+    s.check()
+
+
+def test_binary(s):
+    for op in "add sub mul div minimum maximum equal not_equal less less_equal greater greater_equal".split():
+        for dtype in N:
+            s.case(op, [s.data(dtype, (3, 37)), s.data(dtype, (3, 37))])
+        for x, y in [((5, 1, 7), (3, 1)), ((), (4, 9)), ((64, 7), (64, 1)), ((0, 3), (1, 3)), ((2, 3, 4, 5), (3, 1, 5))]:
+            s.case(op, [s.data("f32", x), s.data("f32", y)])
+        wild = special("f32")
+        s.case(op, [wild[:, None].copy(), wild[None].copy()], label="special")
+        wild = special("f16")
+        s.case(op, [wild[:, None].copy(), wild[None].copy()], label="special")
+    for dtype in I:
+        info = np.iinfo(NUMPY[dtype])
+        wild = np.array([info.min, info.max, 0, 1, 2, 7, info.max // 2] + ([-1, -7] if dtype != "u8" else []), NUMPY[dtype])
+        for op in ("add", "mul", "div", "bitwise_and", "bitwise_or", "bitwise_xor"):
+            s.case(op, [wild[:, None].copy(), wild[None].copy()], label="special")
+        for fmod in (False, True):
+            s.case("mod", [wild[:, None].copy(), wild[None].copy()], label=f"fmod{fmod}", fmod=fmod)
+        width = 8 * np.dtype(NUMPY[dtype]).itemsize
+        by = np.array([0, 1, width - 1, width, width + 1, 100 if width < 64 else 65], NUMPY[dtype])
+        s.case("shift_left", [wild[:, None].copy(), by[None].copy()])
+        s.case("shift_right", [wild[:, None].copy(), by[None].copy()])
+    for dtype in F:
+        s.case("mod", [s.data(dtype, (37,), -9, 9), s.data(dtype, (37,), 1, 4)], label="fmod", fmod=True)
+    for op in ("logical_and", "logical_or", "logical_xor", "equal", "not_equal"):
+        s.case(op, [s.data("bool", (3, 37)), s.data("bool", (37,))])
+    for dtype in N + ["bool"]:
+        s.case("where", [s.data("bool", (3, 1)), s.data(dtype, (3, 37)), s.data(dtype, (37,))])
+    s.check()
+
+
+def test_pow(s):
+    for dtype in F:
+        s.case("pow", [s.data(dtype, (37,), 0.1, 3), s.data(dtype, (37,), -2, 2)])
+        s.case("pow", [s.data(dtype, (37,), -3, 3), s.data("i32", (37,), -3, 3)])
+    for dtype in I:
+        s.case("pow", [s.data(dtype, (37,), 0, 4), s.data(dtype, (37,), 0, 3)])
+    s.case("pow", [s.data("i32", (37,), 1, 4), s.data("f32", (37,), 0, 3)])
+    for exponent in (2.0, 3.0, -1.0, 1.0, 0.5):
+        s.build(f"pow_literal_{exponent}", [s.data("f32", (37,), 0.5, 2)], lambda b, x: b.op("pow", x, b.literal(exponent, "f32")))
+    s.check()
+
+
+def test_reductions(s):
+    shapes = [((3, 5, 70), [2]), ((3, 5, 70), [0, 1]), ((3, 5, 70), [1]), ((3, 5, 70), [0, 2]), ((2, 8, 7, 7), [2, 3])]
+    shapes += [((131,), [0]), ((1, 1), [0, 1]), ((0, 4), [0]), ((4, 0), [0]), ((1000, 3), [0]), ((3, 1000), [1]), ((5,), [0])]
+    for op in "reduce_sum reduce_mean reduce_prod reduce_max reduce_min".split():
+        for i, (shape, axes) in enumerate(shapes):
+            empty = 0 in shape and op == "reduce_mean"
+            if not empty:
+                x = s.data("f32", shape, 0.9, 1.1) if op == "reduce_prod" else s.data("f32", shape)
+                s.case(op, [x], axes=axes, keepdims=i % 2 == 0, label=f"{i}", tolerance=(1e-4, 1e-4))
+        for dtype in N:
+            low, high = (0.9, 1.1) if dtype in F else (1, 2)
+            for axes in ([1], [0], [0, 1]):
+                s.case(op, [s.data(dtype, (3, 19), low, high)], axes=axes, keepdims=False, label=str(axes))
+        s.case(op, [s.data("f32", (4, 9))], axes=[0, 1], keepdims=False, label="all")
+    for op in ("reduce_max", "reduce_min"):
+        s.case(op, [s.data("bool", (5, 37))], axes=[1], keepdims=False)
+        x = s.data("f32", (4, 50))
+        x[1, 7], x[2, 49], x[3, :] = np.nan, np.nan, -np.inf
+        s.case(op, [x], axes=[1], keepdims=True, label="nan")
+        s.case(op, [x], axes=[0], keepdims=True, label="nan0")
+    for op in ("argmax", "argmin"):
+        for dtype in N:
+            x = s.data(dtype, (5, 19), 0, 3).round() if dtype in F else s.data(dtype, (5, 19), 0, 3)
+            for axis in (0, 1):
+                for last in (False, True):
+                    s.case(op, [x], axis=axis, keepdims=last, select_last=last, label=f"{axis}{last}")
+    for dtype in N:
+        for axis in (0, 1, 2):
+            for exclusive, reverse in ((False, False), (True, False), (False, True), (True, True)):
+                s.case("cumsum", [s.data(dtype, (3, 5, 18))], axis=axis, exclusive=exclusive, reverse=reverse,
+                       label=f"{axis}{exclusive}{reverse}")  # fmt: skip
+    s.check()
+
+
+def test_softmax_and_norm(s):
+    for op in ("softmax", "log_softmax"):
+        for shape, axis in [((3, 5, 70), 2), ((3, 5, 70), 1), ((3, 5, 70), 0), ((1,), 0), ((64,), 0), ((7, 3), 1), ((2, 100, 3), 2)]:
+            s.case(op, [s.data("f32", shape)], axis=axis, label=str(axis))
+        for dtype in F:
+            s.case(op, [s.data(dtype, (5, 37))], axis=1)
+        s.case(op, [s.data("f32", (2, 70000))], axis=1, label="long", tolerance=(1e-4, 1e-6 if op == "softmax" else 1e-3))
+        x = s.data("f32", (4, 33), -50, 50)
+        x[0, 3], x[1, 5:] = np.inf, -np.inf
+        x[2, 1] = np.nan
+        s.case(op, [x], axis=1, label="special")
+    for dtype in F:
+        for shape, axis in [((3, 5, 70), 2), ((3, 5, 7), 1), ((4, 64), 1), ((6, 1), 1), ((5,), 0), ((2, 3, 17), 0)]:
+            inner = shape[axis:]
+            s.case("layer_norm", [s.data(dtype, shape), s.data(dtype, inner), s.data(dtype, inner)], axis=axis, label=str(axis),
+                   tolerance={"f32": (1e-4, 1e-4), "f16": (1e-2, 1e-2), "bf16": (5e-2, 5e-2)}.get(dtype))  # fmt: skip
+        s.case("layer_norm", [s.data(dtype, (3, 5, 7)), s.data(dtype, (7,)), s.data(dtype, (1,))], axis=1, label="broadcast",
+               tolerance={"f32": (1e-4, 1e-4), "f16": (1e-2, 1e-2), "bf16": (5e-2, 5e-2)}.get(dtype))  # fmt: skip
+        s.case("layer_norm", [s.data(dtype, (300, 37)), s.data(dtype, (37,)), s.data(dtype, (37,))], axis=1, label="rows",
+               tolerance={"f32": (1e-4, 1e-4), "f16": (1e-2, 1e-2), "bf16": (5e-2, 5e-2)}.get(dtype))  # fmt: skip
+        for shape in [(2, 3, 7, 9), (4, 5), (2, 3, 17)]:
+            c = (shape[1],)
+            s.case("batch_norm", [s.data(dtype, shape), s.data(dtype, c), s.data(dtype, c), s.data(dtype, c), s.data(dtype, c, 0.5, 2)],
+                   tolerance={"f16": (1e-2, 1e-2), "bf16": (6e-2, 6e-2)}.get(dtype))  # fmt: skip
+        s.case("lrn", [s.data(dtype, (2, 7, 5, 9))], size=3, label="3")
+        s.case("lrn", [s.data(dtype, (2, 7, 17))], size=4, alpha=0.1, beta=0.6, bias=2.0, label="4")
+    s.check()
+
+
+def test_matmul(s):
+    cases = [((33, 50), (50, 70)), ((50,), (50, 7)), ((7, 50), (50,)), ((50,), (50,)), ((3, 5, 17), (17, 9)), ((2, 3, 5, 8), (2, 3, 8, 11))]
+    cases += [((2, 1, 5, 8), (3, 8, 11)), ((1, 1), (1, 1)), ((4, 0), (0, 5)), ((0, 4), (4, 5)), ((128, 128), (128, 128)), ((1, 300), (300, 1000))]
+    cases += [((17, 17), (2, 17, 17)), ((300, 500), (500, 33))]
+    for a, b in cases:
+        big = max(a + b) > 100
+        for constant in ((), (1,)):
+            s.case("matmul", [s.data("f32", a), s.data("f32", b)], constant=constant, label=f"c{len(constant)}",
+                   tolerance=(1e-3, 1e-3) if big else None)  # fmt: skip
+    for dtype in N:
+        for constant in ((), (1,)):
+            s.case("matmul", [s.data(dtype, (5, 19), -1, 1), s.data(dtype, (19, 21), -1, 1)], constant=constant, label=f"d{len(constant)}",
+                   tolerance={"f16": (1e-2, 1e-2), "bf16": (6e-2, 6e-2)}.get(dtype))  # fmt: skip
+            s.case("matmul", [s.data(dtype, (2, 35, 19), -1, 1), s.data(dtype, (2, 21, 19), -1, 1)], constant=constant, label=f"t{len(constant)}",
+                   tolerance={"f16": (1e-2, 1e-2), "bf16": (6e-2, 6e-2)}.get(dtype), transpose_b=True)  # fmt: skip
+    for ta, tb in ((True, False), (False, True), (True, True)):
+        a, b = (3, 21, 37), (3, 21, 45)
+        a = a if ta else (3, 37, 21)
+        b = (3, 45, 21) if tb else b
+        s.case("matmul", [s.data("f32", a), s.data("f32", b)], transpose_a=ta, transpose_b=tb, label=f"{ta}{tb}")
+        s.case("matmul", [s.data("f32", a), s.data("f32", b)], transpose_a=ta, transpose_b=tb, label=f"c{ta}{tb}", constant=[1])
+    s.check()
+
+
+def conv_attrs(rank, strides=1, dilations=1, pads=0, groups=1):
+    def spread(v):
+        return list(v) if isinstance(v, (list, tuple)) else [v] * rank
+
+    return {"strides": spread(strides), "dilations": spread(dilations), "groups": groups,
+            "pads": list(pads) if isinstance(pads, (list, tuple)) else [pads] * (2 * rank)}  # fmt: skip
+
+
+def test_conv(s):
+    cases = [((1, 8, 14, 14), (16, 8, 3, 3), conv_attrs(2, pads=1)), ((2, 3, 17, 19), (5, 3, 3, 3), conv_attrs(2, 2, 1, [0, 1, 2, 1]))]
+    cases += [((1, 16, 7, 7), (24, 16, 1, 1), conv_attrs(2)), ((1, 6, 13, 13), (6, 1, 3, 3), conv_attrs(2, pads=1, groups=6))]
+    cases += [((1, 6, 13, 13), (12, 1, 3, 3), conv_attrs(2, 2, pads=1, groups=6)), ((2, 4, 9, 9), (6, 2, 3, 3), conv_attrs(2, groups=2))]
+    cases += [((1, 3, 23), (4, 3, 5), conv_attrs(1, 2, 1, [2, 1])), ((1, 3, 23), (4, 3, 3), conv_attrs(1, 1, 4, 3)), ((1, 2, 5, 6, 7), (3, 2, 3, 2, 3), conv_attrs(3, [1, 2, 1], 1, 1))]
+    cases += [((1, 3, 32, 32), (16, 3, 7, 7), conv_attrs(2, 2, pads=3)), ((1, 4, 5, 5), (4, 4, 5, 5), conv_attrs(2)), ((0, 4, 5, 5), (4, 4, 3, 3), conv_attrs(2))]
+    cases += [((1, 1, 1, 1), (1, 1, 1, 1), conv_attrs(2)), ((1, 5, 6, 6), (5, 5, 3, 3), conv_attrs(2, 1, 2, 2)), ((1, 5, 12, 12), (7, 5, 1, 1), conv_attrs(2, 2))]
+    for x, w, attrs in cases:
+        for constant in ((), (1,)):
+            s.case("conv", [s.data("f32", x), s.data("f32", w)], constant=constant, label=f"{attrs}c{len(constant)}", tolerance=(1e-4, 1e-4), **attrs)
+        s.case("conv", [s.data("f32", x), s.data("f32", w), s.data("f32", w[:1])], constant=[1, 2], label=f"{attrs}b", tolerance=(1e-4, 1e-4), **attrs)
+    for dtype in F:
+        tolerance = {"f16": (1e-2, 3e-2), "bf16": (6e-2, 1e-1), "f32": (1e-4, 1e-4)}.get(dtype)
+        for constant in ((), (1,)):
+            s.case("conv", [s.data(dtype, (1, 4, 9, 11)), s.data(dtype, (5, 4, 3, 3)), s.data(dtype, (5,))], constant=constant,
+                   label=f"{constant}", tolerance=tolerance, **conv_attrs(2, pads=1))  # fmt: skip
+            s.case("conv", [s.data(dtype, (1, 4, 9, 11)), s.data(dtype, (4, 1, 3, 3))], constant=constant, label=f"dw{constant}",
+                   tolerance=tolerance, **conv_attrs(2, pads=1, groups=4))  # fmt: skip
+        s.case("conv_transpose", [s.data(dtype, (1, 4, 5, 6)), s.data(dtype, (4, 3, 3, 3))], label="t", tolerance=tolerance,
+               output_padding=[0, 0], **conv_attrs(2, 2))  # fmt: skip
+    for x, w, out_pad, attrs in [((1, 4, 5, 6), (4, 3, 3, 3), [1, 1], conv_attrs(2, 2, 1, 1)), ((2, 4, 5), (4, 3, 3), [0], conv_attrs(1)),
+                                 ((1, 6, 4, 4), (6, 2, 2, 2), [0, 0], conv_attrs(2, 2, groups=3)), ((1, 2, 3, 4, 5), (2, 3, 2, 3, 2), [0, 0, 0], conv_attrs(3, [1, 2, 1])),
+                                 ((1, 4, 7, 7), (4, 1, 3, 3), [0, 1], conv_attrs(2, [1, 2], [2, 1], [1, 0, 1, 2], groups=4))]:  # fmt: skip
+        s.case("conv_transpose", [s.data("f32", x), s.data("f32", w), s.data("f32", (w[1] * attrs["groups"],))], label=f"{attrs}",
+               tolerance=(1e-4, 1e-4), output_padding=out_pad, constant=[1], **attrs)  # fmt: skip
+    s.check()
+
+
+def pool_attrs(kernel, strides=None, dilations=None, pads=None, ceil_mode=False):
+    r = len(kernel)
+    return {"kernel": kernel, "strides": strides or [1] * r, "dilations": dilations or [1] * r, "pads": pads or [0] * 2 * r, "ceil_mode": ceil_mode}
+
+
+def test_pool(s):
+    cases = [((2, 3, 14, 14), pool_attrs([3, 3], [2, 2], None, [1, 1, 1, 1])), ((1, 2, 30, 37), pool_attrs([2, 2], [2, 2]))]
+    cases += [((1, 2, 9, 40), pool_attrs([3, 5], [1, 1], None, [1, 2, 1, 2])), ((1, 2, 23), pool_attrs([3], [2], None, [1, 0])), ((1, 2, 5, 6, 7), pool_attrs([2, 3, 2], [2, 1, 2]))]
+    cases += [((1, 2, 15, 15), pool_attrs([3, 3], [2, 2], None, None, True)), ((1, 2, 15, 16), pool_attrs([3, 3], [2, 2], None, [1, 1, 1, 1], True))]
+    cases += [((1, 2, 15, 50), pool_attrs([3, 3], [1, 2], [2, 3], [1, 2, 1, 2])), ((1, 2, 7, 7), pool_attrs([7, 7])), ((1, 1, 1, 1), pool_attrs([1, 1])), ((1, 2, 4, 33), pool_attrs([2, 3], [3, 3], None, [0, 1, 0, 1], True))]
+    for x, attrs in cases:
+        s.case("max_pool", [s.data("f32", x)], label=str(attrs), **attrs)
+        for include in (False, True):
+            s.case("avg_pool", [s.data("f32", x)], label=f"{attrs}{include}", count_include_pad=include, **attrs)
+    attrs = pool_attrs([3, 3], [2, 2], None, [1, 1, 1, 1])
+    for dtype in N:
+        s.case("max_pool", [s.data(dtype, (1, 2, 9, 35))], **attrs)
+    for dtype in F:
+        s.case("avg_pool", [s.data(dtype, (1, 2, 9, 35))], **attrs)
+    x = s.data("f32", (1, 1, 9, 35))
+    x[0, 0, 3, 4], x[0, 0, 5, 20] = np.nan, -np.inf
+    s.case("max_pool", [x], label="nan", **attrs)
+    s.check()
+
+
+def test_moving(s):
+    for dtype in N + ["bool"]:
+        x = s.data(dtype, (3, 5, 18))
+        for perm in ([0, 1, 2], [2, 1, 0], [1, 0, 2], [0, 2, 1], [2, 0, 1]):
+            s.case("transpose", [x], perm=perm, label=str(perm))
+        s.case("reshape", [x], shape=[15, 18])
+        s.case("concat", [x, s.data(dtype, (3, 2, 18)), s.data(dtype, (3, 0, 18))], axis=1)
+        s.case("concat", [x, s.data(dtype, (3, 5, 1))], axis=2, label="2")
+        s.case("split", [x], axis=1, sizes=[1, 0, 4], label="1")
+        s.case("split", [x], axis=2, sizes=[1, 16, 1], label="2")
+        s.case("slice", [x], begins=[0, 1, 2], ends=[3, 5, 18], steps=[1, 2, 3], label="s")
+        s.case("slice", [x], begins=[2, 4, 17], ends=[-(2**63), 0, -(2**63)], steps=[-1, -2, -1], label="neg")
+        s.case("slice", [x], begins=[1, 0, 1], ends=[2, 5, 18], steps=[1, 1, 1], label="one")
+        s.case("expand", [s.data(dtype, (3, 1, 18))], shape=[2, 3, 4, 18])
+        s.case("expand", [s.data(dtype, (3, 1))], shape=[3, 37], label="last")
+        s.case("tile", [x], repeats=[2, 1, 3])
+        s.case("tile", [x], repeats=[1, 3, 1], label="mid")
+        for mode in ("constant", "reflect", "edge", "wrap"):
+            s.case("pad", [x], pads=[1, 2, 3, 0, 1, 4], mode=mode, value=1.0, label=mode)
+            s.case("pad", [x], pads=[0, 2, 0, 0, -1, 0], mode=mode, label=f"in{mode}")
+            s.case("pad", [x], pads=[0, 0, -2, 0, 1, -3], mode=mode, label=f"crop{mode}")
+        for upper in (True, False):
+            for k in (0, 2, -1):
+                s.case("trilu", [s.data(dtype, (2, 7, 19))], upper=upper, k=k, label=f"{upper}{k}")
+        for axis in (0, 1):
+            s.build(f"iota_{dtype}_{axis}", [], lambda b: b.op("iota", shape=[3, 19], axis=axis, dtype=dtype) if dtype in N else b.op("full", shape=[3, 19], value=1, dtype=dtype))
+        s.build(f"full_{dtype}", [], lambda b: b.op("full", shape=[3, 19], value=1, dtype=dtype))
+        s.case("reverse_sequence", [s.data(dtype, (6, 4, 3)), np.array([1, 6, 0, 3], np.int64)], batch_axis=1, time_axis=0)
+        s.case("reverse_sequence", [s.data(dtype, (4, 37)), np.array([1, 37, 20, 3], np.int64)], batch_axis=0, time_axis=1, label="row")
+    s.case("pad", [s.data("f32", (0, 3))], pads=[1, 1, 1, 1], label="empty")
+    s.case("transpose", [s.data("f32", (130, 67))], perm=[1, 0], label="big")
+    s.case("transpose", [s.data("f32", (2, 12, 64, 33))], perm=[0, 2, 1, 3], label="heads")
+    s.check()
+
+
+def test_indexing(s):
+    for dtype in N + ["bool"]:
+        x = s.data(dtype, (6, 5, 18))
+        for kind in ("i32", "i64"):
+            idx = s.random.integers(-6, 6, (2, 3)).astype(NUMPY[kind])
+            s.case("gather", [x, idx], axis=0, label="0")
+            s.case("gather", [x, s.random.integers(-5, 5, (7,)).astype(NUMPY[kind])], axis=1, label="1")
+            s.case("gather", [x, s.random.integers(-18, 18, (2, 19)).astype(NUMPY[kind])], axis=2, label="2")
+            s.case("gather", [x, np.asarray(3, NUMPY[kind])], axis=0, label="scalar")
+            s.case("gather_elements", [x, s.random.integers(-6, 6, (4, 5, 17)).astype(NUMPY[kind])], axis=0, label="0")
+            s.case("gather_elements", [x, s.random.integers(-18, 18, (6, 5, 3)).astype(NUMPY[kind])], axis=2, label="2")
+            s.case("gather_nd", [x, np.stack([s.random.integers(-6, 6, (4,)), s.random.integers(-5, 5, (4,))], -1).astype(NUMPY[kind])], batch_dims=0)
+            s.case("gather_nd", [x, s.random.integers(-5, 5, (6, 3, 1)).astype(NUMPY[kind])], batch_dims=1, label="batch")
+        unique = np.stack([s.random.permutation(6)[:4] for _ in range(5 * 18)], -1).reshape(4, 5, 18).astype(np.int64)
+        s.case("scatter_elements", [x, unique, s.data(dtype, (4, 5, 18))], axis=0, label="unique")
+        pairs = np.array([[0, 1], [-1, 4], [3, -2]], np.int64)
+        s.case("scatter_nd", [x, pairs, s.data(dtype, (3, 18))])
+        if dtype in N:
+            for reduction in ("add", "mul", "max", "min"):
+                s.case("scatter_elements", [x, s.random.integers(0, 5, (2, 9, 18)).astype(np.int64)[:, :5], s.data(dtype, (2, 5, 18))],
+                       axis=1, reduction=reduction, label=reduction, tolerance={"bf16": (0.1, 0.1), "f16": (1e-2, 1e-2)}.get(dtype))  # fmt: skip
+                s.case("scatter_nd", [x, np.array([[2], [2], [-1]], np.int64), s.data(dtype, (3, 5, 18))], reduction=reduction, label=reduction,
+                       tolerance={"bf16": (0.1, 0.1), "f16": (1e-2, 1e-2)}.get(dtype))  # fmt: skip
+        distinct = s.random.permutation(3 * 20).reshape(3, 20).astype(NUMPY[dtype]) if dtype != "bool" else s.data("bool", (3, 20))
+        for largest in (True, False):
+            for k in (1, 5, 20):
+                s.case("topk", [distinct], k=k, axis=1, largest=largest, label=f"{k}{largest}")
+            s.case("topk", [s.data(dtype, (7, 3), 0, 2)], k=4, axis=0, largest=largest, label=f"ties{largest}")
+    # Indices far outside are clamped.
+    x = s.data("f32", (6, 5))
+    far = np.array([100, -100, 2**62, -(2**62)], np.int64)
+    s.add("gather_far", make("gather", [x, far], axis=0), [x, far], expected=[x[[5, 0, 5, 0]]])
+    s.check()
+
+
+def make(op, arrays, **attrs):
+    b = FunctionBuilder()
+    params = [b.param(f"p{i}", name_of(a.dtype), a.shape) for i, a in enumerate(arrays)]
+    return b.finish([b.op(op, *params, **attrs)])
+
+
+def test_resize(s):
+    coordinates = ["half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric"]
+    for coordinate in coordinates:
+        for x, sizes in [((1, 2, 5, 7), [1, 2, 10, 14]), ((1, 2, 9, 40), [1, 2, 4, 17]), ((1, 1, 4, 4), [1, 1, 1, 37]), ((1, 2, 5, 7), [1, 2, 11, 7])]:
+            scales = [o / i for o, i in zip(sizes, x)]
+            for mode in ("nearest", "linear", "cubic"):
+                for extra in ["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"] if mode == "nearest" else [False, True]:
+                    attrs = {"nearest_mode": extra} if mode == "nearest" else {"exclude_outside": extra and mode == "cubic"}
+                    s.case("resize", [s.data("f32", x)], sizes=sizes, scales=scales, mode=mode, coordinate=coordinate,
+                           label=f"{mode}{coordinate}{extra}{sizes}", tolerance=(1e-4, 1e-4), **attrs)  # fmt: skip
+    for dtype in N + ["bool"]:
+        s.case("resize", [s.data(dtype, (1, 2, 5, 7))], sizes=[1, 2, 10, 14], scales=[1.0, 1.0, 2.0, 2.0], mode="nearest",
+               coordinate="asymmetric", nearest_mode="floor")  # fmt: skip
+    for dtype in F:
+        s.case("resize", [s.data(dtype, (1, 2, 5, 7))], sizes=[1, 2, 10, 14], scales=[1.0, 1.0, 2.0, 2.0], mode="linear", coordinate="half_pixel", label="l")
+    s.check()
+
+
+def test_recurrent(s):
+    def run(op, gates, states, dtype, direction, steps=5, batch=3, inputs=7, hidden=19, constant=(1, 2, 3), peephole=False, **attrs):
+        d = 2 if direction == "bidirectional" else 1
+        arrays = [s.data(dtype, (steps, batch, inputs), -1, 1), s.data(dtype, (d, gates * hidden, inputs), -0.3, 0.3),
+                  s.data(dtype, (d, gates * hidden, hidden), -0.3, 0.3), s.data(dtype, (d, 2 * gates * hidden), -0.3, 0.3)]  # fmt: skip
+        arrays += [s.data(dtype, (d, batch, hidden), -1, 1) for _ in range(states)]
+        if peephole:
+            arrays.append(s.data(dtype, (d, 3 * hidden), -0.3, 0.3))
+        s.case(op, arrays, direction=direction, hidden_size=hidden, constant=constant, label=f"{direction}{hidden}{batch}{steps}{peephole}{attrs}{constant}",
+               tolerance={"f32": (1e-4, 1e-4), "f16": (2e-2, 1e-2), "bf16": (1e-1, 6e-2)}.get(dtype), **attrs)  # fmt: skip
+
+    for direction in ("forward", "reverse", "bidirectional"):
+        for dtype in F:
+            run("lstm", 4, 2, dtype, direction)
+            run("gru", 3, 1, dtype, direction)
+            run("rnn", 1, 1, dtype, direction)
+        run("lstm", 4, 2, "f32", direction, constant=())
+        run("lstm", 4, 2, "f32", direction, peephole=True)
+        run("lstm", 4, 2, "f32", direction, batch=1, hidden=64, steps=1)
+        run("gru", 3, 1, "f32", direction, constant=())
+        run("gru", 3, 1, "f32", direction, linear_before_reset=True)
+        run("gru", 3, 1, "f32", direction, linear_before_reset=True, batch=1, hidden=1, inputs=1)
+        for activation in ("relu", "sigmoid"):
+            run("rnn", 1, 1, "f32", direction, activation=activation, hidden=33)
+    run("lstm", 4, 2, "f32", "forward", steps=17, batch=20, hidden=40, inputs=33)
+    s.check()
