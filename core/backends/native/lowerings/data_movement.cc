@@ -162,28 +162,26 @@ Value Pad(Eval& e, const Node& n, int, const Indices& at) {
     Indices from;
     Value inside;
     for (size_t i = 0; i < where.size(); ++i) {
-      Index index = ev.Add(where[i], -pads[i]);
-      if (pads[i] <= 0 && pads[i + where.size()] <= 0) {
-        from.push_back(index);
+      int64_t before = pads[i], after = pads[i + where.size()];
+      if (before <= 0 && after <= 0) {
+        from.push_back(ev.Add(where[i], -before));
         continue;
       }
-      Value v = index.base;
-      Value extent = o.Int(in[i]), last = o.Int(in[i] - 1), zero = o.Int(0);
+      // What negative pads crop is gone before the others are filled from the rest.
+      int64_t skip = std::max<int64_t>(-before, 0), rest = in[i] - skip - std::max<int64_t>(-after, 0);
+      Value v = o.Add(where[i].base, -std::max<int64_t>(before, 0));
+      Value extent = o.Int(rest), last = o.Int(std::max<int64_t>(rest - 1, 0)), zero = o.Int(0);
       if (mode == "constant") {
         Value ok = o.CompareI(Compare::kLt, v, extent, false);  // unsigned: negative is large
         inside = inside ? o.And(inside, ok) : ok;
-        v = o.Min(o.Max(v, zero), last);
-      } else if (mode == "edge") {
-        v = o.Min(o.Max(v, zero), last);
       } else if (mode == "reflect") {
         v = o.Select(o.Less(v, zero), o.Sub(zero, v), v);
         v = o.Select(o.Less(last, v), o.Sub(o.Add(last, last), v), v);
-        v = o.Min(o.Max(v, zero), last);
-      } else {
+      } else if (mode == "wrap") {
         v = o.Select(o.Less(v, zero), o.Add(v, extent), v);
         v = o.Select(o.Less(last, v), o.Sub(v, extent), v);
       }
-      from.push_back(v);
+      from.push_back(o.Add(o.Min(o.Max(v, zero), last), skip));
     }
     Value value = ev.At(n.in(0), from);
     return inside ? o.Select(inside, value, PadConstant(o, n, ev.lanes())) : value;
