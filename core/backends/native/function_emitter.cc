@@ -69,8 +69,11 @@ Value Kernel::Pointer(const Buffer& buffer) {
     case Buffer::Kind::kState:
       pointer = o.At(Field(o, closure_, 16, type), buffer.value, o.b.getI8Type());
       break;
-    case Buffer::Kind::kLiteral: pointer = function_->DataPointer(buffer.value); break;
-    case Buffer::Kind::kNone: std::abort();  // a tensor without memory is never asked for its address
+    case Buffer::Kind::kLiteral:
+      pointer = function_->DataPointer(buffer.value);
+      break;
+    case Buffer::Kind::kNone:
+      std::abort();  // a tensor without memory is never asked for its address
   }
   return pointer;
 }
@@ -402,7 +405,8 @@ int64_t FunctionEmitter::LanesForBytes(int64_t widest, int64_t extent) const {
 int64_t FunctionEmitter::LanesFor(const std::vector<const Tensor*>& tensors, int64_t extent) const {
   int64_t widest = 1;
   for (const Tensor* t : tensors) {
-    widest = std::max(widest, ir::IsFloat(t->dtype) ? std::max<int64_t>(4, ir::ByteSize(t->dtype)) : ir::ByteSize(t->dtype));
+    widest =
+        std::max(widest, ir::IsFloat(t->dtype) ? std::max<int64_t>(4, ir::ByteSize(t->dtype)) : ir::ByteSize(t->dtype));
   }
   return LanesForBytes(widest, extent);
 }
@@ -483,15 +487,18 @@ void FunctionEmitter::EmitEntry(Phase phase) {
         serial();
         continue;
       }
-      ops_.If(several, [&] {
-        Value pool = Field(ops_, context, offsetof(InlayCallContext, pool), pointer);
-        Value parallel_for = Field(ops_, context, offsetof(InlayCallContext, parallel_for), pointer);
-        Value task = builder_.create<LLVM::AddressOfOp>(ops_.loc, pointer, step.function);
-        auto type = LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(builder_.getContext()),
-                                                {pointer, builder_.getI64Type(), pointer, pointer});
-        builder_.create<LLVM::CallOp>(ops_.loc, type,
-                                      mlir::ValueRange{parallel_for, pool, ops_.Int(step.items), task, closure});
-      }, serial);
+      ops_.If(
+          several,
+          [&] {
+            Value pool = Field(ops_, context, offsetof(InlayCallContext, pool), pointer);
+            Value parallel_for = Field(ops_, context, offsetof(InlayCallContext, parallel_for), pointer);
+            Value task = builder_.create<LLVM::AddressOfOp>(ops_.loc, pointer, step.function);
+            auto type = LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(builder_.getContext()),
+                                                    {pointer, builder_.getI64Type(), pointer, pointer});
+            builder_.create<LLVM::CallOp>(ops_.loc, type,
+                                          mlir::ValueRange{parallel_for, pool, ops_.Int(step.items), task, closure});
+          },
+          serial);
     }
   };
   Value zero = ops_.ConstI(i32, INLAY_OK);
@@ -503,8 +510,9 @@ void FunctionEmitter::EmitEntry(Phase phase) {
   Value owner = Field(ops_, context, offsetof(InlayCallContext, owner), pointer);
   Value alloc = Field(ops_, context, offsetof(InlayCallContext, alloc), pointer);
   auto alloc_type = LLVM::LLVMFunctionType::get(pointer, {pointer, builder_.getI64Type()});
-  Value state = builder_.create<LLVM::CallOp>(ops_.loc, alloc_type, mlir::ValueRange{alloc, owner, ops_.Int(state_bytes_)})
-                    .getResult();
+  Value state =
+      builder_.create<LLVM::CallOp>(ops_.loc, alloc_type, mlir::ValueRange{alloc, owner, ops_.Int(state_bytes_)})
+          .getResult();
   Value null = builder_.create<LLVM::ZeroOp>(ops_.loc, pointer);
   Value failed = builder_.create<LLVM::ICmpOp>(ops_.loc, LLVM::ICmpPredicate::eq, state, null);
   Value code = ops_.IfElse(

@@ -38,8 +38,8 @@ Value ExpF32(Ops& o, Value x) {
   Value n = o.SubF(shifted, magic);
   Value r = o.Fma(n, o.ConstF(type, -0.693359375), x);
   r = o.Fma(n, o.ConstF(type, 2.12194440e-4), r);
-  Value p = Polynomial(o, r, {1.9875691500E-4, 1.3981999507E-3, 8.3334519073E-3, 4.1665795894E-2, 1.6666665459E-1,
-                              5.0000001201E-1});
+  Value p = Polynomial(
+      o, r, {1.9875691500E-4, 1.3981999507E-3, 8.3334519073E-3, 4.1665795894E-2, 1.6666665459E-1, 5.0000001201E-1});
   p = o.AddF(o.Fma(o.MulF(r, r), p, r), o.ConstF(type, 1.0));
   // 2^n in two factors, so that results near overflow and subnormal ones come out right.
   Type i32 = o.b.getI32Type();
@@ -68,8 +68,9 @@ Value LogF32(Ops& o, Value x) {
   e = o.Select(tiny, o.SubF(e, o.ConstF(type, 23.0)), e);
   Value f = o.SubF(mantissa, o.ConstF(type, 1.0));
   Value z = o.MulF(f, f);
-  Value p = Polynomial(o, f, {7.0376836292E-2, -1.1514610310E-1, 1.1676998740E-1, -1.2420140846E-1, 1.4249322787E-1,
-                              -1.6668057665E-1, 2.0000714765E-1, -2.4999993993E-1, 3.3333331174E-1});
+  Value p = Polynomial(o, f,
+                       {7.0376836292E-2, -1.1514610310E-1, 1.1676998740E-1, -1.2420140846E-1, 1.4249322787E-1,
+                        -1.6668057665E-1, 2.0000714765E-1, -2.4999993993E-1, 3.3333331174E-1});
   Value y = o.MulF(o.MulF(f, z), p);
   y = o.Fma(e, o.ConstF(type, -2.12194440e-4), y);
   y = o.Fma(z, o.ConstF(type, -0.5), y);
@@ -87,8 +88,8 @@ Value TanhF32(Ops& o, Value x) {
   Type type = x.getType();
   Value magnitude = o.AbsF(x);
   Value z = o.MulF(x, x);
-  Value p = Polynomial(o, z, {-5.70498872745E-3, 2.06390887954E-2, -5.37397155531E-2, 1.33314422036E-1,
-                              -3.33332819422E-1});
+  Value p =
+      Polynomial(o, z, {-5.70498872745E-3, 2.06390887954E-2, -5.37397155531E-2, 1.33314422036E-1, -3.33332819422E-1});
   Value small = o.Fma(o.MulF(z, x), p, x);
   Value one = o.ConstF(type, 1.0), two = o.ConstF(type, 2.0);
   Value large = o.SubF(one, o.DivF(two, o.AddF(ExpF32(o, o.AddF(magnitude, magnitude)), one)));
@@ -101,10 +102,12 @@ Value ErfF32(Ops& o, Value x) {
   Value y = o.Select(o.CompareF(Compare::kGt, x, limit), limit, x);
   y = o.Select(o.CompareF(Compare::kLt, y, o.NegF(limit)), o.NegF(limit), y);
   Value z = o.MulF(y, y);
-  Value p = Polynomial(o, z, {0.00022905065861350646, 0.0034082910107109506, 0.050955695062380861, 0.18520832239976145,
-                              1.128379143519084});
-  Value q = Polynomial(o, z, {-1.1791602954361697e-7, 0.000023547966471313185, 0.0010179625278914885,
-                              0.014070470171167667, 0.11098505178285362, 0.49746925110067538, 1.0});
+  Value p = Polynomial(
+      o, z,
+      {0.00022905065861350646, 0.0034082910107109506, 0.050955695062380861, 0.18520832239976145, 1.128379143519084});
+  Value q = Polynomial(o, z,
+                       {-1.1791602954361697e-7, 0.000023547966471313185, 0.0010179625278914885, 0.014070470171167667,
+                        0.11098505178285362, 0.49746925110067538, 1.0});
   // Exactly ±1 beyond: 1 + erf(x) must vanish there, whatever it is multiplied by.
   Value saturated = o.CompareF(Compare::kGe, o.AbsF(x), limit);
   return o.Select(saturated, o.CopySign(o.ConstF(type, 1.0), x), o.DivF(o.MulF(y, p), q));

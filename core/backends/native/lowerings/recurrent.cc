@@ -1,8 +1,8 @@
 // LSTM, GRU and RNN with ONNX's gate order and formulas.
 //
-// The products of all steps' inputs with w are one matrix product (they depend on no state), with the biases added in its
-// epilogue. Then one task a direction walks over time: a product with r (packed once, at load where it is constant), and
-// one pointwise loop over the gates. States are kept in the accumulator type.
+// The products of all steps' inputs with w are one matrix product (they depend on no state), with the biases added in
+// its epilogue. Then one task a direction walks over time: a product with r (packed once, at load where it is
+// constant), and one pointwise loop over the gates. States are kept in the accumulator type.
 #include <algorithm>
 
 #include "core/backends/native/function_emitter.h"
@@ -33,7 +33,9 @@ class Recurrent {
         batch_(n.in(0).shape[1]),
         inputs_(n.in(0).shape[2]),
         hidden_(n.attrs->Int("hidden_size")),
-        gates_(cell == Cell::kLstm ? 4 : cell == Cell::kGru ? 3 : 1),
+        gates_(cell == Cell::kLstm  ? 4
+               : cell == Cell::kGru ? 3
+                                    : 1),
         directions_(n.attrs->StringOr("direction", "forward") == "bidirectional" ? 2 : 1),
         reverse_(n.attrs->StringOr("direction", "forward") == "reverse"),
         reset_first_(cell == Cell::kGru && !n.attrs->BoolOr("linear_before_reset", false)) {}
@@ -76,11 +78,13 @@ class Recurrent {
         [&](Kernel& kernel, Value d) {
           StridedMatrix from;
           from.element = types_.Stored(kernel.o);
-          from.pointer = kernel.o.At(kernel.Pointer(matrix), kernel.o.Add(kernel.o.Mul(d, rows() * k), first * k), from.element);
+          from.pointer =
+              kernel.o.At(kernel.Pointer(matrix), kernel.o.Add(kernel.o.Mul(d, rows() * k), first * k), from.element);
           from.k_stride = 1;
           from.j_stride = k;
-          EmitPackColumns(kernel.o, packed.plan, from, AccType(kernel.o),
-                          kernel.o.At(kernel.Pointer(packed.buffer), kernel.o.Mul(d, packed.elements), AccType(kernel.o)));
+          EmitPackColumns(
+              kernel.o, packed.plan, from, AccType(kernel.o),
+              kernel.o.At(kernel.Pointer(packed.buffer), kernel.o.Mul(d, packed.elements), AccType(kernel.o)));
         },
         constant ? Phase::kInit : Phase::kRun);
     return packed;
@@ -92,38 +96,41 @@ class Recurrent {
     const GemmPlan& plan = w.plan;
     double cost = 2.0 * plan.m * plan.n * plan.k / (4.0 * plan.lanes) / std::max<int64_t>(plan.tasks(), 1) + 50;
     int64_t tasks = plan.tasks();
-    EmitTasks(f_, directions_ * tasks, cost, plan.scratch_bytes(), [&](Kernel& k, Value begin, Value end, Value scratch) {
-      Ops& o = k.o;
-      for (int64_t d = 0; d < directions_; ++d) {
-        GemmKernel gemm;
-        gemm.plan = plan;
-        gemm.accumulator = AccType(o);
-        gemm.p.pointer = k.Pointer(n_.in(0));
-        gemm.p.element = types_.Stored(o);
-        gemm.p.row_stride = inputs_;
-        gemm.q.pointer = o.At(k.Pointer(w.buffer), d * w.elements, AccType(o));
-        gemm.q.element = AccType(o);
-        gemm.epilogue = [&](KernelBuilder&, Value, Value row, Value column, Value acc) {
-          int64_t lanes = Ops::Lanes(acc);
-          Eval e(k, lanes);
-          Index j(column, lanes == 1 ? 0 : 1);
-          acc = o.AddF(acc, Element(e, 3, {o.Int(d), j}));
-          Value recurrent = Element(e, 3, {o.Int(d), e.Add(j, rows())});
-          if (cell_ == Cell::kGru && !reset_first_) {
-            // The bias of the last gate goes inside its reset.
-            Value index = e.AsVector(j);
-            Value last = o.CompareI(Compare::kGe, index, o.ConstI(index.getType(), 2 * hidden_), true);
-            recurrent = o.Select(last, o.ConstF(acc.getType(), 0), recurrent);
-          }
-          acc = o.AddF(acc, recurrent);
-          Value at = o.Add(o.Mul(o.Add(row, d * steps_ * batch_), rows()), column);
-          o.StoreElements(acc_, acc, k.Pointer(projected_), at);
-        };
-        auto within = [&](Value v) { return o.Min(o.Max(o.Add(v, -d * tasks), o.Int(0)), o.Int(tasks)); };
-        if (directions_ == 1) EmitGemmTasks(o, gemm, begin, end, scratch);
-        else EmitGemmTasks(o, gemm, within(begin), within(end), scratch);
-      }
-    });
+    EmitTasks(f_, directions_ * tasks, cost, plan.scratch_bytes(),
+              [&](Kernel& k, Value begin, Value end, Value scratch) {
+                Ops& o = k.o;
+                for (int64_t d = 0; d < directions_; ++d) {
+                  GemmKernel gemm;
+                  gemm.plan = plan;
+                  gemm.accumulator = AccType(o);
+                  gemm.p.pointer = k.Pointer(n_.in(0));
+                  gemm.p.element = types_.Stored(o);
+                  gemm.p.row_stride = inputs_;
+                  gemm.q.pointer = o.At(k.Pointer(w.buffer), d * w.elements, AccType(o));
+                  gemm.q.element = AccType(o);
+                  gemm.epilogue = [&](KernelBuilder&, Value, Value row, Value column, Value acc) {
+                    int64_t lanes = Ops::Lanes(acc);
+                    Eval e(k, lanes);
+                    Index j(column, lanes == 1 ? 0 : 1);
+                    acc = o.AddF(acc, Element(e, 3, {o.Int(d), j}));
+                    Value recurrent = Element(e, 3, {o.Int(d), e.Add(j, rows())});
+                    if (cell_ == Cell::kGru && !reset_first_) {
+                      // The bias of the last gate goes inside its reset.
+                      Value index = e.AsVector(j);
+                      Value last = o.CompareI(Compare::kGe, index, o.ConstI(index.getType(), 2 * hidden_), true);
+                      recurrent = o.Select(last, o.ConstF(acc.getType(), 0), recurrent);
+                    }
+                    acc = o.AddF(acc, recurrent);
+                    Value at = o.Add(o.Mul(o.Add(row, d * steps_ * batch_), rows()), column);
+                    o.StoreElements(acc_, acc, k.Pointer(projected_), at);
+                  };
+                  auto within = [&](Value v) { return o.Min(o.Max(o.Add(v, -d * tasks), o.Int(0)), o.Int(tasks)); };
+                  if (directions_ == 1)
+                    EmitGemmTasks(o, gemm, begin, end, scratch);
+                  else
+                    EmitGemmTasks(o, gemm, within(begin), within(end), scratch);
+                }
+              });
   }
 
   // products[b][first + j] = (P r^T)[b][j], P of [batch, hidden].
@@ -289,7 +296,8 @@ class Recurrent {
 }  // namespace
 
 void RegisterRecurrent(LoweringTable* table) {
-  for (auto [name, cell] : {std::pair("lstm", Cell::kLstm), std::pair("gru", Cell::kGru), std::pair("rnn", Cell::kRnn)}) {
+  for (auto [name, cell] :
+       {std::pair("lstm", Cell::kLstm), std::pair("gru", Cell::kGru), std::pair("rnn", Cell::kRnn)}) {
     Lowering& lowering = (*table)[name];
     lowering.cost = 1000;
     lowering.arg_use_of = [](const Node&, int arg) { return arg <= 2 ? ArgUse::kMemory : ArgUse::kMany; };

@@ -14,8 +14,8 @@ using mlir::Value;
 
 // Which elements of the input an output position along an axis reads, and with which weights: all known now.
 struct Taps {
-  std::vector<std::vector<int64_t>> index;   // [tap][position], inside the input
-  std::vector<std::vector<double>> weight;   // likewise
+  std::vector<std::vector<int64_t>> index;  // [tap][position], inside the input
+  std::vector<std::vector<double>> weight;  // likewise
 };
 
 struct Axis {
@@ -123,8 +123,10 @@ absl::Status Resize(FunctionEmitter& f, const Node& n) {
       std::string data;
       for (double v : values) {
         float narrow = static_cast<float>(v);
-        if (acc == DType::kF64) data.append(reinterpret_cast<const char*>(&v), 8);
-        else data.append(reinterpret_cast<const char*>(&narrow), 4);
+        if (acc == DType::kF64)
+          data.append(reinterpret_cast<const char*>(&v), 8);
+        else
+          data.append(reinterpret_cast<const char*>(&narrow), 4);
       }
       table.weight.push_back(f.Data(data));
     }

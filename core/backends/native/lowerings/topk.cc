@@ -12,7 +12,8 @@ using ir::DType;
 using mlir::Value;
 
 // A heap of k pairs (value, index) in scratch whose root is the worst kept. Each element of the row that beats the root
-// replaces it; then the heap is taken apart from the back, which leaves it sorted, best first: O(n log k), and k memory.
+// replaces it; then the heap is taken apart from the back, which leaves it sorted, best first: O(n log k), and k
+// memory.
 struct TopK {
   Kernel& k;
   const Node& n;
