@@ -18,7 +18,6 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-import tvm_ffi
 from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 
@@ -166,6 +165,8 @@ def load_from_memory(
 
 
 def _open(path: pathlib.Path, manifest: Manifest, what: str, num_threads: int) -> Module:
+    import tvm_ffi  # here, since it imports PyTorch where that is installed: seconds
+
     try:
         module = tvm_ffi.load_module(path)
     except (RuntimeError, OSError) as error:

@@ -60,7 +60,11 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         table.add_column(column, overflow="fold", justify="left" if index == 0 else "default")
     for row in rows:
         table.add_row(*(escape(cell) for cell in row))
-    Console().print(table)
+    console = Console()
+    # Into a file or a pipe, a line is a row, however wide.
+    if not console.is_terminal:
+        console = Console(width=1000)
+    console.print(table)
 
 
 def print_report(result: dict[str, Any]) -> None:

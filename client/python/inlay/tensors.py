@@ -11,7 +11,6 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-import tvm_ffi
 
 _BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 _CPU = 1  # DLDeviceType kDLCPU
@@ -84,6 +83,8 @@ def to_tensor(value: Any, what: str = "input") -> tuple[Any, Any]:
 
     Raises TypeError for anything else, and for tensors that are not on the CPU or belong to an autograd graph.
     """
+    import tvm_ffi  # here, since it imports PyTorch where that is installed: seconds
+
     if isinstance(value, tvm_ffi.Tensor):
         return value, value
     if not isinstance(value, np.ndarray | np.generic) and hasattr(value, "__dlpack__"):
@@ -108,6 +109,8 @@ def to_tensor(value: Any, what: str = "input") -> tuple[Any, Any]:
 
 
 def _from_dlpack(value: Any, what: str) -> tuple[Any, Any]:
+    import tvm_ffi
+
     device = value.__dlpack_device__()[0] if hasattr(value, "__dlpack_device__") else _CPU
     if int(device) != _CPU:
         raise TypeError(f"{what}: the tensor is on device {device}, the library runs on the CPU; move it there first")
