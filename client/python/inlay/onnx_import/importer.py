@@ -28,6 +28,10 @@ from inlay.onnx_import.value import (
 
 Scope = dict[str, Any]
 
+_MALFORMED = (
+    ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError, MemoryError, RecursionError,
+)  # fmt: skip
+
 
 def node_label(node: onnx.NodeProto) -> str:
     """A name for messages: the node's own, or that of its first output."""
@@ -164,6 +168,9 @@ class GraphImporter:
             if body is None:
                 raise Unsupported("this form of the operator is not supported") from None
             return functions.inline(self, ctx, body)
+        except _MALFORMED as error:  # converters take a node at its word; what breaks one is in the model
+            what = f"{type(error).__name__}: {error}"
+            raise Unsupported(f"its inputs or attributes do not make sense ({what})") from error
         finally:
             self.builder.location = outer
         if left:

@@ -1,4 +1,8 @@
-"""DFT and STFT, as matmuls with the constant matrices of cosines and sines; MelWeightMatrix."""
+"""DFT and STFT, as matmuls with the constant matrices of cosines and sines; MelWeightMatrix.
+
+The products are summed in f64: a transform cancels large terms, and the many elements that ought to be 0 would otherwise
+hold the rounding errors of the largest.
+"""
 
 from __future__ import annotations
 
@@ -71,20 +75,25 @@ def _dft(ctx: NodeContext, axis: int) -> Value:
     inverse, onesided = bool(ctx.attr("inverse", 0)), bool(ctx.attr("onesided", 0))
     if axis == x.rank - 1 or x.shape[-1] not in (1, 2):
         raise Unsupported(f"a transform along axis {axis} of {list(x.shape)}")
-    length = int(ctx.const(1, "the length").reshape(-1)[0]) if ctx.has(1) else ctx.static_shape(x, "DFT")[axis]
-    real = _component(ctx, x, 0)
-    imag = _component(ctx, x, 1) if x.shape[-1] == 2 else None
+    extent = ctx.static_shape(x, "DFT")[axis]
+    if ctx.has(1):
+        length = int(ctx.const(1, "the length").reshape(-1)[0])
+    else:
+        length = 2 * (extent - 1) if inverse and onesided else extent
+    wide = ctx.cast(x, "f64")
+    real = _component(ctx, wide, 0)
+    imag = _component(ctx, wide, 1) if x.shape[-1] == 2 else None
     order = [i for i in range(real.rank) if i != axis] + [axis]
     back = [order.index(i) for i in range(real.rank)]
     real, imag = ctx.transpose(real, order), None if imag is None else ctx.transpose(imag, order)
     if inverse and onesided:
-        return _real_inverse(ctx, real, imag, length, back)
+        return ctx.cast(_real_inverse(ctx, real, imag, length, back), x.dtype)
     if inverse:
         # ONNX's own cases for it expect rounding noise of a particular FFT, above their tolerance around zero; until
         # there is a case to test it against, it is refused.
         raise Unsupported("the inverse transform to a complex signal")
     out_real, out_imag = _transform(ctx, real, imag, length, onesided)
-    return _pair(ctx, ctx.transpose(out_real, back), ctx.transpose(out_imag, back))
+    return ctx.cast(_pair(ctx, ctx.transpose(out_real, back), ctx.transpose(out_imag, back)), x.dtype)
 
 
 def _real_inverse(ctx: NodeContext, real: Value, imag: Value | None, length: int, back: list[int]) -> Value:
@@ -132,9 +141,10 @@ def stft(ctx: NodeContext) -> Value:
     frames = [ctx.op("gather", p, index, axis=1) for p in parts]
     if window is not None:
         frames = [ctx.op("mul", f, window) for f in frames]
+    frames = [ctx.cast(f, "f64") for f in frames]
     imag = frames[1] if len(frames) > 1 else None
     assert frames[0].shape == (batch, count, frame)
-    return _pair(ctx, *_transform(ctx, frames[0], imag, frame, onesided))
+    return ctx.cast(_pair(ctx, *_transform(ctx, frames[0], imag, frame, onesided)), x.dtype)
 
 
 @converter("MelWeightMatrix")
