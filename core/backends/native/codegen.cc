@@ -61,9 +61,22 @@ class NativeCodegen : public backend::BackendCodegen {
   }
 
  private:
+  static absl::Status CheckConstantParams(const ir::Function& function) {
+    if (!function.attrs.Has(backend::kConstantParams)) {
+      return absl::InvalidArgumentError("a partition function without the attribute 'constant_params'");
+    }
+    for (int64_t i : function.attrs.IntsOr(backend::kConstantParams, {})) {
+      if (i >= 0 && i < static_cast<int64_t>(function.params.size())) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("constant_params names parameter ", i, ", there are ", function.params.size()));
+    }
+    return absl::OkStatus();
+  }
+
   static absl::Status Emit(const std::string& symbol, const ir::Function& function,
                            const backend::CodegenRequest& request, mlir::ModuleOp module,
                            proto::StaticLibraryManifest* manifest) {
+    INLAY_RETURN_IF_ERROR(CheckConstantParams(function));
     INLAY_ASSIGN_OR_RETURN(Graph graph, Graph::Build(function));
     FunctionEmitter emitter(module, FeaturesOf(request.target), symbol, &graph);
     INLAY_ASSIGN_OR_RETURN(EmittedFunction emitted, emitter.Emit());

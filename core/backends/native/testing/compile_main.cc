@@ -28,7 +28,10 @@ absl::StatusOr<inlay::proto::StaticLibrary> Compile(const std::filesystem::path&
   auto module = inlay::ir::FromProto(proto);
   if (!module.ok()) return module.status();
   inlay::ir::IRModule one;
-  one.functions[path.stem().string()] = module->functions["main"];
+  inlay::ir::Function& function = one.functions[path.stem().string()] = module->functions["main"];
+  if (!function.attrs.Has(inlay::backend::kConstantParams)) {
+    function.attrs.Set(inlay::backend::kConstantParams, std::vector<int64_t>{});
+  }
   const auto* codegen = inlay::backend::CodegenRegistry::Global().Find("native");
   return codegen->Codegen({one, target, {}, ""});
 }
