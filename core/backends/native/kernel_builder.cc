@@ -70,7 +70,8 @@ Value KernelBuilder::At(Value pointer, Value offset, Type element) {
 
 Value KernelBuilder::At(Value pointer, int64_t offset, Type element) {
   if (offset == 0) return pointer;
-  if (offset != static_cast<int32_t>(offset)) {
+  // A GEPArg keeps no more than 29 bits of a constant, and says nothing about those it drops.
+  if (offset >= int64_t{1} << 28 || offset < -(int64_t{1} << 28)) {
     return b.create<mlir::LLVM::GEPOp>(loc, pointer.getType(), element, pointer,
                                        mlir::ArrayRef<mlir::LLVM::GEPArg>{Int(offset)});
   }
