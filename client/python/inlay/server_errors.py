@@ -95,11 +95,11 @@ def from_rpc_error(
         kind, text = RequestCancelledError, f"{what}: cancelled"
     elif code == _CODES.UNIMPLEMENTED:
         kind, text = UnsupportedError, f"{what}: not supported: {details}"
-    elif code == _CODES.NOT_FOUND:
+    elif code == _CODES.NOT_FOUND and what != "compile":  # there it is a name in the configuration
         kind, text = NotFoundError, f"{what}: {details}"
     elif code in (_CODES.PERMISSION_DENIED, _CODES.UNAUTHENTICATED):
         kind, text = ServerError, f"{what}: the server at {address} refuses: {details}"
-    elif code in (_CODES.INVALID_ARGUMENT, _CODES.FAILED_PRECONDITION, _CODES.OUT_OF_RANGE):
+    elif code in (_CODES.INVALID_ARGUMENT, _CODES.FAILED_PRECONDITION, _CODES.OUT_OF_RANGE, _CODES.NOT_FOUND):
         text = f"{what}: {details}"
     else:
         text = f"{what}: the server failed ({code.name}): {details}"
