@@ -2,6 +2,7 @@
 #include "core/backends/native/gemm.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <cmath>
 #include <cstdlib>
@@ -231,6 +232,25 @@ TEST_P(GemmTest, OtherTypes) {
   }
   Check<Bfloat, float>(GetParam(), {1, 11, 29, 17});
   Check<Bfloat, float>(GetParam(), {2, 11, 29, 37, false, ColumnSource::kDirect});
+}
+
+// A model's packed weights span more than a GEPArg's 29 bits of constant.
+TEST(KernelBuilderTest, FarConstantOffsets) {
+  constexpr int64_t kBytes = int64_t{3} << 30;
+  void* memory = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  KernelJit jit("x86-64");
+  const int64_t offsets[] = {(1 << 28) - 1, 1 << 28, (1 << 29) + 3, int64_t{5} << 29};  // bytes
+  auto run = jit.Compile(1, [&](KernelBuilder& kb, const std::vector<Value>& p) {
+    for (int64_t offset : offsets) {
+      Value byte = kb.b.create<mlir::arith::ConstantIntOp>(kb.loc, 7, 8);
+      kb.Store(byte, kb.At(p[0], offset, kb.b.getI8Type()));
+    }
+  });
+  void* args[] = {memory};
+  run(args);
+  for (int64_t offset : offsets) EXPECT_EQ(static_cast<char*>(memory)[offset], 7) << offset;
+  munmap(memory, kBytes);
 }
 
 INSTANTIATE_TEST_SUITE_P(Cpus, GemmTest, ::testing::Values("x86-64", "x86-64-v3", "x86-64-v4"),
