@@ -55,6 +55,8 @@ trap 'printf "setup.sh: stopped by an error in line %s; what was done is kept, r
 # One setup at a time in one checkout: two would install into the same .venv.
 exec 9>"$root/.setup.lock"
 flock -n 9 || { say "another setup.sh works in this checkout; waiting for it"; flock 9; }
+# Bazel leaves a server behind, which must not keep the lock.
+bazel() { command bazel "$@" 9>&-; }
 
 install_system_packages() {
   local missing=() package
