@@ -162,6 +162,14 @@ Value Eval::Load(const Tensor& tensor, const Indices& indices) {
     Value first = o.KernelBuilder::Add(offset.base, 1 - lanes_);
     return o.ReverseLanes(o.LoadElements(tensor.dtype, base, first, lanes_));
   }
+  if (offset.lanes.empty() && offset.stride == 2 && tensor.dtype != ir::DType::kBool) {
+    // Two vectors that end exactly at the last element wanted, and every other lane of each.
+    Value low = o.LoadElements(tensor.dtype, base, offset.base, lanes_);
+    Value high = o.LoadElements(tensor.dtype, base, o.KernelBuilder::Add(offset.base, lanes_ - 1), lanes_);
+    std::vector<int64_t> mask;
+    for (int64_t i = 0; i < lanes_; ++i) mask.push_back(2 * i < lanes_ ? 2 * i : 2 * i + 1);
+    return o.Shuffle(low, high, mask);
+  }
   k.irregular += 1;
   std::vector<Value> values;
   for (int64_t i = 0; i < lanes_; ++i) values.push_back(o.LoadElements(tensor.dtype, base, Lane(offset, i), 1));

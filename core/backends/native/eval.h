@@ -72,6 +72,7 @@ class Kernel {
   FunctionEmitter* function_;
   mlir::Block* entry_ = nullptr;  // pointers are loaded in front of its last `entry point` operation
   mlir::Operation* entry_point_ = nullptr;
+  bool init_ = false;
   mlir::Value closure_;
   std::map<std::pair<int, int64_t>, mlir::Value> pointers_;
 };

@@ -59,6 +59,7 @@ Value Kernel::Pointer(const Buffer& buffer) {
   mlir::Type type = PointerType(o.b);
   switch (buffer.kind) {
     case Buffer::Kind::kArg: {
+      (init_ ? function_->init_args_ : function_->run_args_).insert(buffer.value);
       Value args = Field(o, closure_, 0, type);
       pointer = Field(o, args, buffer.value * 8, type);
       break;
@@ -132,6 +133,9 @@ absl::StatusOr<EmittedFunction> FunctionEmitter::Emit() {
   EmittedFunction result;
   result.workspace_bytes = workspace_bytes_;
   result.has_state = state_bytes_ > 0;
+  for (int i = 0; i < static_cast<int>(graph_->params.size()); ++i) {
+    if (init_args_.count(i) > 0 && run_args_.count(i) == 0) result.init_only_params.push_back(i);
+  }
   if (result.has_state) {
     EmitEntry(Phase::kInit);
     EmitDestroy();
@@ -248,6 +252,7 @@ void FunctionEmitter::Parallel(int64_t items, double cost, const Body& body, Pha
   builder_.setInsertionPointToEnd(entry);
   Kernel kernel(this, &ops_);
   kernel.entry_ = entry;
+  kernel.init_ = phase == Phase::kInit;
   kernel.closure_ = entry->getArgument(0);
   kernel.worker = entry->getArgument(3);
   kernel.entry_point_ = ops_.Int(0).getDefiningOp();
@@ -278,10 +283,13 @@ void FunctionEmitter::WithLanesOrScalar(int64_t lanes, int cost, const std::func
   emit(lanes);
   // A vector's worth of scalar loads costs about as much as `lanes` cycles; short computations do not earn that back.
   if (lanes == 1 || last_irregular_ == 0 || cost >= 2 * lanes * last_irregular_) return;
-  Step dropped = run_steps_.back();
-  run_steps_.pop_back();
-  module_.lookupSymbol<LLVM::LLVMFuncOp>(dropped.function).erase();
+  DropLastKernel();
   emit(1);
+}
+
+void FunctionEmitter::DropLastKernel() {
+  module_.lookupSymbol<LLVM::LLVMFuncOp>(run_steps_.back().function).erase();
+  run_steps_.pop_back();
 }
 
 std::vector<const Tensor*> FunctionEmitter::Expression(const Tensor& root, const Tensor* stop, bool* pointwise,
@@ -416,38 +424,113 @@ void FunctionEmitter::Pointwise(const Tensor& root) {
   bool pointwise = false;
   int cost = 0;
   std::vector<const Tensor*> tensors = Expression(root, nullptr, &pointwise, &cost);
-  std::map<const Tensor*, std::vector<int64_t>> shapes;
-  if (pointwise) MergeDimsOf(root, MergeableGroups(root), &shapes);
-  std::vector<int64_t> shape = shapes.count(&root) ? shapes[&root] : root.shape;
-  int64_t inner = shape.empty() ? 1 : shape.back();
-  if (shape.empty()) shape.push_back(1);
-  std::vector<int64_t> outer(shape.begin(), shape.end() - 1);
-  int64_t rows = Product(outer);
+  Loop loop{root, 0, {}, {}, false, cost};
+  if (pointwise) MergeDimsOf(root, MergeableGroups(root), &loop.shapes);
+  loop.shape = loop.shapes.count(&root) ? loop.shapes[&root] : root.shape;
+  loop.scalar = loop.shape.empty();
+  if (loop.scalar) loop.shape.push_back(1);
+  while (root.producer->outputs[loop.output] != &root) ++loop.output;
+
+  int64_t lanes = LanesFor(tensors, loop.shape.back());
+  EmitRows(loop, lanes);
+  if (lanes == 1 || last_irregular_ == 0) return;
+  // Perhaps another dimension is the one along which memory is contiguous (a transposition).
+  int irregular = last_irregular_;
+  for (int along = static_cast<int>(loop.shape.size()) - 2; along >= 0; --along) {
+    int64_t side = std::min(LanesFor(tensors, std::min(loop.shape[along], loop.shape.back())), int64_t{16});
+    if (side < 4 || root.dtype == ir::DType::kBool) continue;
+    DropLastKernel();
+    EmitTransposed(loop, along, side);
+    if (last_irregular_ == 0) return;
+    DropLastKernel();
+    EmitRows(loop, lanes);
+  }
+  // A vector's worth of scalar loads costs about as much as `lanes` cycles; short computations do not earn that back.
+  if (cost >= 2 * lanes * irregular) return;
+  DropLastKernel();
+  EmitRows(loop, 1);
+}
+
+void FunctionEmitter::EmitRows(const Loop& loop, int64_t lanes) {
+  const Node& node = *loop.root.producer;
+  const Lowering& lowering = *FindLowering(node.op);
+  std::vector<int64_t> outer(loop.shape.begin(), loop.shape.end() - 1);
+  int64_t inner = loop.shape.back(), rows = Product(outer);
   int64_t chunk = rows < 8 && inner >= 2 * kChunk ? kChunk : inner;
   int64_t chunks = (inner + chunk - 1) / chunk;
-  const Node& node = *root.producer;
-  const Lowering& lowering = *FindLowering(node.op);
-  int output = 0;
-  while (node.outputs[output] != &root) ++output;
-  bool scalar = root.rank() == 0;
+  double cycles = static_cast<double>(chunk) / lanes * (loop.cost + 2);
+  ParallelEach(rows * chunks, cycles, [&](Kernel& k, Value item) {
+    Ops& o = k.o;
+    k.shapes = loop.shapes;
+    Indices indices = Delinearise(o, o.Div(item, chunks), outer);
+    Value low = o.Mul(o.Rem(item, chunks), chunk);
+    Value high = chunks == 1 ? o.Int(inner) : o.Min(o.Add(low, chunk), o.Int(inner));
+    o.For(low, high, lanes, [&](Value i) {
+      // The last vector of a row whose length is no multiple starts earlier: some elements are stored twice.
+      if (inner % lanes != 0) i = o.Min(i, o.Int(inner - lanes));
+      Eval e(k, lanes);
+      Indices at = indices;
+      at.push_back(Index(i, lanes == 1 ? 0 : 1));
+      if (loop.scalar) at.clear();
+      k.StoreElement(loop.root, at, lowering.element(e, node, loop.output, at));
+    });
+  });
+}
 
-  WithLanesOrScalar(LanesFor(tensors, inner), cost, [&](int64_t lanes) {
-    double cycles = static_cast<double>(chunk) / lanes * (cost + 2);
-    ParallelEach(rows * chunks, cycles, [&](Kernel& k, Value item) {
-      Ops& o = k.o;
-      k.shapes = shapes;
-      Indices indices = Delinearise(o, o.Div(item, chunks), outer);
-      Value low = o.Mul(o.Rem(item, chunks), chunk);
-      Value high = chunks == 1 ? o.Int(inner) : o.Min(o.Add(low, chunk), o.Int(inner));
-      o.For(low, high, lanes, [&](Value i) {
-        // The last vector of a row whose length is no multiple starts earlier: some elements are stored twice.
-        if (inner % lanes != 0) i = o.Min(i, o.Int(inner - lanes));
-        Eval e(k, lanes);
-        Indices at = indices;
-        at.push_back(Index(i, lanes == 1 ? 0 : 1));
-        if (scalar) at.clear();
-        k.StoreElement(root, at, lowering.element(e, node, output, at));
-      });
+namespace {
+
+// rows[i][j] -> rows[j][i], by exchanging blocks of 1, 2, 4, ... lanes between pairs of rows.
+void TransposeSquare(Ops& o, std::vector<Value>* rows) {
+  int64_t side = static_cast<int64_t>(rows->size());
+  for (int64_t step = 1; step < side; step *= 2) {
+    std::vector<int64_t> low, high;
+    for (int64_t lane = 0; lane < side; ++lane) {
+      low.push_back((lane & step) == 0 ? lane : side + lane - step);
+      high.push_back((lane & step) == 0 ? lane + step : side + lane);
+    }
+    for (int64_t i = 0; i < side; ++i) {
+      if ((i & step) != 0) continue;
+      Value a = (*rows)[i], b = (*rows)[i + step];
+      (*rows)[i] = o.Shuffle(a, b, low);
+      (*rows)[i + step] = o.Shuffle(a, b, high);
+    }
+  }
+}
+
+}  // namespace
+
+void FunctionEmitter::EmitTransposed(const Loop& loop, int along, int64_t side) {
+  const Node& node = *loop.root.producer;
+  const Lowering& lowering = *FindLowering(node.op);
+  std::vector<int64_t> outer = loop.shape;
+  int last = static_cast<int>(loop.shape.size()) - 1;
+  int64_t length = loop.shape[along], inner = loop.shape[last];
+  int64_t bands = (length + side - 1) / side;
+  outer[along] = bands;
+  outer.pop_back();
+  double cycles = static_cast<double>(inner) * (loop.cost + 8);
+  ParallelEach(Product(outer), cycles, [&](Kernel& k, Value item) {
+    Ops& o = k.o;
+    k.shapes = loop.shapes;
+    Indices indices = Delinearise(o, item, outer);
+    Value band = o.Min(o.Mul(indices[along].base, side), o.Int(length - side));
+    o.For(o.Int(0), o.Int(inner), side, [&](Value i) {
+      if (inner % side != 0) i = o.Min(i, o.Int(inner - side));
+      Indices at = indices;
+      at.push_back(i);
+      at[along] = Index(band, 1);
+      std::vector<Value> square;
+      for (int64_t r = 0; r < side; ++r) {
+        Eval e(k, side);
+        at[last] = o.Add(i, r);
+        square.push_back(lowering.element(e, node, loop.output, at));
+      }
+      TransposeSquare(o, &square);
+      at[last] = Index(i, 1);
+      for (int64_t r = 0; r < side; ++r) {
+        at[along] = o.Add(band, r);
+        k.StoreElement(loop.root, at, square[r]);
+      }
     });
   });
 }

@@ -8,6 +8,7 @@
 
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -76,7 +77,7 @@ class FunctionEmitter {
   std::vector<const Tensor*> Expression(const Tensor& root, const Tensor* stop = nullptr, bool* pointwise = nullptr,
                                         int* cost = nullptr) const;
 
-  // A loop that stores each element of `root`, computed by its producer's `element`.
+  // Loops that store each element of `root`, computed by its producer's `element`.
   void Pointwise(const Tensor& root);
 
  private:
@@ -88,6 +89,21 @@ class FunctionEmitter {
   struct Block {
     int64_t offset, bytes;
   };
+
+  // How the elements of `root` are computed.
+  struct Loop {
+    const Tensor& root;
+    int output;
+    std::vector<int64_t> shape;  // at least one dimension
+    std::map<const Tensor*, std::vector<int64_t>> shapes;
+    bool scalar;  // of a root of rank 0
+    int cost;
+  };
+  // Vectors along the last dimension.
+  void EmitRows(const Loop& loop, int64_t lanes);
+  // Vectors along dimension `along`, stored along the last: squares of elements transposed in registers.
+  void EmitTransposed(const Loop& loop, int along, int64_t lanes);
+  void DropLastKernel();
 
   void AssignResults();
   Buffer AllocateWorkspace(int64_t bytes);
@@ -117,6 +133,7 @@ class FunctionEmitter {
   int num_kernels_ = 0;
   int last_irregular_ = 0;
   std::vector<std::string> data_;
+  std::set<int64_t> run_args_, init_args_;  // read by kernels of each phase
 };
 
 // Multi-dimensional indices of a linear one; dimensions of extent 1 get constant 0.
