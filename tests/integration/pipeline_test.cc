@@ -156,7 +156,9 @@ TEST_F(PipelineTest, ChangedShapeMissesOnlyWhereItIs) {
     const bool has_matmul =
         std::find(partition.ops().begin(), partition.ops().end(), "matmul") != partition.ops().end();
     EXPECT_EQ(partition.cache_hit(), !has_matmul) << partition.DebugString();
-    if (has_matmul) EXPECT_THAT(partition.miss_reason(), HasSubstr("new structure"));
+    if (has_matmul) {
+      EXPECT_THAT(partition.miss_reason(), HasSubstr("new structure"));
+    }
   }
 }
 
