@@ -248,6 +248,8 @@ void FunctionEmitter::Parallel(int64_t items, double cost, const Body& body, Pha
   mlir::Type pointer = PointerType(builder_), i64 = builder_.getI64Type(), i32 = builder_.getI32Type();
   auto type = LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(builder_.getContext()), {pointer, i64, i64, i32});
   auto function = builder_.create<LLVM::LLVMFuncOp>(ops_.loc, name, type, LLVM::Linkage::Internal);
+  // It is called in two ways, at once and through parallel_for: inlined into one, its code would be compiled twice.
+  function.setPassthroughAttr(builder_.getStrArrayAttr({"noinline"}));
   mlir::Block* entry = function.addEntryBlock(builder_);
   builder_.setInsertionPointToEnd(entry);
   Kernel kernel(this, &ops_);
