@@ -58,6 +58,9 @@ flock -n 9 || { say "another setup.sh works in this checkout; waiting for it"; f
 # Bazel leaves a server behind, which must not keep the lock.
 bazel() { command bazel "$@" 9>&-; }
 
+# Without the lock's descriptor: Bazel's server outlives this script, and would keep the lock.
+bazel() { command bazel "$@" 9>&-; }
+
 install_system_packages() {
   local missing=() package
   ((dev)) && APT_PACKAGES+=(clang-format-19)
@@ -73,7 +76,7 @@ install_system_packages() {
   fi
   "${sudo[@]}" apt-get update -q
   "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive \
-    apt-get install -q -y --no-install-recommends -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=300 "${missing[@]}"
+    apt-get install -q -y --no-install-recommends -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=300 "${missing[@]}" 9>&-
 }
 
 # pip_install NAME FILE [pip options]: skipped when FILE is the one that was installed last.

@@ -16,7 +16,7 @@ from inlay.client import Client, Progress
 from inlay.config import CompilationConfig, make
 from inlay.daemon import connect
 from inlay.ir import IRModule
-from inlay.library import load_from_memory
+from inlay.library import MemoryFiles
 from inlay.remote import RemoteModule, specs
 from inlay.report import Report
 from inlay.runtime import Module
@@ -106,15 +106,16 @@ class Executable:
         if remote:
             return self.remote_jit(num_threads=num_threads)
 
-        def download() -> tuple[bytearray, bytearray]:
-            library, params = bytearray(), bytearray()
-            for chunk in self.client.export(bytes.fromhex(self.digest)):
-                library += chunk.library
-                params += chunk.params
-            return library, params
+        with MemoryFiles() as files:
 
-        library, params = self._restoring(download)
-        return load_from_memory(library, params or None, num_threads)
+            def download() -> None:
+                files.clear()
+                for chunk in self.client.export(bytes.fromhex(self.digest)):
+                    files.library.write(chunk.library)
+                    files.params.write(chunk.params)
+
+            self._restoring(download)
+            return files.load(num_threads)
 
     def remote_jit(self, *, num_threads: int = 0, idle_expiry_s: float = 0) -> RemoteModule:
         """Loads the model into the server; it stays until `unload()`, or until it was idle for so many seconds

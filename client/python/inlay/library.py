@@ -6,6 +6,7 @@ another CPU, or one whose libraries are missing, is an error that says so and no
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import dataclasses
 import json
@@ -16,7 +17,7 @@ import site
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, Self
 
 from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
@@ -137,31 +138,42 @@ def load_library(path: str | os.PathLike, num_threads: int = 0) -> Module:
     return _open(_unambiguous(path.resolve()), manifest, str(path), num_threads)
 
 
-def load_from_memory(
-    library: bytes | bytearray, params: bytes | bytearray | None = None, num_threads: int = 0
-) -> Module:
-    """Loads a library that is in memory; nothing is written to a disk.
+class MemoryFiles:
+    """A library, and where they lie beside it its parameters, in memory: nothing is written to a disk.
 
-    tvm-ffi wants a path with a suffix, so the library is a memfd behind a symlink in a private folder.
+    tvm-ffi wants a path with a suffix, so each is a memfd behind a symlink in a private folder. Write what arrives to
+    `library` and `params`, then `load`. A context manager; what was loaded outlives it.
     """
-    with tempfile.TemporaryDirectory(prefix="inlay-") as folder:
-        link = pathlib.Path(folder) / "module.so"
-        files = [(link, library)] + ([(pathlib.Path(f"{link}.safetensors"), params)] if params else [])
-        descriptors = []
-        try:
-            for name, content in files:
-                descriptor = os.memfd_create(name.name, os.MFD_CLOEXEC)
-                descriptors.append(descriptor)
-                with open(descriptor, "wb", closefd=False) as file:
-                    file.write(content)
-                name.symlink_to(f"/proc/self/fd/{descriptor}")
-            manifest = read_manifest(link)
-            check_cpu(manifest, "the library")
-            preload(manifest.required_libraries)
-            return _open(link, manifest, "the library", num_threads)
-        finally:
-            for descriptor in descriptors:
-                os.close(descriptor)
+
+    def __enter__(self) -> Self:
+        with contextlib.ExitStack() as stack:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="inlay-"))
+            self._path = pathlib.Path(folder) / "module.so"
+            self.library = stack.enter_context(open(os.memfd_create("inlay-library"), "wb"))
+            self.params = stack.enter_context(open(os.memfd_create("inlay-params"), "wb"))
+            self._path.symlink_to(f"/proc/self/fd/{self.library.fileno()}")
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_) -> None:
+        self._stack.close()
+
+    def clear(self) -> None:
+        """Forgets what was written, for a download that begins anew."""
+        for file in (self.library, self.params):
+            file.seek(0)
+            file.truncate()
+
+    def load(self, num_threads: int = 0) -> Module:
+        """The module; raises LoadError."""
+        self.library.flush()
+        self.params.flush()
+        if self.params.tell():
+            pathlib.Path(f"{self._path}.safetensors").symlink_to(f"/proc/self/fd/{self.params.fileno()}")
+        manifest = read_manifest(self._path)
+        check_cpu(manifest, "the library")
+        preload(manifest.required_libraries)
+        return _open(self._path, manifest, "the library", num_threads)
 
 
 def _open(path: pathlib.Path, manifest: Manifest, what: str, num_threads: int) -> Module:
