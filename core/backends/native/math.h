@@ -1,8 +1,8 @@
 // Transcendental functions on elements, scalars and vectors alike.
 //
 // f32 (which f16 and bf16 are computed in) has own expansions of what models spend time in, good for every input:
-//   Exp 1 ulp · Log 2 ulp · Tanh 2 ulp · Sigmoid, Silu 3 ulp · Erf 2^-22 absolute · Softplus 3 ulp
-// (tested over all ranges in testing/math_accuracy_test.py; NaN, infinities, zeros and subnormals as C's functions).
+//   Exp 1 ulp · Log 1 ulp · Tanh 1.5 ulp · Sigmoid 2.5 ulp (0 below -88) · Softplus 3 ulp · Erf 6 ulp
+// (testing/math_accuracy_test.py measures them over the whole range; NaN, infinities and subnormals as C's functions).
 // Everything else, and all of f64, is libm's function on each lane.
 #ifndef INLAY_CORE_BACKENDS_NATIVE_MATH_H_
 #define INLAY_CORE_BACKENDS_NATIVE_MATH_H_

@@ -1,0 +1,72 @@
+"""The bounds that math.h states for the vector expansions, measured over all of f32's range against f64.
+
+    .venv/bin/python -m pytest core/backends/native/testing/math_accuracy_test.py
+"""
+
+from __future__ import annotations
+
+import math
+import pathlib
+import sys
+import tempfile
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from harness import FunctionBuilder, Kernel, Suite, artifact_pb2  # noqa: E402
+
+# What math.h promises: (function in f64, largest error in units of the last place).
+LIMITS = {
+    "exp": (np.exp, 1.0),
+    "log": (np.log, 1.0),
+    "tanh": (np.tanh, 1.5),
+    "sigmoid": (lambda x: 1 / (1 + np.exp(-x)), 2.5),
+    "softplus": (lambda x: np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x))), 3.0),
+    "erf": (np.vectorize(math.erf, otypes=[np.float64]), 6.0),
+}
+
+
+def inputs() -> np.ndarray:
+    """Every exponent with many mantissas, both signs; the ranges where results vary, densely; the special values."""
+    random = np.random.default_rng(5)
+    bits = random.integers(0, 2**32, 200_000, dtype=np.uint64).astype(np.uint32)
+    dense = [random.uniform(-b, b, 60_000) for b in (0.7, 4.5, 20, 105)]
+    special = [0.0, -0.0, np.inf, -np.inf, np.nan, 88.72283, 88.72284, -87.336, -103.97, -104.1, 1e-45, 3.4e38, 1.0]
+    return np.concatenate([bits.view(np.float32)] + [np.asarray(v, np.float32) for v in (*dense, special)])
+
+
+def errors(got: np.ndarray, want: np.ndarray) -> float:
+    """Largest error in ulps of the correctly rounded f32; infinite where NaN or infinity is missing or wrong."""
+    rounded = want.astype(np.float32)
+    finite = np.isfinite(rounded)
+    if not (np.isnan(got) == np.isnan(rounded)).all() or not (got == rounded)[np.isinf(rounded)].all():
+        return math.inf
+    step = np.spacing(np.abs(rounded[finite])).astype(np.float64)
+    return float(np.max(np.abs(got[finite].astype(np.float64) - want[finite]) / step))
+
+
+@pytest.mark.parametrize("target", ["llvm -mcpu=znver5", "llvm -mcpu=x86-64-v3", "llvm -mcpu=x86-64-v2"])
+def test_bounds(target):
+    x = inputs()
+    suite = Suite()
+    for op in LIMITS:
+        b = FunctionBuilder()
+        suite.add(op, b.finish([b.op(op, b.param("x", "f32", x.shape))]), [x])
+    found = {}
+    with tempfile.TemporaryDirectory() as directory, np.errstate(all="ignore"):
+        library, _ = suite.compile(target, directory)
+        for op, (reference, max_ulps) in LIMITS.items():
+            manifest = artifact_pb2.StaticLibraryManifest()
+            manifest.ParseFromString(pathlib.Path(directory, f"t_{op}.manifest").read_bytes())
+            kernel = Kernel(library, manifest, 1)
+            kernel.init([x])
+            kernel.run()
+            got, want = kernel.results()[0], reference(x.astype(np.float64))
+            if op == "sigmoid":  # below -87 exp(-x) overflows: 0, where the value is at most 1.7e-38
+                far = x < -87
+                assert np.all(got[far] < 1.8e-38)
+                got, want = got[~far], want[~far]
+            found[op] = errors(got, want)
+            print(f"{op}: {found[op]:.2f} ulp")
+    assert all(found[op] <= LIMITS[op][1] for op in LIMITS), found
