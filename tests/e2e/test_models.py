@@ -54,7 +54,6 @@ def test_real(name, config, client, tmp_path):
         check_close(got, want)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("path", LIGHT, ids=lambda path: path.stem)
 def test_light(path, config, client, tmp_path):
     """The graphs that the onnx package ships; their weights are all equal, so outputs may be degenerate."""
