@@ -40,9 +40,9 @@ class RunningDaemon:
         client: connected.
     """
 
-    def __init__(self, folder: pathlib.Path, cache: pathlib.Path, flags: tuple[str, ...] = ()):
+    def __init__(self, folder: pathlib.Path, cache: pathlib.Path, flags: tuple[str, ...] = (), address: str = ""):
         self.folder, self.cache = folder, cache
-        self.address = f"unix:{folder}/d.sock"
+        self.address = address or f"unix:{folder}/d.sock"
         self.log = folder / "inlayd.log"
         command = [
             str(daemon.find_binary()),
@@ -108,13 +108,13 @@ class RunningDaemon:
 
 @pytest.fixture
 def start_daemon():
-    """Starts daemons: start_daemon(cache=None, flags=()). Folders are short: a socket's path may have 107 bytes."""
+    """Starts daemons: start_daemon(cache=None, flags=(), address=a socket of its own). Folders are short: a socket's path may have 107 bytes."""
     running, folders = [], []
 
-    def start(cache: pathlib.Path | None = None, flags: tuple[str, ...] = ()) -> RunningDaemon:
+    def start(cache: pathlib.Path | None = None, flags: tuple[str, ...] = (), address: str = "") -> RunningDaemon:
         folder = pathlib.Path(tempfile.mkdtemp(prefix="inlay-t"))
         folders.append(folder)
-        running.append(RunningDaemon(folder, cache or folder / "cache", flags))
+        running.append(RunningDaemon(folder, cache or folder / "cache", flags, address))
         return running[-1]
 
     yield start
