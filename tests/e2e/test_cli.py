@@ -118,6 +118,7 @@ def test_drain_and_start_again(inlay):
     [
         (["compile", "none.onnx"], 1, "none.onnx"),
         (["compile"], 2, "MODEL"),
+        (["compile", "MODEL", "-o", "/no/such/folder/m.so"], 1, "make it first"),
         (["compile", "MODEL", "--target", "llvm bad"], 1, "bad"),
         (["compile", "MODEL", "--executor", "vm"], 1, "not supported"),
         (["compile", "MODEL", "--shape", "batch"], 2, "NAME=DIMS"),

@@ -137,6 +137,8 @@ def compile_(model, shape, output, params_beside, timeout, server, as_json, **op
     from inlay.printing import CompileProgress, print_report
 
     config = _config(**options, link_params=not params_beside)
+    if output:
+        executable.check_writable(pathlib.Path(output))  # before the work, not after it
     started = time.perf_counter()
     module = onnx_import.from_onnx(model, shape=_shapes(shape))
     imported = time.perf_counter()

@@ -72,6 +72,12 @@ def build(
     return Executable(client, result, config, report, module)
 
 
+def check_writable(path: pathlib.Path) -> None:
+    """Raises FileNotFoundError where there is no folder that the file could be written to."""
+    if not path.resolve().parent.is_dir():
+        raise FileNotFoundError(f"can't write {path}: there is no folder {path.parent}; make it first")
+
+
 class Executable:
     """A compiled model on a server. Small on this side: its digest, its report, and the types of inputs and outputs.
 
@@ -127,6 +133,7 @@ class Executable:
         """Writes the model as a shared library; returns its path. With parameters beside it (link_params=False, or so
         configured), these go to "<path>.safetensors". Replaces an earlier file only when all has arrived."""
         path = pathlib.Path(path)
+        check_writable(path)
         beside = pathlib.Path(f"{path}.safetensors")
         link_params = self.config.link_params if link_params is None else link_params
         with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.resolve().parent) as folder:
