@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "testing"))
-from harness import FunctionBuilder, Suite  # noqa: E402
+from harness import FunctionBuilder, Suite, runnable
 
-TARGETS = ["llvm -mcpu=x86-64-v4", "llvm -mcpu=x86-64-v3", "llvm -mcpu=x86-64-v2"]
+TARGETS = runnable(["llvm -mcpu=x86-64-v4", "llvm -mcpu=x86-64-v3", "llvm -mcpu=x86-64-v2"])
 random = np.random.default_rng(5)
 
 

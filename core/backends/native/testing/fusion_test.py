@@ -1,6 +1,6 @@
 """Groups of operators in one partition: what fusion folds together, materialises, aliases and reuses memory for.
 
-    .venv/bin/python -m pytest core/backends/native/testing/fusion_test.py
+.venv/bin/python -m pytest core/backends/native/testing/fusion_test.py
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from ops_test import Ops, conv_attrs, pool_attrs  # noqa: E402
+from ops_test import Ops, conv_attrs, pool_attrs
 
 
 @pytest.fixture
@@ -34,46 +34,155 @@ def test_contraction_tails(s):
     for constant in ((), (1, 2)):
         s.build(f"conv_add_relu_{len(constant)}", [x, w, bias, residual], conv_add_relu, (1e-4, 1e-4), constant)
     # The tail broadcasts within the image: it can't be indexed by flattened pixels.
-    s.build("conv_add_columns", [x, w, f32(s, 14)], lambda b, x, w, r: b.op("add", b.op("conv", x, w, **attrs), r), (1e-4, 1e-4), [1])
-    s.build("conv_channel", [x, w, f32(s, 16, 1, 1)], lambda b, x, w, r: b.op("silu", b.op("mul", b.op("conv", x, w, **attrs), r)), (1e-4, 1e-4), [1])
+    s.build(
+        "conv_add_columns",
+        [x, w, f32(s, 14)],
+        lambda b, x, w, r: b.op("add", b.op("conv", x, w, **attrs), r),
+        (1e-4, 1e-4),
+        [1],
+    )
+    s.build(
+        "conv_channel",
+        [x, w, f32(s, 16, 1, 1)],
+        lambda b, x, w, r: b.op("silu", b.op("mul", b.op("conv", x, w, **attrs), r)),
+        (1e-4, 1e-4),
+        [1],
+    )
     dw = conv_attrs(2, 2, pads=1, groups=8)
-    s.build("depthwise_clip", [x, f32(s, 8, 1, 3, 3), f32(s, 8)], lambda b, x, w, c: b.op("clip", b.op("conv", x, w, c, **dw), min=0.0, max=6.0), (1e-4, 1e-4), [1, 2])
+    s.build(
+        "depthwise_clip",
+        [x, f32(s, 8, 1, 3, 3), f32(s, 8)],
+        lambda b, x, w, c: b.op("clip", b.op("conv", x, w, c, **dw), min=0.0, max=6.0),
+        (1e-4, 1e-4),
+        [1, 2],
+    )
     a, m, v = f32(s, 5, 33, 50), f32(s, 50, 70), f32(s, 70)
-    s.build("bias_gelu", [a, m, v], lambda b, a, m, v: b.op("gelu", b.op("add", b.op("matmul", a, m), v)), (1e-4, 1e-4), [1, 2])
-    s.build("bias_residual", [a, m, v, f32(s, 5, 33, 70)], lambda b, a, m, v, r: b.op("add", r, b.op("add", b.op("matmul", a, m), v)), (1e-4, 1e-4), [1, 2])
+    s.build(
+        "bias_gelu",
+        [a, m, v],
+        lambda b, a, m, v: b.op("gelu", b.op("add", b.op("matmul", a, m), v)),
+        (1e-4, 1e-4),
+        [1, 2],
+    )
+    s.build(
+        "bias_residual",
+        [a, m, v, f32(s, 5, 33, 70)],
+        lambda b, a, m, v, r: b.op("add", r, b.op("add", b.op("matmul", a, m), v)),
+        (1e-4, 1e-4),
+        [1, 2],
+    )
     s.build("to_bool", [a, m], lambda b, a, m: b.op("greater", b.op("matmul", a, m), b.literal(0.3, "f32")), None, [1])
-    s.build("two_products", [a, m, a + 1, m], lambda b, a, m, c, d: b.op("add", b.op("matmul", a, m), b.op("matmul", c, d)), (1e-4, 1e-4), [1, 3])
+    s.build(
+        "two_products",
+        [a, m, a + 1, m],
+        lambda b, a, m, c, d: b.op("add", b.op("matmul", a, m), b.op("matmul", c, d)),
+        (1e-4, 1e-4),
+        [1, 3],
+    )
     # Both the product and its tail leave: nothing may be folded away.
     s.build("both_leave", [a, m], lambda b, a, m: (y := b.op("matmul", a, m), b.op("relu", y)), (1e-4, 1e-4), [1])
     # The product is used by the tail twice, and by something that is not pointwise.
-    s.build("used_twice", [a, m], lambda b, a, m: (lambda y: b.op("mul", y, b.op("sigmoid", y)))(b.op("matmul", a, m)), (1e-4, 1e-4), [1])
-    s.build("tail_and_sum", [a, m], lambda b, a, m: (lambda y: b.op("sub", y, b.op("reduce_mean", y, axes=[2], keepdims=True)))(b.op("matmul", a, m)), (1e-4, 1e-4), [1])
-    s.build("split_heads", [a, m], lambda b, a, m: b.op("transpose", b.op("reshape", b.op("matmul", a, m), shape=[5, 33, 7, 10]), perm=[0, 2, 1, 3]), (1e-4, 1e-4), [1])
+    s.build(
+        "used_twice",
+        [a, m],
+        lambda b, a, m: (lambda y: b.op("mul", y, b.op("sigmoid", y)))(b.op("matmul", a, m)),
+        (1e-4, 1e-4),
+        [1],
+    )
+    s.build(
+        "tail_and_sum",
+        [a, m],
+        lambda b, a, m: (lambda y: b.op("sub", y, b.op("reduce_mean", y, axes=[2], keepdims=True)))(
+            b.op("matmul", a, m)
+        ),
+        (1e-4, 1e-4),
+        [1],
+    )
+    s.build(
+        "split_heads",
+        [a, m],
+        lambda b, a, m: b.op(
+            "transpose", b.op("reshape", b.op("matmul", a, m), shape=[5, 33, 7, 10]), perm=[0, 2, 1, 3]
+        ),
+        (1e-4, 1e-4),
+        [1],
+    )
     s.check()
 
 
 def test_rows(s):
     x = f32(s, 2, 4, 9, 37)
     mask = np.where(s.random.random((2, 1, 1, 37)) < 0.3, -1e9, 0).astype(np.float32)
-    s.build("scale_mask_softmax", [x, mask], lambda b, x, m: b.op("softmax", b.op("add", b.op("mul", x, b.literal(0.125, "f32")), m), axis=3))
+    s.build(
+        "scale_mask_softmax",
+        [x, mask],
+        lambda b, x, m: b.op("softmax", b.op("add", b.op("mul", x, b.literal(0.125, "f32")), m), axis=3),
+    )
     s.build("softmax_tail", [x, f32(s, 37)], lambda b, x, v: b.op("add", b.op("softmax", x, axis=3), v))
     s.build("softmax_expensive", [x], lambda b, x: b.op("softmax", b.op("exp", b.op("tanh", x)), axis=1))
     h, scale, bias = f32(s, 3, 11, 64), f32(s, 64), f32(s, 64)
-    s.build("residual_norm", [h, f32(s, 3, 11, 64), scale, bias], lambda b, x, r, g, c: b.op("layer_norm", b.op("add", x, r), g, c, axis=2), (1e-4, 1e-4))
+    s.build(
+        "residual_norm",
+        [h, f32(s, 3, 11, 64), scale, bias],
+        lambda b, x, r, g, c: b.op("layer_norm", b.op("add", x, r), g, c, axis=2),
+        (1e-4, 1e-4),
+    )
 
     def norm_both(b, x, r, g, c):
         y = b.op("add", x, r)
         return y, b.op("gelu", b.op("layer_norm", y, g, c, axis=2))
 
     s.build("residual_norm_both", [h, f32(s, 3, 11, 64), scale, bias], norm_both, (1e-4, 1e-4))
-    s.build("norm_by_hand", [h], lambda b, x: b.op("div", x, b.op("sqrt", b.op("reduce_mean", b.op("mul", x, x), axes=[2], keepdims=True))), (1e-4, 1e-4))
-    s.build("sum_of_products", [h, f32(s, 64)], lambda b, x, v: b.op("reduce_sum", b.op("mul", x, v), axes=[1, 2], keepdims=False), (1e-4, 1e-4))
-    s.build("sum_of_columns", [h, f32(s, 11, 1)], lambda b, x, v: b.op("relu", b.op("reduce_sum", b.op("mul", x, v), axes=[0, 1], keepdims=True)), (1e-4, 1e-4))
-    s.build("mean_of_transposed", [h], lambda b, x: b.op("reduce_mean", b.op("transpose", x, perm=[2, 0, 1]), axes=[0], keepdims=False), (1e-4, 1e-4))
-    s.build("max_of_gathered", [h, np.array([3, -1, 0], np.int64)], lambda b, x, i: b.op("reduce_max", b.op("gather", x, i, axis=2), axes=[2], keepdims=False))
-    s.build("pool_of_relu", [f32(s, 1, 3, 15, 40)], lambda b, x: b.op("add", b.op("max_pool", b.op("relu", x), **pool_attrs([3, 3], [2, 2])), b.literal(1.0, "f32")))
-    s.build("argmax_of_sum", [h, h[:1]], lambda b, x, y: b.op("argmax", b.op("add", x, y), axis=2, keepdims=False, select_last=False))
-    s.build("cumsum_cast", [s.data("bool", (3, 37))], lambda b, x: b.op("sub", b.op("cumsum", b.op("cast", x, dtype="i64"), axis=1, exclusive=False, reverse=False), b.literal(1, "i64")))
+    s.build(
+        "norm_by_hand",
+        [h],
+        lambda b, x: b.op("div", x, b.op("sqrt", b.op("reduce_mean", b.op("mul", x, x), axes=[2], keepdims=True))),
+        (1e-4, 1e-4),
+    )
+    s.build(
+        "sum_of_products",
+        [h, f32(s, 64)],
+        lambda b, x, v: b.op("reduce_sum", b.op("mul", x, v), axes=[1, 2], keepdims=False),
+        (1e-4, 1e-4),
+    )
+    s.build(
+        "sum_of_columns",
+        [h, f32(s, 11, 1)],
+        lambda b, x, v: b.op("relu", b.op("reduce_sum", b.op("mul", x, v), axes=[0, 1], keepdims=True)),
+        (1e-4, 1e-4),
+    )
+    s.build(
+        "mean_of_transposed",
+        [h],
+        lambda b, x: b.op("reduce_mean", b.op("transpose", x, perm=[2, 0, 1]), axes=[0], keepdims=False),
+        (1e-4, 1e-4),
+    )
+    s.build(
+        "max_of_gathered",
+        [h, np.array([3, -1, 0], np.int64)],
+        lambda b, x, i: b.op("reduce_max", b.op("gather", x, i, axis=2), axes=[2], keepdims=False),
+    )
+    s.build(
+        "pool_of_relu",
+        [f32(s, 1, 3, 15, 40)],
+        lambda b, x: b.op(
+            "add", b.op("max_pool", b.op("relu", x), **pool_attrs([3, 3], [2, 2])), b.literal(1.0, "f32")
+        ),
+    )
+    s.build(
+        "argmax_of_sum",
+        [h, h[:1]],
+        lambda b, x, y: b.op("argmax", b.op("add", x, y), axis=2, keepdims=False, select_last=False),
+    )
+    s.build(
+        "cumsum_cast",
+        [s.data("bool", (3, 37))],
+        lambda b, x: b.op(
+            "sub",
+            b.op("cumsum", b.op("cast", x, dtype="i64"), axis=1, exclusive=False, reverse=False),
+            b.literal(1, "i64"),
+        ),
+    )
     s.check()
 
 
@@ -84,18 +193,83 @@ def test_memory_and_views(s):
     s.build("reshape_of_input", [x], lambda b, x: b.op("reshape", x, shape=[24, 33]))
     s.build("reshape_of_value", [x], lambda b, x: b.op("reshape", b.op("exp", x), shape=[24, 33]))
     s.build("same_twice", [x], lambda b, x: (lambda y: (y, y, b.op("reshape", y, shape=[792])))(b.op("exp", x)))
-    s.build("squeezes", [x], lambda b, x: b.op("add", b.op("reshape", b.op("exp", x), shape=[4, 1, 6, 33]), b.op("reshape", x, shape=[4, 6, 1, 33])))
-    s.build("split_concat", [x], lambda b, x: (lambda p: b.op("concat", p[2], b.op("relu", p[0]), p[1], axis=1))(b.op("split", x, axis=1, sizes=[1, 2, 3])))
-    s.build("rotate_half", [f32(s, 2, 5, 64)], lambda b, x: (lambda p: b.op("concat", b.op("neg", p[1]), p[0], axis=2))(b.op("split", x, axis=2, sizes=[32, 32])))
+    s.build(
+        "squeezes",
+        [x],
+        lambda b, x: b.op(
+            "add", b.op("reshape", b.op("exp", x), shape=[4, 1, 6, 33]), b.op("reshape", x, shape=[4, 6, 1, 33])
+        ),
+    )
+    s.build(
+        "split_concat",
+        [x],
+        lambda b, x: (lambda p: b.op("concat", p[2], b.op("relu", p[0]), p[1], axis=1))(
+            b.op("split", x, axis=1, sizes=[1, 2, 3])
+        ),
+    )
+    s.build(
+        "rotate_half",
+        [f32(s, 2, 5, 64)],
+        lambda b, x: (lambda p: b.op("concat", b.op("neg", p[1]), p[0], axis=2))(
+            b.op("split", x, axis=2, sizes=[32, 32])
+        ),
+    )
     s.build("concat_inlined", [x, x], lambda b, x, y: b.op("mul", b.op("concat", x, y, axis=2), b.literal(2.0, "f32")))
     s.build("concat_axis1_tail", [x, x], lambda b, x, y: b.op("relu", b.op("concat", x, b.op("exp", y), x, axis=1)))
-    s.build("transposes", [x], lambda b, x: b.op("transpose", b.op("add", b.op("transpose", x, perm=[2, 1, 0]), b.literal(1.0, "f32")), perm=[2, 0, 1]))
-    s.build("pad_slice", [x], lambda b, x: b.op("slice", b.op("pad", b.op("exp", x), pads=[0, 1, 2, 0, 1, 2], mode="constant", value=3.0), begins=[0, 0, 1], ends=[4, 8, 36], steps=[1, 1, 1]))
-    s.build("causal", [f32(s, 2, 9, 9)], lambda b, x: b.op("softmax", b.op("where", b.op("cast", b.op("trilu", b.op("full", shape=[9, 9], value=1, dtype="i32"), upper=False, k=0), dtype="bool"), x, b.literal(-1e9, "f32")), axis=2))
+    s.build(
+        "transposes",
+        [x],
+        lambda b, x: b.op(
+            "transpose", b.op("add", b.op("transpose", x, perm=[2, 1, 0]), b.literal(1.0, "f32")), perm=[2, 0, 1]
+        ),
+    )
+    s.build(
+        "pad_slice",
+        [x],
+        lambda b, x: b.op(
+            "slice",
+            b.op("pad", b.op("exp", x), pads=[0, 1, 2, 0, 1, 2], mode="constant", value=3.0),
+            begins=[0, 0, 1],
+            ends=[4, 8, 36],
+            steps=[1, 1, 1],
+        ),
+    )
+    s.build(
+        "causal",
+        [f32(s, 2, 9, 9)],
+        lambda b, x: b.op(
+            "softmax",
+            b.op(
+                "where",
+                b.op(
+                    "cast",
+                    b.op("trilu", b.op("full", shape=[9, 9], value=1, dtype="i32"), upper=False, k=0),
+                    dtype="bool",
+                ),
+                x,
+                b.literal(-1e9, "f32"),
+            ),
+            axis=2,
+        ),
+    )
     s.build("broadcast_expensive", [f32(s, 33), x], lambda b, v, x: b.op("add", b.op("erf", b.op("exp", v)), x))
-    s.build("masks", [x, x + 0.1], lambda b, x, y: b.op("cast", b.op("logical_and", b.op("less", x, y), b.op("isnan", b.op("log", x))), dtype="f32"))
-    s.build("i8_to_f32", [s.data("i8", (5, 100), -100, 100)], lambda b, x: b.op("mul", b.op("cast", x, dtype="f32"), b.literal(0.1, "f32")))
-    s.build("wide_and_narrow", [s.data("f64", (5, 100))], lambda b, x: b.op("add", b.op("cast", x, dtype="f16"), b.literal(1.0, "f16")))
+    s.build(
+        "masks",
+        [x, x + 0.1],
+        lambda b, x, y: b.op(
+            "cast", b.op("logical_and", b.op("less", x, y), b.op("isnan", b.op("log", x))), dtype="f32"
+        ),
+    )
+    s.build(
+        "i8_to_f32",
+        [s.data("i8", (5, 100), -100, 100)],
+        lambda b, x: b.op("mul", b.op("cast", x, dtype="f32"), b.literal(0.1, "f32")),
+    )
+    s.build(
+        "wide_and_narrow",
+        [s.data("f64", (5, 100))],
+        lambda b, x: b.op("add", b.op("cast", x, dtype="f16"), b.literal(1.0, "f16")),
+    )
 
     def chain(b, x):  # many temporaries that live at different times
         kept = []
@@ -132,7 +306,11 @@ def test_models(s):
 
     def attention(b, x, wq, wk, wv, wo, g, c):
         def split(w):
-            return b.op("transpose", b.op("reshape", b.op("matmul", x, w), shape=[1, length, heads, width // heads]), perm=[0, 2, 1, 3])
+            return b.op(
+                "transpose",
+                b.op("reshape", b.op("matmul", x, w), shape=[1, length, heads, width // heads]),
+                perm=[0, 2, 1, 3],
+            )
 
         scores = b.op("matmul", split(wq), split(wk), transpose_b=True)
         weights = b.op("softmax", b.op("mul", scores, b.literal(0.25, "f32")), axis=3)
@@ -142,7 +320,13 @@ def test_models(s):
 
     square = [f32(s, width, width) * 0.2 for _ in range(4)]
     for constant in ((), (1, 2, 3, 4)):
-        s.build(f"attention_{len(constant)}", [f32(s, 1, length, width), *square, f32(s, width), f32(s, width)], attention, (1e-3, 1e-4), constant)
+        s.build(
+            f"attention_{len(constant)}",
+            [f32(s, 1, length, width), *square, f32(s, width), f32(s, width)],
+            attention,
+            (1e-3, 1e-4),
+            constant,
+        )
 
     def block(b, x, w1, w2, w3, bias):
         y = b.op("relu", b.op("conv", x, w1, bias, **conv_attrs(2)))

@@ -24,21 +24,28 @@ ROOT = pathlib.Path(__file__).resolve().parents[4]
 sys.path.insert(0, str(ROOT / "client/python"))
 sys.path.insert(0, str(ROOT / "tests"))
 
-from inlay._proto import artifact_pb2  # noqa: E402
-from inlay.ir import FunctionBuilder  # noqa: E402,F401
-from reference.evaluator import DTYPES, evaluate  # noqa: E402
+from reference.evaluator import DTYPES, evaluate
 
-COMPILER = os.environ.get(
-    "INLAY_NATIVE_COMPILER", str(ROOT / "bazel-bin/core/backends/native/testing/compile_main")
-)
-TASK = ctypes.CFUNCTYPE(
-    None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int32
-)
-PARALLEL = ctypes.CFUNCTYPE(
-    None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p
-)
+from inlay._proto import artifact_pb2
+from inlay.ir import FunctionBuilder  # noqa: F401
+
+COMPILER = os.environ.get("INLAY_NATIVE_COMPILER", str(ROOT / "bazel-bin/core/backends/native/testing/compile_main"))
+TASK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int32)
+PARALLEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)
 ALLOC = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
 SET_ERROR = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_char_p)
+
+
+def runnable(targets: list) -> list:
+    """Those targets (or tuples that begin with one) whose code this machine can run."""
+    flags = set(pathlib.Path("/proc/cpuinfo").read_text().split())
+    needs = {"x86-64-v3": {"avx2", "fma"}, "x86-64-v2": set(), "x86-64-v4": {"avx512vl", "avx512dq", "avx512bw"}}
+
+    def fits(target) -> bool:
+        cpu = (target if isinstance(target, str) else target[0]).split("-mcpu=")[1].split()[0]
+        return needs.get(cpu, needs["x86-64-v4"]) <= flags
+
+    return [t for t in targets if fits(t)]
 
 
 class Context(ctypes.Structure):
@@ -78,9 +85,7 @@ class Kernel:
     def __init__(self, library, manifest, threads: int):
         self.function = manifest.functions[0]
         self.run_c = getattr(library, self.function.symbol + "_run")
-        self.init_c = (
-            getattr(library, self.function.symbol + "_init") if self.function.has_state else None
-        )
+        self.init_c = getattr(library, self.function.symbol + "_init") if self.function.has_state else None
         self.threads = threads
         self.keep: list[np.ndarray] = []
         self.parallel = PARALLEL(self._parallel_for)

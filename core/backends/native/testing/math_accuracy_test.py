@@ -1,6 +1,6 @@
 """The bounds that math.h states for the vector expansions, measured over all of f32's range against f64.
 
-    .venv/bin/python -m pytest core/backends/native/testing/math_accuracy_test.py
+.venv/bin/python -m pytest core/backends/native/testing/math_accuracy_test.py
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from harness import FunctionBuilder, Kernel, Suite, artifact_pb2  # noqa: E402
+from harness import FunctionBuilder, Kernel, Suite, artifact_pb2, runnable
 
 # What math.h promises: (function in f64, largest error in units of the last place).
 LIMITS = {
@@ -46,7 +46,7 @@ def errors(got: np.ndarray, want: np.ndarray) -> float:
     return float(np.max(np.abs(got[finite].astype(np.float64) - want[finite]) / step))
 
 
-@pytest.mark.parametrize("target", ["llvm -mcpu=znver5", "llvm -mcpu=x86-64-v3", "llvm -mcpu=x86-64-v2"])
+@pytest.mark.parametrize("target", runnable([f"llvm -mcpu=x86-64-v{level}" for level in (4, 3, 2)]))
 def test_bounds(target):
     x = inputs()
     suite = Suite()
