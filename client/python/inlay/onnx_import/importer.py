@@ -11,9 +11,10 @@ import onnx
 import onnx.defs
 
 from inlay.errors import InvalidModelError, UnsupportedNode, UnsupportedOperatorError
-from inlay.ir import FunctionBuilder, Var
+from inlay.ir import Var
 from inlay.ir.module import LITERAL_LIMIT, IRModule
 from inlay.onnx_import import fold, functions, partial
+from inlay.onnx_import.half import HalfBuilder
 from inlay.onnx_import.initializers import load_tensor
 from inlay.onnx_import.registry import Converter, NodeContext, find_converter
 from inlay.onnx_import.value import (
@@ -44,7 +45,7 @@ class GraphImporter:
     def __init__(self, model: onnx.ModelProto, base: pathlib.Path | None):
         self.model = model
         self.base = base
-        self.builder = FunctionBuilder("main")
+        self.builder = HalfBuilder("main")
         self.opsets = {o.domain if o.domain != "ai.onnx" else "": o.version for o in model.opset_import}
         self.local_functions = {(f.domain, f.name): f for f in model.functions}
         self.problems: list[UnsupportedNode] = []
