@@ -135,11 +135,12 @@ def test_a_flipped_bit_in_the_cache_is_found(start_daemon):
     check_close(executable.jit()["main"](**inputs), reference(model, inputs))
 
 
-def test_resnet50_second_compile_within_20_ms(start_daemon):
+def test_resnet50_second_compile_runs_nothing(start_daemon):
+    """What it costs in milliseconds is a figure of `inlay bench` (cached s), not of a test: machines differ."""
     daemon = start_daemon()
     module = inlay.from_onnx(resnet.build(resnet.RESNET50))
     inlay.build(module, server=daemon.client)
-    seconds = [inlay.build(module, server=daemon.client).report for _ in range(10)]
-    assert all(report.actions_run == 0 for report in seconds)
-    # The best of ten: what it costs, and not what else the machine did meanwhile.
-    assert min(report.server_ms for report in seconds) < 20
+    second = inlay.build(module, server=daemon.client).report
+    assert second.actions_run == 0
+    assert all(partition.cache == "hit" for partition in second.partitions)
+    assert second.server_ms > 0
