@@ -61,6 +61,7 @@ struct Daemon::Impl {
   std::unique_ptr<cache::CompletenessCheckingActionCache> complete_actions;
   std::unique_ptr<cache::MeteredActionCache> actions;
   std::unique_ptr<cache::KeyValueTable> explanations;
+  std::unique_ptr<cache::KeyValueTable> published;
 
   std::unique_ptr<WorkerPool> pool;
   std::unique_ptr<compiler::CachingCompiler> caching;
@@ -95,6 +96,7 @@ absl::Status Daemon::Impl::OpenCache() {
   complete_actions = std::make_unique<cache::CompletenessCheckingActionCache>(&disk->actions(), blobs.get(), &registry);
   actions = std::make_unique<cache::MeteredActionCache>(complete_actions.get(), &registry, "local");
   explanations = disk->Table("explanations");
+  published = disk->Table("executables");
   return absl::OkStatus();
 }
 
@@ -154,6 +156,7 @@ absl::Status Daemon::Impl::StartService() {
   CompileServiceImpl::Dependencies deps;
   deps.pipeline = pipeline.get();
   deps.blobs = blobs.get();
+  deps.published = published.get();
   deps.handles = handles.get();
   deps.toolchain = toolchain.get();
   deps.stats = [this] { return registry.Snapshot(); };
@@ -220,7 +223,8 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const proto::ServerConfig&
   INLAY_RETURN_IF_ERROR(Annotate(impl->StartWorkers(paths), "workers"));
   impl->caching = std::make_unique<compiler::CachingCompiler>(impl->pool.get(), impl->blobs.get(), impl->actions.get(),
                                                               impl->explanations.get());
-  impl->pipeline = std::make_unique<compiler::Pipeline>(impl->caching.get());
+  impl->pipeline =
+      std::make_unique<compiler::Pipeline>(impl->caching.get(), compiler::PipelineTables{impl->published.get()});
   impl->FindToolchain(std::move(paths));
   HandleTable::Options handle_options;
   handle_options.max_bytes = config.jit_memory_bytes();

@@ -241,10 +241,17 @@ absl::StatusOr<CompileResult> Pipeline::CompileAlone(const proto::IRModule& prot
   }
   *executable.mutable_config() = module.config().ToProto();
   for (proto::StaticLibraryManifest& manifest : manifests) *executable.add_manifests() = std::move(manifest);
-  INLAY_ASSIGN_OR_RETURN(result.executable_digest, compiler_->blobs()->Put(DeterministicBytes(executable)));
+  INLAY_RETURN_IF_ERROR(Publish(&result));
   watch.Lap("plan");
   FillReport(partitioned, actions, compiled, &result.report);
   return result;
+}
+
+absl::Status Pipeline::Publish(CompileResult* result) {
+  INLAY_ASSIGN_OR_RETURN(result->executable_digest, compiler_->blobs()->Put(DeterministicBytes(result->executable)));
+  // A second compile of the same finds its row, and need not wait for a disk.
+  if (tables_.published->Get(result->executable_digest).ok()) return absl::OkStatus();
+  return tables_.published->PutIfAbsent(result->executable_digest, "executable").status();
 }
 
 }  // namespace inlay::compiler

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "core/base/cancellation.h"
 #include "core/cache/blob_store.h"
+#include "core/cache/key_value_table.h"
 #include "core/compiler/caching_compiler.h"
 #include "core/compiler/single_flight.h"
 #include "proto/artifact.pb.h"
@@ -28,6 +29,13 @@ struct Progress {
 // Called in the thread of Compile, one at a time.
 using ProgressFn = std::function<void(const Progress&)>;
 
+// What a Pipeline keeps besides blobs and actions. None is owned; all outlive it.
+struct PipelineTables {
+  // The digests of the Executables that pipelines on this cache made. Nobody else writes to it: a client may put any
+  // blob into the BlobStore, so this alone tells an Executable whose code may be loaded.
+  cache::KeyValueTable* published = nullptr;
+};
+
 struct CompileResult {
   proto::Executable executable;
   Digest executable_digest;  // stored in the BlobStore
@@ -36,7 +44,7 @@ struct CompileResult {
 
 class Pipeline {
  public:
-  explicit Pipeline(CachingCompiler* compiler) : compiler_(compiler) {}
+  Pipeline(CachingCompiler* compiler, PipelineTables tables) : compiler_(compiler), tables_(tables) {}
 
   // INVALID_ARGUMENT: the module, naming the place. FAILED_PRECONDITION: weights that are not in the BlobStore, or a
   // target that no backend serves. UNIMPLEMENTED: what the README's table says. CANCELLED, DEADLINE_EXCEEDED.
@@ -45,8 +53,10 @@ class Pipeline {
  private:
   absl::StatusOr<CompileResult> CompileAlone(const proto::IRModule& module, CancelToken* token,
                                              const ProgressFn& progress);
+  absl::Status Publish(CompileResult* result);
 
   CachingCompiler* compiler_;
+  PipelineTables tables_;
   SingleFlight<CompileResult> flights_;
 };
 

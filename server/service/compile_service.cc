@@ -125,7 +125,9 @@ class CompileServiceImpl::Admission {
 };
 
 CompileServiceImpl::CompileServiceImpl(Dependencies dependencies)
-    : deps_(std::move(dependencies)), executables_(deps_.blobs), last_request_ns_(absl::ToUnixNanos(absl::Now())) {}
+    : deps_(std::move(dependencies)),
+      executables_(deps_.blobs, deps_.published),
+      last_request_ns_(absl::ToUnixNanos(absl::Now())) {}
 
 grpc::Status CompileServiceImpl::GetServerInfo(grpc::ServerContext*, const proto::GetServerInfoRequest*,
                                                proto::GetServerInfoResponse* response) {
@@ -275,7 +277,7 @@ grpc::Status CompileServiceImpl::Jit(grpc::ServerContext* context, const proto::
   const absl::Time start = absl::Now();
   auto loaded = executables_.Load(request->executable());
   if (!loaded.ok()) return ToGrpc(loaded.status());
-  if (absl::Status room = deps_.handles->CheckRoom((*loaded)->param_bytes()); !room.ok()) return ToGrpc(room);
+  if (absl::Status room = deps_.handles->CheckRoom((*loaded)->param_bytes); !room.ok()) return ToGrpc(room);
   jit::LoadedModule::Options options;
   options.num_threads = request->num_threads();
   auto get_param = [&](const Digest& digest) -> absl::StatusOr<jit::ParamBytes> {

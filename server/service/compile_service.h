@@ -27,6 +27,7 @@ class CompileServiceImpl final : public proto::CompileService::Service {
   struct Dependencies {
     compiler::Pipeline* pipeline = nullptr;
     cache::BlobStore* blobs = nullptr;
+    cache::KeyValueTable* published = nullptr;  // the pipeline's (PipelineTables)
     HandleTable* handles = nullptr;
     const artifact::LinkToolchain* toolchain = nullptr;  // null: ExportLibrary is UNIMPLEMENTED on this server
     std::function<std::map<std::string, double>()> stats;

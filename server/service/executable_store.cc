@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
+#include "core/ir/proto_conversion.h"
 
 namespace inlay::server {
 namespace {
@@ -19,24 +20,14 @@ std::vector<const proto::StaticLibrary*> LoadedExecutable::library_pointers() co
   return pointers;
 }
 
-int64_t LoadedExecutable::param_bytes() const {
-  int64_t total = 0;
-  for (const proto::ParamRef& param : executable.params()) {
-    static constexpr int64_t kByteSize[] = {0, 4, 8, 2, 2, 1, 1, 2, 4, 8, 1};  // by proto::DType
-    int64_t bytes = kByteSize[param.type().dtype()];
-    for (const proto::Dim& dim : param.type().dims()) bytes *= dim.value();
-    total += bytes;
-  }
-  return total;
-}
-
 absl::StatusOr<std::unique_ptr<LoadedExecutable>> ExecutableStore::Load(const std::string& digest_bytes) const {
   auto loaded = std::make_unique<LoadedExecutable>();
   INLAY_ASSIGN_OR_RETURN(loaded->digest, Annotate(Digest::FromBytes(digest_bytes), "executable"));
-  absl::StatusOr<cache::Blob> blob = blobs_->Get(loaded->digest);
+  absl::StatusOr<std::string> published = published_->Get(loaded->digest);
+  absl::StatusOr<cache::Blob> blob = published.ok() ? blobs_->Get(loaded->digest) : published.status();
   if (IsGone(blob.status())) {
-    return absl::NotFoundError(
-        absl::StrCat("no executable ", loaded->digest.short_hex(), " here: compile the module again"));
+    return absl::NotFoundError(absl::StrCat("no executable ", loaded->digest.short_hex(),
+                                            " of this server's own making here: compile the module again"));
   }
   INLAY_RETURN_IF_ERROR(blob.status());
   if (!loaded->executable.ParseFromArray(blob->view().data(), static_cast<int>(blob->size())) ||
@@ -51,7 +42,9 @@ absl::StatusOr<std::unique_ptr<LoadedExecutable>> ExecutableStore::Load(const st
   const size_t num_libraries = parts.size();
   for (const proto::ParamRef& param : loaded->executable.params()) {
     INLAY_ASSIGN_OR_RETURN(Digest digest, Digest::FromBytes(param.digest()));
+    INLAY_ASSIGN_OR_RETURN(ir::TensorType type, ir::FromProto(param.type()));
     parts.push_back(digest);
+    loaded->param_bytes += type.NumBytes();
   }
   loaded->pin = blobs_->Pin(parts);
   INLAY_ASSIGN_OR_RETURN(std::vector<Digest> missing, blobs_->FindMissing(parts));

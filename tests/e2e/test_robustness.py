@@ -397,6 +397,31 @@ def test_bad_references(client):
         assert caught.value.code() == grpc.StatusCode.NOT_FOUND
 
 
+def test_code_that_a_client_sent_is_never_loaded(start_daemon):
+    """Everything that an executable is made of, brought to a server that did not compile it: refused, by JIT and export.
+
+    Where it was compiled the very same digest loads, so what stands in the way is whose it is.
+    """
+    origin, other = start_daemon(), start_daemon()
+    module = inlay.from_onnx(mlp(8))
+    digest = bytes.fromhex(inlay.build(module, server=origin.client).digest)
+    origin.client.jit(digest, timeout=20)
+    blobs = {
+        bytes.fromhex(path.name): np.frombuffer(path.read_bytes(), np.uint8)
+        for path in (origin.cache / "blobs").glob("??/*")
+    }
+    assert digest in blobs
+    other.client.upload(blobs)
+    for load in (
+        lambda: other.client.jit(digest, timeout=20),
+        lambda: list(other.client.export(digest, link_params=True)),
+    ):
+        with pytest.raises(inlay.NotFoundError, match="compile the module again"):
+            load()
+    assert inlay.build(module, server=other.client).report.actions_run > 0
+    other.client.jit(digest, timeout=20)
+
+
 def test_bad_run_inputs(client):
     executable = inlay.build(inlay.from_onnx(mlp(8)), server=client)
     good = inputs_of(executable)["input"]

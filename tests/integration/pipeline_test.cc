@@ -39,7 +39,7 @@ class PipelineTest : public ::testing::Test {
       : scratch_(*TempDir::Create("pipeline_test")),
         workers_(scratch_.path()),
         caching_(&workers_, &blobs_, &actions_, &explanations_),
-        pipeline_(&caching_) {}
+        pipeline_(&caching_, {&published_}) {}
 
   ir::ConstantPtr Weight(std::vector<int64_t> shape, float scale) {
     ir::TensorType type = F32(shape);
@@ -106,7 +106,7 @@ class PipelineTest : public ::testing::Test {
   TempDir scratch_;
   cache::MemoryBlobStore blobs_;
   cache::MemoryActionCache actions_;
-  cache::MemoryKeyValueTable explanations_;
+  cache::MemoryKeyValueTable explanations_, published_;
   compiler::InProcessCompiler workers_;
   compiler::CachingCompiler caching_;
   compiler::Pipeline pipeline_;
