@@ -194,7 +194,14 @@ absl::StatusOr<proto::WorkerResponse> WorkerPool::RunOnce(Slot* slot, const prot
 absl::StatusOr<proto::StaticLibrary> WorkerPool::Compile(const proto::CompileAction& action, CancelToken* token) {
   INLAY_RETURN_IF_ERROR(token->status());
   INLAY_ASSIGN_OR_RETURN(Slot * slot, Acquire(token));
-  if (absl::Status status = token->status(); !status.ok()) {  // just now: spare the worker
+  MachineGate::Pass pass;
+  absl::Status status = token->status();  // cancelled just now: spare the worker
+  if (status.ok() && options_.gate != nullptr) {
+    absl::StatusOr<MachineGate::Pass> entered = options_.gate->Enter(MachineGate::Use::kShared, token);
+    status = entered.status();
+    if (status.ok()) pass = *std::move(entered);
+  }
+  if (!status.ok()) {
     busy_.Decrement();
     Release(slot);
     return status;

@@ -8,7 +8,8 @@
 // token: core/compiler/single_flight.h); a fresh one takes its place.
 //
 // Calls wait in one queue, first come first served. A request keeps at most parallelism() calls in it, so requests take
-// turns whatever their sizes. Over max_waiting calls: RESOURCE_EXHAUSTED.
+// turns whatever their sizes. Over max_waiting calls: RESOURCE_EXHAUSTED. An action that has its worker waits once more
+// where a measurement has the cores (machine_gate.h); no limit on its time runs meanwhile.
 //
 // Threads: any, except that every call must have returned before the destructor. A call runs its exchange in its own
 // thread.
@@ -28,6 +29,7 @@
 #include "core/compiler/partition_compiler.h"
 #include "core/metrics/registry.h"
 #include "proto/worker.pb.h"
+#include "server/worker/machine_gate.h"
 #include "server/worker/worker_process.h"
 
 namespace inlay::server {
@@ -41,6 +43,7 @@ struct WorkerPoolOptions {
   std::string scratch_dir;                           // must exist; each worker has a directory of its own in it
   int max_waiting = 0;  // 0: 256 a worker, for the daemon's 128 requests of at most parallelism() calls each
   std::function<void(absl::string_view)> on_stderr;  // of every worker; any thread
+  MachineGate* gate = nullptr;  // what actions share the cores by with measurements; null: nothing is measured
 };
 
 class WorkerPool : public compiler::PartitionCompiler {
