@@ -32,6 +32,7 @@ APT_PACKAGES=(
 PROGRAMS=(
   "//server:inlayd server/inlayd"
   "//server/worker:inlay_worker server/worker/inlay_worker"
+  "//server/measuring:inlay_measurer server/measuring/inlay_measurer"
 )
 # Archives: core/runtime's, and lib<component>_runtime.a of every backend that has one.
 readonly ARCHIVE_QUERY='//core/runtime:inlay_artifact_runtime + filter("^//core/backends/.+:.+_runtime$", kind("cc_library", //core/backends/...))'
@@ -153,7 +154,7 @@ build_server() {
   ln -sfn "$VENV/deps/tvm_ffi/lib/libtvm_ffi.so" "$LIBEXEC/lib/libtvm_ffi.so"
   ln -sfn "$VENV/lib/libdnnl.so.3" "$LIBEXEC/lib/libdnnl.so.3"
   local broken
-  broken=$(ldd "$LIBEXEC/inlayd" "$LIBEXEC/inlay_worker" | grep 'not found' || true)
+  broken=$(ldd "$LIBEXEC/inlayd" "$LIBEXEC/inlay_worker" "$LIBEXEC/inlay_measurer" | grep 'not found' || true)
   [[ -z $broken ]] || die "the programs miss libraries:$broken"
 }
 

@@ -29,12 +29,14 @@
 #include "core/metrics/registry.h"
 #include "core/target/target.h"
 #include "server/install_paths.h"
+#include "server/measuring/measuring_pool.h"
 #include "server/metrics_server.h"
 #include "server/service/compile_service.h"
 #include "server/service/handle_table.h"
 #include "server/signals.h"
 #include "server/socket_lock.h"
 #include "server/version.h"
+#include "server/worker/machine_gate.h"
 #include "server/worker/worker_pool.h"
 
 namespace inlay::server {
@@ -63,7 +65,9 @@ struct Daemon::Impl {
   std::unique_ptr<cache::KeyValueTable> explanations;
   std::unique_ptr<cache::KeyValueTable> published;
 
+  MachineGate gate;  // between the workers and the measurer
   std::unique_ptr<WorkerPool> pool;
+  std::unique_ptr<MeasuringPool> measurer;  // null: this server does not measure
   std::unique_ptr<compiler::CachingCompiler> caching;
   std::unique_ptr<compiler::Pipeline> pipeline;
   std::unique_ptr<artifact::LinkToolchain> toolchain;
@@ -77,6 +81,7 @@ struct Daemon::Impl {
 
   absl::Status OpenCache();
   absl::Status StartWorkers(const Paths& paths);
+  void SetUpMeasuring(const Paths& paths);
   void FindToolchain(Paths paths);
   absl::Status StartService();
   absl::Status Bind(grpc::ServerBuilder* builder, std::vector<std::pair<std::string, int>>* ports);
@@ -111,8 +116,23 @@ absl::Status Daemon::Impl::StartWorkers(const Paths& paths) {
   options.memory_bytes = config.worker_memory_bytes();
   options.action_timeout = absl::Seconds(config.action_timeout_s());
   options.scratch_dir = scratch->path();
+  options.gate = &gate;
   INLAY_ASSIGN_OR_RETURN(pool, WorkerPool::Start(options, &registry));
   return absl::OkStatus();
+}
+
+void Daemon::Impl::SetUpMeasuring(const Paths& paths) {
+  if (!config.measure()) return;
+  MeasuringPoolOptions options;
+  options.measurer_binary = paths.measurer_binary.empty() ? FindMeasurerBinary() : paths.measurer_binary;
+  if (options.measurer_binary.empty()) {
+    spdlog::warn("no inlay_measurer beside {}/inlayd: this server does not measure", ExecutableDir());
+    return;
+  }
+  options.memory_bytes = config.measure_memory_bytes();
+  options.step_timeout = absl::Seconds(config.measure_step_timeout_s());
+  options.scratch_dir = scratch->path();
+  measurer = std::make_unique<MeasuringPool>(options, &gate, &registry);
 }
 
 void Daemon::Impl::FindToolchain(Paths paths) {
@@ -221,6 +241,7 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const proto::ServerConfig&
   impl->scratch = std::make_unique<TempDir>(std::move(scratch));
   INLAY_RETURN_IF_ERROR(Annotate(impl->OpenCache(), absl::StrCat("cache ", config.cache_dir())));
   INLAY_RETURN_IF_ERROR(Annotate(impl->StartWorkers(paths), "workers"));
+  impl->SetUpMeasuring(paths);
   impl->caching = std::make_unique<compiler::CachingCompiler>(impl->pool.get(), impl->blobs.get(), impl->actions.get(),
                                                               impl->explanations.get());
   impl->pipeline =

@@ -16,6 +16,7 @@ class Daemon {
   struct Paths {
     // Empty: beside this executable, as deploy/setup.sh installs them, then where Bazel builds them.
     std::string worker_binary;
+    std::string measurer_binary;
     std::vector<std::string> runtime_dirs;
     std::vector<std::string> library_dirs;
   };

@@ -23,6 +23,13 @@ std::vector<std::string> Existing(const std::vector<std::string>& paths) {
   return found;
 }
 
+// Beside this executable, or in Bazel's `package` below.
+std::string FindProgram(const std::string& name, const std::string& package) {
+  const std::string dir = ExecutableDir();
+  const std::vector<std::string> found = Existing({JoinPath(dir, name), JoinPath(JoinPath(dir, package), name)});
+  return found.empty() ? "" : found[0];
+}
+
 }  // namespace
 
 std::string ExecutableDir() {
@@ -31,14 +38,8 @@ std::string ExecutableDir() {
   return length <= 0 ? "." : DirName(std::string(path, length));
 }
 
-std::string FindWorkerBinary() {
-  const std::string dir = ExecutableDir();
-  for (const char* candidate : {"inlay_worker", "worker/inlay_worker"}) {
-    std::string path = JoinPath(dir, candidate);
-    if (Exists(path)) return path;
-  }
-  return "";
-}
+std::string FindWorkerBinary() { return FindProgram("inlay_worker", "worker"); }
+std::string FindMeasurerBinary() { return FindProgram("inlay_measurer", "measuring"); }
 
 std::vector<std::string> DefaultRuntimeDirs() {
   const std::string dir = ExecutableDir();

@@ -27,6 +27,7 @@
 
 ABSL_FLAG(std::string, config, "", "configuration file (proto/server_config.proto, text format)");
 ABSL_FLAG(std::string, worker_binary, "", "inlay_worker (default: beside this program)");
+ABSL_FLAG(std::string, measurer_binary, "", "inlay_measurer (default: beside this program)");
 ABSL_FLAG(std::vector<std::string>, runtime_dir, {},
           "directories of the runtime archives that artifacts are linked with");
 ABSL_FLAG(std::vector<std::string>, library_dir, {}, "directories of the shared libraries that artifacts need");
@@ -69,6 +70,7 @@ absl::Status Main() {
 
   Daemon::Paths paths;
   paths.worker_binary = absl::GetFlag(FLAGS_worker_binary);
+  paths.measurer_binary = absl::GetFlag(FLAGS_measurer_binary);
   paths.runtime_dirs = absl::GetFlag(FLAGS_runtime_dir);
   paths.library_dirs = absl::GetFlag(FLAGS_library_dir);
   auto daemon = Daemon::Start(*complete, paths);

@@ -2,7 +2,9 @@
 
 #include <google/protobuf/io/tokenizer.h>
 #include <google/protobuf/text_format.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <vector>
@@ -29,6 +31,11 @@ ABSL_FLAG(absl::optional<bool>, trust_cache_for_jit, absl::nullopt, "load object
 ABSL_FLAG(absl::optional<std::string>, metrics_listen, absl::nullopt, "127.0.0.1:port of the Prometheus page");
 ABSL_FLAG(absl::optional<std::string>, log_file, absl::nullopt, "where the log goes (default: stderr)");
 ABSL_FLAG(absl::optional<std::string>, log_level, absl::nullopt, "debug, info, warn or error");
+ABSL_FLAG(absl::optional<bool>, measure, absl::nullopt, "measure executables where a request asks for it");
+ABSL_FLAG(absl::optional<double>, measure_step_timeout_s, absl::nullopt,
+          "seconds that a load or a run may take when measured");
+ABSL_FLAG(absl::optional<int64_t>, measure_memory_bytes, absl::nullopt,
+          "memory that what is measured together may take (default: half of the machine's)");
 ABSL_FLAG(absl::optional<double>, idle_exit_s, absl::nullopt, "leave after so long without a request (0: never)");
 
 namespace inlay::server {
@@ -68,6 +75,13 @@ absl::StatusOr<proto::ServerConfig> CompleteServerConfig(proto::ServerConfig con
   if (config.jit_idle_expiry_s() == 0) config.set_jit_idle_expiry_s(3600);
   if (config.log_level().empty()) config.set_log_level("info");
   if (!config.has_trust_cache_for_jit()) config.set_trust_cache_for_jit(true);
+  if (!config.has_measure()) config.set_measure(true);
+  if (config.measure_step_timeout_s() == 0) config.set_measure_step_timeout_s(30);
+  if (config.measure_memory_bytes() == 0) {
+    // Never below what one model takes, where the machine is small or does not say.
+    config.set_measure_memory_bytes(
+        std::max<int64_t>(int64_t{1} << 30, sysconf(_SC_PHYS_PAGES) / 2 * sysconf(_SC_PAGESIZE)));
+  }
 
   if (config.cache_max_bytes() < (1 << 20)) return OutOfRange("cache_max_bytes", "at least 1 MiB");
   if (config.workers() < 1 || config.workers() > 1024) return OutOfRange("workers", "1 to 1024");
@@ -80,6 +94,8 @@ absl::StatusOr<proto::ServerConfig> CompleteServerConfig(proto::ServerConfig con
   if (config.jit_memory_bytes() < 0) return OutOfRange("jit_memory_bytes", "at least 0");
   if (!(config.jit_idle_expiry_s() > 0)) return OutOfRange("jit_idle_expiry_s", "positive");
   if (!(config.idle_exit_s() >= 0)) return OutOfRange("idle_exit_s", "0 (never) or positive");
+  if (!(config.measure_step_timeout_s() > 0)) return OutOfRange("measure_step_timeout_s", "positive");
+  if (config.measure_memory_bytes() < (64 << 20)) return OutOfRange("measure_memory_bytes", "at least 64 MiB");
   for (const std::string& address : config.listen()) INLAY_RETURN_IF_ERROR(CheckListenAddress(address));
   if (!config.metrics_listen().empty()) INLAY_RETURN_IF_ERROR(CheckListenAddress(config.metrics_listen()));
   return config;
@@ -113,6 +129,9 @@ void ApplyFlags(proto::ServerConfig* config) {
   if (auto v = absl::GetFlag(FLAGS_log_file)) config->set_log_file(*v);
   if (auto v = absl::GetFlag(FLAGS_log_level)) config->set_log_level(*v);
   if (auto v = absl::GetFlag(FLAGS_idle_exit_s)) config->set_idle_exit_s(*v);
+  if (auto v = absl::GetFlag(FLAGS_measure)) config->set_measure(*v);
+  if (auto v = absl::GetFlag(FLAGS_measure_step_timeout_s)) config->set_measure_step_timeout_s(*v);
+  if (auto v = absl::GetFlag(FLAGS_measure_memory_bytes)) config->set_measure_memory_bytes(*v);
 }
 
 absl::Status CheckListenAddress(const std::string& address) {

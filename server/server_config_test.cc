@@ -15,6 +15,9 @@ TEST(ServerConfig, DefaultsAreComplete) {
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(config->workers(), 6);
   EXPECT_TRUE(config->trust_cache_for_jit());
+  EXPECT_TRUE(config->measure());
+  EXPECT_EQ(config->measure_step_timeout_s(), 30);
+  EXPECT_GE(config->measure_memory_bytes(), 1 << 30);
   ASSERT_EQ(config->listen_size(), 1);
   EXPECT_THAT(config->listen(0), HasSubstr("unix:"));
 }
