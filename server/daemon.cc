@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "core/artifact/linker.h"
+#include "core/backends/common/build_id.h"
 #include "core/base/file_system.h"
 #include "core/base/status_macros.h"
 #include "core/cache/completeness_checking_action_cache.h"
@@ -64,6 +65,7 @@ struct Daemon::Impl {
   std::unique_ptr<cache::MeteredActionCache> actions;
   std::unique_ptr<cache::KeyValueTable> explanations;
   std::unique_ptr<cache::KeyValueTable> published;
+  std::unique_ptr<cache::KeyValueTable> plans;
 
   MachineGate gate;  // between the workers and the measurer
   std::unique_ptr<WorkerPool> pool;
@@ -102,6 +104,7 @@ absl::Status Daemon::Impl::OpenCache() {
   actions = std::make_unique<cache::MeteredActionCache>(complete_actions.get(), &registry, "local");
   explanations = disk->Table("explanations");
   published = disk->Table("executables");
+  plans = disk->Table("plans");
   return absl::OkStatus();
 }
 
@@ -244,8 +247,9 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const proto::ServerConfig&
   impl->SetUpMeasuring(paths);
   impl->caching = std::make_unique<compiler::CachingCompiler>(impl->pool.get(), impl->blobs.get(), impl->actions.get(),
                                                               impl->explanations.get());
-  impl->pipeline =
-      std::make_unique<compiler::Pipeline>(impl->caching.get(), compiler::PipelineTables{impl->published.get()});
+  impl->pipeline = std::make_unique<compiler::Pipeline>(
+      impl->caching.get(), compiler::PipelineTables{impl->published.get(), impl->plans.get()},
+      backends::ExecutableBuildId());
   impl->FindToolchain(std::move(paths));
   HandleTable::Options handle_options;
   handle_options.max_bytes = config.jit_memory_bytes();

@@ -4,11 +4,13 @@
 
 #include <functional>
 
+#include "core/base/status_macros.h"
 #include "core/collage/convexity.h"
 #include "core/collage/merge.h"
 #include "core/collage/partitioner.h"
 #include "core/collage/search.h"
 #include "core/ir/op_registry.h"
+#include "core/ir/structural_hash.h"
 
 namespace inlay::collage {
 namespace {
@@ -49,10 +51,13 @@ class CollageTest : public ::testing::Test {
     return *var;
   }
   absl::StatusOr<Partitioned> Partition(std::vector<const backend::Backend*> backends) {
-    ir::IRModule module;
-    module.functions["main"] = function_;
+    module_.functions["main"] = function_;
     auto estimator = PreferenceEstimator();
-    return Partitioner(std::move(backends), estimator.get()).Run(module);
+    Partitioner partitioner(std::move(backends), estimator.get());
+    SearchSpace space = partitioner.Propose(module_);
+    refusals_ = space.refusals;
+    INLAY_ASSIGN_OR_RETURN(Cover cover, partitioner.BestByEstimate(space, module_.config()));
+    return CutAlong(module_, cover);
   }
   // "backend: op op; backend: op" in order of the calls of main.
   static std::string Calls(const Partitioned& partitioned) {
@@ -69,6 +74,8 @@ class CollageTest : public ::testing::Test {
     return text;
   }
 
+  ir::IRModule module_;
+  std::vector<Refusal> refusals_;
   ir::Function function_;
   ir::Builder builder_{&function_};
   int count_ = 0;
@@ -99,8 +106,8 @@ TEST_F(CollageTest, RefusedMatchGoesElsewhereWithTheReasonKept) {
   auto result = Partition({&lib_, &native_});
   ASSERT_TRUE(result.ok());
   EXPECT_EQ(Calls(*result), "native: matmul");
-  ASSERT_EQ(result->refusals.size(), 1);
-  EXPECT_EQ(result->refusals[0].reason, "only on Tuesdays");
+  ASSERT_EQ(refusals_.size(), 1);
+  EXPECT_EQ(refusals_[0].reason, "only on Tuesdays");
 }
 
 TEST_F(CollageTest, NativeFusesByKind) {
@@ -235,6 +242,74 @@ TEST_F(CollageTest, SearchOfALongBranchyGraphStaysFast) {
   lib_.Add({"lib.add_mul", ir::Op("add", {ir::Op("mul")}), nullptr, 0});
   auto result = Partition({&lib_, &native_});
   ASSERT_TRUE(result.ok()) << result.status();
+}
+
+class CoverTest : public CollageTest {
+ protected:
+  // matmul, add, split and its two items, a function call of neither.
+  CoverTest() {
+    auto x = builder_.Param("x", F32({8, 8}));
+    auto y = Call("add", {Call("matmul", {x, ir::MakeWeight(F32({8, 8}), Digest::Of("w"))}), x});
+    auto parts = Call("split", {y}, {{"axis", int64_t{0}}, {"sizes", std::vector<int64_t>{3, 5}}});
+    builder_.Return({*builder_.GetItem(parts, 0), *builder_.GetItem(parts, 1)});
+    module_.functions["main"] = function_;
+    auto estimator = PreferenceEstimator();
+    Partitioner partitioner({&native_}, estimator.get());
+    cover_ = *partitioner.BestByEstimate(partitioner.Propose(module_), module_.config());
+  }
+  absl::StatusOr<Cover> Reread(const proto::Cover& proto) {
+    return FromProto(proto, module_, ir::StructuralHash(module_), {&native_});
+  }
+  Cover cover_;
+};
+
+TEST_F(CoverTest, TravelsAndCutsTheSame) {
+  auto again = Reread(ToProto(cover_, ir::StructuralHash(module_)));
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_TRUE(again->SameCuts(cover_));
+  EXPECT_EQ(Calls(CutAlong(module_, *again)), Calls(CutAlong(module_, cover_)));
+}
+
+TEST_F(CoverTest, OneThatDoesNotFitIsRefusedWithThePlace) {
+  const proto::Cover good = ToProto(cover_, ir::StructuralHash(module_));
+  auto expect = [&](const std::function<void(proto::Cover*)>& change, const char* message) {
+    proto::Cover cover = good;
+    change(&cover);
+    auto result = Reread(cover);
+    EXPECT_EQ(result.status().code(), absl::StatusCode::kInvalidArgument) << message;
+    EXPECT_THAT(std::string(result.status().message()), HasSubstr(message));
+  };
+  auto groups = [](proto::Cover* cover) { return cover->mutable_functions(0)->mutable_groups(); };
+  expect([](auto* c) { c->set_module_hash("00"); }, "another module");
+  expect([](auto* c) { c->clear_functions(); }, "not covered");
+  expect([](auto* c) { *c->add_functions() = c->functions(0); }, "covered twice");
+  expect([](auto* c) { c->mutable_functions(0)->set_function("other"); }, "none of that name");
+  expect([&](auto* c) { groups(c)->Mutable(0)->set_backend("cublas"); }, "'cublas' can't be used");
+  expect([&](auto* c) { groups(c)->Mutable(0)->clear_backend(); }, "has no backend");
+  expect([&](auto* c) { groups(c)->Mutable(0)->add_positions(99); }, "position 99");
+  expect([&](auto* c) { groups(c)->Mutable(0)->clear_positions(); }, "is empty");
+  expect([&](auto* c) { *groups(c)->Add() = groups(c)->Get(0); }, "in two groups");
+  expect([&](auto* c) { groups(c)->RemoveLast(); }, "in no group");
+  expect(
+      [&](auto* c) {  // {0, 2...} around {1}
+        groups(c)->Clear();
+        auto* outer = groups(c)->Add();
+        auto* inner = groups(c)->Add();
+        for (auto* group : {outer, inner}) group->set_backend("native");
+        for (int position : {0, 2, 3, 4}) outer->add_positions(position);
+        inner->add_positions(1);
+      },
+      "need each other");
+  expect(
+      [&](auto* c) {
+        groups(c)->Clear();
+        for (auto positions : {std::vector<int>{1, 2, 3, 4}, {0}}) {
+          auto* group = groups(c)->Add();
+          group->set_backend("native");
+          group->mutable_positions()->Add(positions.begin(), positions.end());
+        }
+      },
+      "before one that it needs");
 }
 
 }  // namespace

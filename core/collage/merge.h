@@ -2,21 +2,13 @@
 #ifndef INLAY_CORE_COLLAGE_MERGE_H_
 #define INLAY_CORE_COLLAGE_MERGE_H_
 
-#include <string>
 #include <vector>
 
 #include "core/collage/candidate.h"
+#include "core/collage/cover.h"
 #include "core/collage/dataflow_graph.h"
 
 namespace inlay::collage {
-
-// A partition to be: in an order in which each comes after those it needs.
-struct Group {
-  std::vector<int> positions;
-  const backend::Backend* backend = nullptr;  // nullptr: a binding that stays as it is (a function call, an If)
-  std::vector<std::string> rules;
-  double cost_us = 0;
-};
 
 // A region of a backend that chooses layouts inside (Backend::merges_regions) grows to at most so many candidates.
 // Larger regions save reorders at their borders; smaller ones recompile less when one operator changes. 16 convolutions
@@ -25,6 +17,7 @@ inline constexpr int kMaxRegionCandidates = 16;
 // Fusion by kind (Backend::fuses_by_kind) grows a partition to at most so many calls.
 inline constexpr int kMaxFusedCalls = 40;
 
+// Groups in an order in which each comes after those it needs.
 std::vector<Group> MergeCover(const DataflowGraph& graph, const std::vector<Candidate>& cover);
 
 }  // namespace inlay::collage

@@ -20,12 +20,13 @@ namespace {
 // Rewrites one function of the module to calls of partitions, which it adds to the module.
 class FunctionPartitioner {
  public:
-  FunctionPartitioner(const ir::Function& function, std::vector<Group> groups, const DataflowGraph& graph,
+  FunctionPartitioner(const ir::Function& function, const Cover& cover, const std::vector<Group>& groups,
                       const std::unordered_set<const ir::Var*>& constant_vars, const target::CompilationConfig& config,
                       Partitioned* out, std::unordered_map<std::string, int>* index_of)
       : function_(function),
-        groups_(std::move(groups)),
-        graph_(graph),
+        cover_(cover),
+        groups_(groups),
+        graph_(function.body),
         constant_vars_(constant_vars),
         config_(config),
         out_(out),
@@ -106,15 +107,14 @@ class FunctionPartitioner {
       if (std::find(rules.begin(), rules.end(), rule) == rules.end()) rules.push_back(rule);
     }
     if (rules.size() > 4) rules.resize(4), rules.push_back("...");
-    info.why = absl::StrCat("cheapest cover by the ",
-                            config_.search_mode == target::SearchMode::kNone ? "order of preference" : "analytic model",
-                            "; rules ", absl::StrJoin(rules, ", "));
+    info.why = absl::StrCat(cover_.name, "; rules ", absl::StrJoin(rules, ", "));
     return info;
   }
 
   const ir::Function& function_;
-  std::vector<Group> groups_;
-  const DataflowGraph& graph_;
+  const Cover& cover_;
+  const std::vector<Group>& groups_;
+  const DataflowGraph graph_;
   const std::unordered_set<const ir::Var*>& constant_vars_;
   const target::CompilationConfig& config_;
   Partitioned* out_;
@@ -163,62 +163,97 @@ std::unordered_set<const ir::Var*> LiftedParams(const ir::Function& function) {
 Partitioner::Partitioner(std::vector<const backend::Backend*> backends, const CostEstimator* estimator)
     : backends_(std::move(backends)), estimator_(estimator) {}
 
-absl::StatusOr<Partitioned> Partitioner::Run(const ir::IRModule& module) const {
-  const target::CompilationConfig& config = module.config();
+SearchSpace Partitioner::Propose(const ir::IRModule& module) const {
   std::vector<PartitionRulePtr> rules;
   for (const backend::Backend* backend : backends_) rules.push_back(BackendPatterns(backend));
   const PartitionRulePtr rule = OnlyValid(UnionOf("backends", std::move(rules)));
+  SearchSpace space;
+  for (const char* name : {"transform_params", "main"}) {
+    auto function = module.functions.find(name);
+    if (function == module.functions.end()) continue;
+    FunctionSpace& added = space.functions.emplace_back();
+    added.name = name;
+    added.graph = std::make_unique<DataflowGraph>(function->second.body);
+    added.candidates = rule->Find(*added.graph, module.config().target(), added.is_main() ? &space.refusals : nullptr);
+    for (Candidate& candidate : added.candidates) {
+      candidate.cost_us = estimator_->EstimateMicros(*added.graph, candidate);
+    }
+  }
+  return space;
+}
 
+absl::StatusOr<std::vector<Cover>> Partitioner::Covers(const SearchSpace& space, const target::Target& target,
+                                                       int num_favourites) const {
+  std::vector<Cover> covers(1);
+  covers[0].name = "cheapest cover";
+  for (const FunctionSpace& function : space.functions) {
+    INLAY_ASSIGN_OR_RETURN(std::vector<Candidate> cheapest, CheapestCover(*function.graph, function.candidates));
+    covers[0].functions[function.name] = MergeCover(*function.graph, cheapest);
+    if (!function.is_main()) continue;
+    covers[0].estimated_us = CostWithTransitions(*function.graph, covers[0].functions[function.name], target);
+  }
+  const auto main = std::find_if(space.functions.begin(), space.functions.end(),
+                                 [](const FunctionSpace& function) { return function.is_main(); });
+  if (main == space.functions.end()) return covers;
+  for (int i = 0; i < std::min<int>(num_favourites, backends_.size()); ++i) {
+    INLAY_ASSIGN_OR_RETURN(std::vector<Group> groups, Favouring(*main, *backends_[i]));
+    if (groups.empty()) continue;
+    Cover cover = covers[0];  // with its transform_params
+    cover.name = absl::StrCat(backends_[i]->name(), " wherever it may");
+    cover.estimated_us = CostWithTransitions(*main->graph, groups, target);
+    cover.functions[main->name] = std::move(groups);
+    covers.push_back(std::move(cover));
+  }
+  return covers;
+}
+
+// A cover that gives the favourite all that it can take; empty where it can take nothing.
+absl::StatusOr<std::vector<Group>> Partitioner::Favouring(const FunctionSpace& function,
+                                                          const backend::Backend& favourite) const {
+  constexpr double kFavour = 1e-6;  // of the estimate: whatever it takes is all but free, sizes still compare
+  std::vector<Candidate> favoured = function.candidates;
+  bool any = false;
+  for (Candidate& candidate : favoured) {
+    if (candidate.backend != &favourite) continue;
+    candidate.cost_us *= kFavour;
+    any = true;
+  }
+  if (!any) return std::vector<Group>();
+  INLAY_ASSIGN_OR_RETURN(std::vector<Candidate> cover, CheapestCover(*function.graph, std::move(favoured)));
+  for (Candidate& candidate : cover) {
+    if (candidate.backend == &favourite) candidate.cost_us /= kFavour;
+  }
+  return MergeCover(*function.graph, cover);
+}
+
+// The search sees one candidate at a time, borders only show in the whole. So the cover with the least sum competes
+// with those that give each backend all that it can take, and the cheapest with its borders wins: never (by the
+// estimates) worse than one backend alone.
+absl::StatusOr<Cover> Partitioner::BestByEstimate(const SearchSpace& space,
+                                                  const target::CompilationConfig& config) const {
+  const bool compares = config.search_mode != target::SearchMode::kNone;  // preferences are no times to add up
+  INLAY_ASSIGN_OR_RETURN(std::vector<Cover> covers,
+                         Covers(space, config.target(), compares ? static_cast<int>(backends_.size()) : 0));
+  auto best = std::min_element(covers.begin(), covers.end(),
+                               [](const Cover& a, const Cover& b) { return a.estimated_us < b.estimated_us; });
+  best->name += compares ? " by the analytic model" : " by the order of preference";
+  return *std::move(best);
+}
+
+Partitioned CutAlong(const ir::IRModule& module, const Cover& cover) {
   Partitioned result;
   result.module = module;
   std::unordered_map<std::string, int> index_of;
   for (const char* name : {"transform_params", "main"}) {
     auto function = module.functions.find(name);
     if (function == module.functions.end()) continue;
-    DataflowGraph graph(function->second.body);
-    const bool is_main = function->first == "main";
-    std::vector<Candidate> candidates = rule->Find(graph, config.target(), is_main ? &result.refusals : nullptr);
-    for (Candidate& candidate : candidates) candidate.cost_us = estimator_->EstimateMicros(graph, candidate);
-    INLAY_ASSIGN_OR_RETURN(std::vector<Group> groups, BestGroups(graph, candidates, config.target()));
     // Nothing in transform_params depends on an argument: all of it is constant.
-    std::unordered_set<const ir::Var*> constants = LiftedParams(function->second);
-    FunctionPartitioner rewrite(function->second, std::move(groups), graph, constants, config, &result, &index_of);
-    result.module.functions[name] = rewrite.Run();
+    const std::unordered_set<const ir::Var*> constants = LiftedParams(function->second);
+    result.module.functions[name] = FunctionPartitioner(function->second, cover, cover.functions.at(name), constants,
+                                                        module.config(), &result, &index_of)
+                                        .Run();
   }
   return result;
-}
-
-// The search sees one candidate at a time, borders only show in the whole. So the cover with the least sum competes
-// with those that give each backend all that it can take, and the cheapest with its borders wins: never (by the
-// estimates) worse than one backend alone.
-absl::StatusOr<std::vector<Group>> Partitioner::BestGroups(const DataflowGraph& graph,
-                                                           const std::vector<Candidate>& candidates,
-                                                           const target::Target& target) const {
-  INLAY_ASSIGN_OR_RETURN(std::vector<Candidate> cover, CheapestCover(graph, candidates));
-  std::vector<Group> best = MergeCover(graph, cover);
-  double best_cost = CostWithTransitions(graph, best, target);
-  for (const backend::Backend* favourite : backends_) {
-    constexpr double kFavour = 1e-6;  // of the estimate: whatever it takes is all but free, sizes still compare
-    std::vector<Candidate> favoured = candidates;
-    bool any = false;
-    for (Candidate& candidate : favoured) {
-      if (candidate.backend != favourite) continue;
-      candidate.cost_us *= kFavour;
-      any = true;
-    }
-    if (!any) continue;
-    INLAY_ASSIGN_OR_RETURN(std::vector<Candidate> single, CheapestCover(graph, std::move(favoured)));
-    for (Candidate& candidate : single) {
-      if (candidate.backend == favourite) candidate.cost_us /= kFavour;
-    }
-    std::vector<Group> groups = MergeCover(graph, single);
-    const double cost = CostWithTransitions(graph, groups, target);
-    if (cost < best_cost) {
-      best = std::move(groups);
-      best_cost = cost;
-    }
-  }
-  return best;
 }
 
 absl::StatusOr<std::vector<const backend::Backend*>> SelectBackends(const target::CompilationConfig& config) {

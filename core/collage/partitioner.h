@@ -2,6 +2,7 @@
 #ifndef INLAY_CORE_COLLAGE_PARTITIONER_H_
 #define INLAY_CORE_COLLAGE_PARTITIONER_H_
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -9,7 +10,8 @@
 #include "core/backend/backend.h"
 #include "core/collage/candidate.h"
 #include "core/collage/cost_estimator.h"
-#include "core/collage/merge.h"
+#include "core/collage/cover.h"
+#include "core/collage/dataflow_graph.h"
 #include "core/ir/ir_module.h"
 
 namespace inlay::collage {
@@ -28,7 +30,18 @@ struct PartitionInfo {
 struct Partitioned {
   ir::IRModule module;
   std::vector<PartitionInfo> partitions;  // in order of first call
-  std::vector<Refusal> refusals;          // of main, for explanations
+};
+
+// What a search chooses from. The module it was made of must outlive it.
+struct FunctionSpace {
+  std::string name;
+  std::unique_ptr<DataflowGraph> graph;
+  std::vector<Candidate> candidates;  // with the estimator's costs
+  bool is_main() const { return name == "main"; }
+};
+struct SearchSpace {
+  std::vector<FunctionSpace> functions;
+  std::vector<Refusal> refusals;  // of main, for explanations
 };
 
 class Partitioner {
@@ -37,16 +50,26 @@ class Partitioner {
   // fallback. `estimator` outlives the Partitioner.
   Partitioner(std::vector<const backend::Backend*> backends, const CostEstimator* estimator);
 
-  // Every operator of `main` and `transform_params` ends in exactly one partition. Deterministic.
-  absl::StatusOr<Partitioned> Run(const ir::IRModule& module) const;
+  // Deterministic, all three. UNIMPLEMENTED names what no backend compiles.
+  SearchSpace Propose(const ir::IRModule& module) const;
+  // The cover with the least sum of estimates; then, for each of the first `num_favourites` backends that can take
+  // anything, the one that gives it whatever it can take ("single-backend plan").
+  absl::StatusOr<std::vector<Cover>> Covers(const SearchSpace& space, const target::Target& target,
+                                            int num_favourites) const;
+  absl::StatusOr<Cover> BestByEstimate(const SearchSpace& space, const target::CompilationConfig& config) const;
+
+  const std::vector<const backend::Backend*>& backends() const { return backends_; }
 
  private:
-  absl::StatusOr<std::vector<Group>> BestGroups(const DataflowGraph& graph, const std::vector<Candidate>& candidates,
-                                                const target::Target& target) const;
+  absl::StatusOr<std::vector<Group>> Favouring(const FunctionSpace& function, const backend::Backend& favourite) const;
 
   std::vector<const backend::Backend*> backends_;
   const CostEstimator* estimator_;
 };
+
+// The module with each group a call of a partition function; structurally equal ones of one backend are one function.
+// `cover` fits the module.
+Partitioned CutAlong(const ir::IRModule& module, const Cover& cover);
 
 // The backends of the registry that a configuration may use, in the order of its list (all: by name). NOT_FOUND for a
 // name that is not there, saying which are; FAILED_PRECONDITION where none can serve the target, with each one's

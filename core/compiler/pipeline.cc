@@ -1,21 +1,17 @@
 #include "core/compiler/pipeline.h"
 
-#include <algorithm>
-#include <atomic>
 #include <map>
-#include <set>
-#include <thread>
-#include <unordered_set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
-#include "core/artifact/planner.h"
 #include "core/base/proto_bytes.h"
 #include "core/base/status_macros.h"
 #include "core/collage/partitioner.h"
+#include "core/compiler/build_executable.h"
 #include "core/ir/proto_conversion.h"
+#include "core/ir/structural_hash.h"
 #include "core/passes/pass_manager.h"
 
 namespace inlay::compiler {
@@ -58,96 +54,25 @@ absl::Status CheckWeightsPresent(const proto::IRModule& module, cache::BlobStore
                    absl::StrJoin(some, ", "), ": upload them (UploadBlobs) and repeat"));
 }
 
-// Compiles everything that the cache has not, on as many threads as workers can make use of.
-class ActionRunner {
- public:
-  ActionRunner(CachingCompiler* compiler, CancelToken* token, const ProgressFn& progress)
-      : compiler_(compiler), token_(token), progress_(progress) {}
+void Explain(proto::PlanRecord record, const char* source, proto::CompileReport* report) {
+  report->set_plan_source(source);
+  report->mutable_cover()->Swap(record.mutable_cover());
+  report->mutable_plans()->Swap(record.mutable_plans());
+  report->mutable_candidates()->Swap(record.mutable_candidates());
+}
 
-  absl::StatusOr<std::vector<CompiledPartition>> Run(const std::vector<Action>& actions) {
-    results_.resize(actions.size());
-    std::vector<int> misses;
-    for (int i = 0; i < static_cast<int>(actions.size()); ++i) {
-      absl::StatusOr<CompiledPartition> hit = compiler_->Lookup(actions[i]);
-      if (hit.ok()) {
-        results_[i] = *std::move(hit);
-      } else {
-        misses.push_back(i);
-      }
-    }
-    INLAY_RETURN_IF_ERROR(RunMisses(actions, misses));
-    return std::move(results_);
-  }
-
- private:
-  absl::Status RunMisses(const std::vector<Action>& actions, const std::vector<int>& misses) {
-    if (misses.empty()) return absl::OkStatus();
-    const int total = static_cast<int>(misses.size());
-    const int parallelism = std::min(total, std::max(1, compiler_->compiler()->parallelism()));
-    std::vector<std::thread> threads;
-    for (int i = 0; i < parallelism; ++i) {
-      threads.emplace_back([&] {
-        for (int next; (next = next_.fetch_add(1)) < total;) Step(actions[misses[next]], misses[next]);
-      });
-    }
-    ReportUntilDone(total);
-    for (std::thread& thread : threads) thread.join();
-    absl::MutexLock lock(&mutex_);
-    return first_error_;
-  }
-
-  void Step(const Action& action, int index) {
-    absl::Status status = token_->status();
-    if (status.ok()) {
-      absl::MutexLock lock(&mutex_);
-      status = first_error_;  // one failed partition fails the request: start nothing more
-    }
-    if (status.ok()) {
-      absl::StatusOr<CompiledPartition> compiled = compiler_->Compile(action, token_);
-      status = compiled.status();
-      if (compiled.ok()) results_[index] = *std::move(compiled);
-    }
-    absl::MutexLock lock(&mutex_);
-    if (!status.ok() && first_error_.ok()) first_error_ = status;
-    ++done_;
-    last_ = absl::StrCat(action.action.backend(), " ", action.name);
-  }
-
-  // Progress goes out in the caller's thread.
-  void ReportUntilDone(int total) {
-    int reported = -1;
-    while (reported < total) {
-      Progress now{"compile", 0, total, ""};
-      {
-        absl::MutexLock lock(&mutex_);
-        auto news = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return done_ != reported; };
-        mutex_.Await(absl::Condition(&news));
-        now.done = done_;
-        now.detail = last_;
-      }
-      reported = now.done;
-      if (progress_) progress_(now);
-    }
-  }
-
-  CachingCompiler* compiler_;
-  CancelToken* token_;
-  const ProgressFn& progress_;
-  std::vector<CompiledPartition> results_;  // each written by one thread
-  std::atomic<int> next_{0};
-  absl::Mutex mutex_;
-  absl::Status first_error_ ABSL_GUARDED_BY(mutex_);
-  int done_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::string last_ ABSL_GUARDED_BY(mutex_);
-};
-
-absl::StatusOr<collage::Partitioned> PartitionModule(const ir::IRModule& module) {
+absl::StatusOr<proto::PlanRecord> Search(const ir::IRModule& module, const Digest& module_hash,
+                                         std::vector<const backend::Backend*> backends) {
   const target::CompilationConfig& config = module.config();
-  INLAY_ASSIGN_OR_RETURN(std::vector<const backend::Backend*> backends, collage::SelectBackends(config));
   std::unique_ptr<collage::CostEstimator> estimator = config.search_mode == target::SearchMode::kNone
                                                           ? collage::PreferenceEstimator()
                                                           : collage::AnalyticEstimator(config.target());
-  return collage::Partitioner(std::move(backends), estimator.get()).Run(module);
+  const collage::Partitioner partitioner(std::move(backends), estimator.get());
+  const collage::SearchSpace space = partitioner.Propose(module);
+  INLAY_ASSIGN_OR_RETURN(collage::Cover best, partitioner.BestByEstimate(space, config));
+  proto::PlanRecord record;
+  *record.mutable_cover() = collage::ToProto(best, module_hash);
+  return record;
 }
 
 void FillReport(const collage::Partitioned& partitioned, const std::vector<Action>& actions,
@@ -208,43 +133,57 @@ absl::StatusOr<CompileResult> Pipeline::CompileAlone(const proto::IRModule& prot
   watch.Lap("normalise");
 
   INLAY_RETURN_IF_ERROR(enter("partition"));
-  INLAY_ASSIGN_OR_RETURN(collage::Partitioned partitioned, PartitionModule(module));
+  INLAY_ASSIGN_OR_RETURN(collage::Cover cover, ChooseCover(module, proto_module.config().search(), &result.report));
+  const collage::Partitioned partitioned = collage::CutAlong(module, cover);
   watch.Lap("partition");
 
   INLAY_RETURN_IF_ERROR(enter("compile"));
-  std::vector<Action> actions;
-  for (const collage::PartitionInfo& partition : partitioned.partitions) {
-    INLAY_ASSIGN_OR_RETURN(std::string version, compiler_->compiler()->BackendVersion(partition.backend));
-    actions.push_back(MakeAction(partitioned.module, partition.function, version));
-  }
-  INLAY_ASSIGN_OR_RETURN(std::vector<CompiledPartition> compiled,
-                         ActionRunner(compiler_, token, progress).Run(actions));
+  INLAY_ASSIGN_OR_RETURN(std::vector<Action> actions, MakeActions(partitioned, compiler_->compiler()));
+  INLAY_ASSIGN_OR_RETURN(std::vector<CompiledPartition> compiled, CompileActions(actions, compiler_, token, progress));
   watch.Lap("compile");
 
   INLAY_RETURN_IF_ERROR(enter("plan"));
-  proto::Executable& executable = result.executable;
-  executable.set_format_version(1);
-  std::vector<proto::StaticLibraryManifest> manifests;
-  std::set<Digest> seen;
-  for (const CompiledPartition& partition : compiled) {
-    if (!seen.insert(partition.library_digest).second) continue;
-    manifests.push_back(partition.library->manifest());
-    executable.add_static_libraries(std::string(partition.library_digest.bytes()));
-  }
-  INLAY_ASSIGN_OR_RETURN(artifact::BuiltPlan plan, artifact::BuildPlan(partitioned.module, manifests));
-  executable.set_plan_json(plan.plan.ToJson());
-  for (size_t i = 0; i < plan.params.size(); ++i) {
-    proto::ParamRef* param = executable.add_params();
-    param->set_name(plan.plan.params[i].name);
-    *param->mutable_type() = ir::ToProto(plan.params[i]->type);
-    param->set_digest(std::string(plan.params[i]->digest.bytes()));
-  }
-  *executable.mutable_config() = module.config().ToProto();
-  for (proto::StaticLibraryManifest& manifest : manifests) *executable.add_manifests() = std::move(manifest);
+  INLAY_ASSIGN_OR_RETURN(result.executable, BuildExecutable(partitioned, compiled));
   INLAY_RETURN_IF_ERROR(Publish(&result));
   watch.Lap("plan");
   FillReport(partitioned, actions, compiled, &result.report);
   return result;
+}
+
+absl::StatusOr<collage::Cover> Pipeline::ChooseCover(const ir::IRModule& module, const proto::SearchOptions& options,
+                                                     proto::CompileReport* report) {
+  const target::CompilationConfig& config = module.config();
+  INLAY_ASSIGN_OR_RETURN(std::vector<const backend::Backend*> backends, collage::SelectBackends(config));
+  const Digest module_hash = ir::StructuralHash(module);
+  if (options.has_pinned()) {
+    report->set_plan_source("pinned");
+    *report->mutable_cover() = options.pinned();
+    return Annotate(collage::FromProto(options.pinned(), module, module_hash, backends), "config.search.pinned");
+  }
+  std::map<std::string, std::string> versions;
+  for (const backend::Backend* backend : backends) {
+    INLAY_ASSIGN_OR_RETURN(versions[backend->name()], compiler_->compiler()->BackendVersion(backend->name()));
+  }
+  const Digest key = plans_.Key(module_hash, config, versions, "");
+  if (!options.replan()) {
+    absl::StatusOr<proto::PlanRecord> known = plans_.Get(key);
+    if (known.ok()) {
+      absl::StatusOr<collage::Cover> cover = collage::FromProto(known->cover(), module, module_hash, backends);
+      if (cover.ok()) {
+        Explain(*std::move(known), "plan cache", report);
+        return cover;
+      }
+    }
+  }
+  INLAY_ASSIGN_OR_RETURN(proto::PlanRecord record, Search(module, module_hash, backends));
+  if (options.replan()) {
+    INLAY_RETURN_IF_ERROR(plans_.Replace(key, record));
+  } else if (absl::StatusOr<proto::PlanRecord> kept = plans_.PutIfAbsent(key, record); kept.ok()) {
+    record = *std::move(kept);  // of whoever was first, so that all go on with the same plan
+  }
+  absl::StatusOr<collage::Cover> cover = collage::FromProto(record.cover(), module, module_hash, backends);
+  Explain(std::move(record), "search", report);
+  return cover;
 }
 
 absl::Status Pipeline::Publish(CompileResult* result) {

@@ -5,35 +5,29 @@
 #ifndef INLAY_CORE_COMPILER_PIPELINE_H_
 #define INLAY_CORE_COMPILER_PIPELINE_H_
 
-#include <functional>
 #include <string>
-#include <vector>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "core/base/cancellation.h"
 #include "core/cache/blob_store.h"
 #include "core/cache/key_value_table.h"
+#include "core/collage/cover.h"
 #include "core/compiler/caching_compiler.h"
+#include "core/compiler/plan_cache.h"
+#include "core/compiler/progress.h"
 #include "core/compiler/single_flight.h"
 #include "proto/artifact.pb.h"
 #include "proto/ir.pb.h"
 
 namespace inlay::compiler {
 
-struct Progress {
-  std::string phase;
-  int done = 0;
-  int total = 0;
-  std::string detail;
-};
-// Called in the thread of Compile, one at a time.
-using ProgressFn = std::function<void(const Progress&)>;
-
 // What a Pipeline keeps besides blobs and actions. None is owned; all outlive it.
 struct PipelineTables {
   // The digests of the Executables that pipelines on this cache made. Nobody else writes to it: a client may put any
   // blob into the BlobStore, so this alone tells an Executable whose code may be loaded.
   cache::KeyValueTable* published = nullptr;
+  cache::KeyValueTable* plans = nullptr;  // PlanCache's
 };
 
 struct CompileResult {
@@ -44,7 +38,9 @@ struct CompileResult {
 
 class Pipeline {
  public:
-  Pipeline(CachingCompiler* compiler, PipelineTables tables) : compiler_(compiler), tables_(tables) {}
+  // `build`: identity of this program.
+  Pipeline(CachingCompiler* compiler, PipelineTables tables, std::string build)
+      : compiler_(compiler), tables_(tables), plans_(tables.plans, std::move(build)) {}
 
   // INVALID_ARGUMENT: the module, naming the place. FAILED_PRECONDITION: weights that are not in the BlobStore, or a
   // target that no backend serves. UNIMPLEMENTED: what the README's table says. CANCELLED, DEADLINE_EXCEEDED.
@@ -53,10 +49,14 @@ class Pipeline {
  private:
   absl::StatusOr<CompileResult> CompileAlone(const proto::IRModule& module, CancelToken* token,
                                              const ProgressFn& progress);
+  // Pinned, out of the plan cache, or searched for.
+  absl::StatusOr<collage::Cover> ChooseCover(const ir::IRModule& module, const proto::SearchOptions& options,
+                                             proto::CompileReport* report);
   absl::Status Publish(CompileResult* result);
 
   CachingCompiler* compiler_;
   PipelineTables tables_;
+  PlanCache plans_;
   SingleFlight<CompileResult> flights_;
 };
 

@@ -39,7 +39,7 @@ class PipelineTest : public ::testing::Test {
       : scratch_(*TempDir::Create("pipeline_test")),
         workers_(scratch_.path()),
         caching_(&workers_, &blobs_, &actions_, &explanations_),
-        pipeline_(&caching_, {&published_}) {}
+        pipeline_(&caching_, {&published_, &plans_}, "test") {}
 
   ir::ConstantPtr Weight(std::vector<int64_t> shape, float scale) {
     ir::TensorType type = F32(shape);
@@ -106,7 +106,7 @@ class PipelineTest : public ::testing::Test {
   TempDir scratch_;
   cache::MemoryBlobStore blobs_;
   cache::MemoryActionCache actions_;
-  cache::MemoryKeyValueTable explanations_, published_;
+  cache::MemoryKeyValueTable explanations_, published_, plans_;
   compiler::InProcessCompiler workers_;
   compiler::CachingCompiler caching_;
   compiler::Pipeline pipeline_;
@@ -135,6 +135,30 @@ TEST_F(PipelineTest, SecondCompileRunsNothingAndNewWeightsHitEverything) {
   std::vector<float> x = Ramp(32, 0.05f), expected = MlpReference(x, 4, 8, 16, 0.02f);
   std::vector<float> y = Run(retrained->executable, x, 64);
   for (size_t i = 0; i < y.size(); ++i) EXPECT_NEAR(y[i], expected[i], 1e-5);
+}
+
+TEST_F(PipelineTest, PlanIsKeptRepeatedByWhoPinsItAndRenewedOnRequest) {
+  proto::IRModule module = Mlp(4, 8, 16, 0.01f);
+  auto first = Compile(module);
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_EQ(first->report.plan_source(), "search");
+  auto second = Compile(Mlp(4, 8, 16, 0.02f));  // new weights, the same plan
+  EXPECT_EQ(second->report.plan_source(), "plan cache");
+  EXPECT_EQ(second->report.cover().SerializeAsString(), first->report.cover().SerializeAsString());
+  module.mutable_config()->mutable_search()->set_replan(true);
+  EXPECT_EQ(Compile(module)->report.plan_source(), "search");
+
+  module = Mlp(4, 8, 16, 0.01f);
+  *module.mutable_config()->mutable_search()->mutable_pinned() = first->report.cover();
+  auto pinned = Compile(module);
+  ASSERT_TRUE(pinned.ok()) << pinned.status();
+  EXPECT_EQ(pinned->report.plan_source(), "pinned");
+  EXPECT_EQ(pinned->executable_digest, first->executable_digest);
+  module = Mlp(4, 8, 17, 0.01f);
+  *module.mutable_config()->mutable_search()->mutable_pinned() = first->report.cover();
+  auto other = Compile(module);
+  EXPECT_EQ(other.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(other.status().message()), HasSubstr("config.search.pinned: the cover was made for another"));
 }
 
 TEST_F(PipelineTest, ChangedBackendMissesAndSaysWhy) {
