@@ -167,6 +167,7 @@ class Link {
              "--eh-frame-hdr",
              "--threads=2",
              "--undefined=__tvm_ffi_main"};
+    if (request_.plan->openmp) args_.push_back("--undefined=inlay_openmp_parallel_for");
     INLAY_RETURN_IF_ERROR(AddVersionScript());
     args_.push_back(toolchain_.crti);
     args_.push_back(toolchain_.crt_begin);
@@ -248,7 +249,7 @@ class Link {
       args_.push_back(std::move(path));
     }
     args_.push_back("--as-needed");
-    for (const char* name : {"libtvm_ffi.so", "libgomp.so.1", "libm.so.6", "libc.so.6", "ld-linux-x86-64.so.2"}) {
+    for (const char* name : {"libtvm_ffi.so", "libm.so.6", "libc.so.6", "ld-linux-x86-64.so.2"}) {
       const std::string path = FindIn(toolchain_.library_dirs, name);
       if (path.empty()) return absl::NotFoundError(absl::StrCat("linking needs ", name));
       args_.push_back(path);

@@ -27,6 +27,12 @@ bool Contains(const google::protobuf::RepeatedField<int32_t>& list, int i) {
   return std::find(list.begin(), list.end(), i) != list.end();
 }
 
+// Whether one of its libraries uses OpenMP (core/runtime/README.md, Threads).
+bool RequiresOpenMp(const proto::StaticLibraryManifest& manifest) {
+  return std::any_of(manifest.required_libraries().begin(), manifest.required_libraries().end(),
+                     [](const proto::RequiredLibrary& library) { return library.soname() == "libgomp.so.1"; });
+}
+
 // When and by whom a value is used. Steps are indices into the final lists of load and run steps.
 struct Use {
   int load_first = -1, load_last = -1;
@@ -38,8 +44,9 @@ class PlanBuilder {
  public:
   explicit PlanBuilder(CallGraph graph) : graph_(std::move(graph)), uses_(graph_.values.size()) {}
 
-  absl::StatusOr<BuiltPlan> Build(const ir::Function& main, int num_threads) {
+  absl::StatusOr<BuiltPlan> Build(const ir::Function& main, int num_threads, bool openmp) {
     plan_.num_threads = num_threads;
+    plan_.openmp = openmp;
     AddTensors(main);
     INLAY_RETURN_IF_ERROR(AddLoadSteps());
     AddRunSteps();
@@ -332,7 +339,9 @@ absl::StatusOr<BuiltPlan> BuildPlan(const ir::IRModule& partitioned,
                                     absl::Span<const proto::StaticLibraryManifest> manifests) {
   INLAY_ASSIGN_OR_RETURN(FunctionTable functions, FunctionTable::Make(manifests));
   INLAY_ASSIGN_OR_RETURN(CallGraph graph, BuildCallGraph(partitioned, functions));
-  return PlanBuilder(std::move(graph)).Build(partitioned.functions.at("main"), partitioned.config().num_threads);
+  const bool openmp = std::any_of(manifests.begin(), manifests.end(), RequiresOpenMp);
+  return PlanBuilder(std::move(graph))
+      .Build(partitioned.functions.at("main"), partitioned.config().num_threads, openmp);
 }
 
 }  // namespace inlay::artifact

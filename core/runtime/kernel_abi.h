@@ -29,7 +29,7 @@ extern "C" {
 enum { INLAY_OK = 0, INLAY_E_INTERNAL = 1, INLAY_E_NO_MEMORY = 2, INLAY_E_LIBRARY = 3 };
 
 /* Runs one task: indices [begin, end) of the n given to parallel_for. worker is 0 .. num_threads-1, distinct for tasks
- * that run at the same time. */
+ * that run at the same time; a worker may be given several tasks of one parallel_for, one after the other. */
 typedef void (*InlayTask)(void* closure, int64_t begin, int64_t end, int32_t worker);
 
 /* Generated code reads these fields by offset: never reorder, only append and raise the version. */
@@ -39,7 +39,8 @@ typedef struct InlayCallContext {
   int32_t num_threads; /* 16: at most so many tasks run at once */
   int32_t reserved;    /* 20 */
   void* pool;          /* 24: first argument of parallel_for */
-  /* 32: splits [0, n) into contiguous ranges, one a thread, runs them and returns when all are done. */
+  /* 32: splits [0, n) into contiguous ranges, runs them as tasks and returns when all are done. Tasks must not wait for
+   * each other: all of them may run on one thread. */
   void (*parallel_for)(void* pool, int64_t n, InlayTask task, void* closure);
   void* owner; /* 40: first argument of alloc and set_error */
   void* (*alloc)(void* owner,

@@ -80,6 +80,7 @@ struct ExecutionPlan {
   int64_t load_bytes = 0;
   int64_t arena_bytes = 0;
   int32_t num_threads = 0;  // default; 0 = the cores of the machine that runs it
+  bool openmp = false;      // a library that some function calls brings libgomp: its threads are the module's pool
 
   std::string ToJson() const;
   // Checks everything that executing relies on (indices, bounds, alignment, no write to a constant), so that a damaged

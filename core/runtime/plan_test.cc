@@ -30,6 +30,7 @@ ExecutionPlan SmallPlan() {
                     {StepKind::kRun, 1, 0, -1, {4, 6, 1}, ""},
                     {StepKind::kCopy, -1, -1, -1, {0, 2}, ""}};
   plan.num_threads = 2;
+  plan.openmp = true;
   return plan;
 }
 
@@ -46,6 +47,7 @@ TEST(Plan, JsonRoundTrip) {
   EXPECT_EQ(again->load_steps[1].args, (std::vector<int32_t>{-1, 7, -1}));
   EXPECT_EQ(again->buffers[4].offset, 64);
   EXPECT_EQ(again->num_threads, 2);
+  EXPECT_TRUE(again->openmp);
 }
 
 TEST(Plan, RefusesDamagedJson) {

@@ -1,46 +1,43 @@
 #include "core/runtime/threads.h"
 
-#include <dlfcn.h>
-#include <omp.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
+
+#include "core/runtime/openmp.h"
+#include "core/runtime/thread_pool.h"
+
+// Absent from artifacts that need no libgomp.
+#pragma weak inlay_openmp_parallel_for
+#pragma weak inlay_openmp_pin
 
 namespace inlay::runtime {
 
 int AvailableCpus() {
   cpu_set_t set;
   CPU_ZERO(&set);
-  // More CPUs than cpu_set_t holds (1024): fall back on libgomp's count.
-  if (sched_getaffinity(0, sizeof(set), &set) != 0) return std::max(1, omp_get_num_procs());
+  // More CPUs than cpu_set_t holds (1024): all that are online.
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) {
+    return static_cast<int>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
+  }
   return std::max(1, CPU_COUNT(&set));
 }
 
 void ParallelFor(void* pool, int64_t n, InlayTask task, void* closure) {
   if (n <= 0) return;
-  const int64_t threads = std::min<int64_t>(static_cast<ThreadPool*>(pool)->num_threads, n);
-  if (threads <= 1) {
+  const ThreadPool& threads = *static_cast<ThreadPool*>(pool);
+  if (threads.num_threads <= 1 || n == 1) {
     task(closure, 0, n, 0);
-    return;
-  }
-#pragma omp parallel num_threads(static_cast<int>(threads))
-  {
-    // The team may be smaller than asked for (a caller that is inside a parallel region itself, OMP_THREAD_LIMIT).
-    const int64_t team = omp_get_num_threads();
-    const int64_t self = omp_get_thread_num();
-    const int64_t each = n / team;
-    const int64_t rest = n % team;
-    const int64_t begin = self * each + std::min(self, rest);
-    const int64_t end = begin + each + (self < rest ? 1 : 0);
-    // Threads of the pool belong to whoever uses OpenMP in this process, so their mode is put back too.
-    ScopedFloatMode mode;
-    if (begin < end) task(closure, begin, end, static_cast<int32_t>(self));
+  } else if (threads.openmp && &inlay_openmp_parallel_for != nullptr) {
+    inlay_openmp_parallel_for(static_cast<int>(std::min<int64_t>(threads.num_threads, n)), n, task, closure);
+  } else {
+    RunOnPool(threads.num_threads, n, task, closure);
   }
 }
 
 void PinThreadLibrary() {
-  static void* const pinned = dlopen("libgomp.so.1", RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
-  (void)pinned;
+  if (&inlay_openmp_pin != nullptr) inlay_openmp_pin();
 }
 
 }  // namespace inlay::runtime

@@ -1,5 +1,5 @@
-// The thread pool of compiled code: libgomp's, through OpenMP, so that a process has one pool whatever libraries
-// (oneDNN, OpenBLAS) are in it. And the floating-point mode that compiled code runs in.
+// The threads of compiled code, one pool for all of a module: our own (thread_pool.h), or libgomp's where a library in
+// it brings that (openmp.h). And the floating-point mode that compiled code runs in.
 #ifndef INLAY_CORE_RUNTIME_THREADS_H_
 #define INLAY_CORE_RUNTIME_THREADS_H_
 
@@ -38,14 +38,14 @@ class ScopedFloatMode {
 };
 
 struct ThreadPool {
-  int num_threads = 1;  // 1: everything runs on the caller's thread and OpenMP is not touched
+  int num_threads = 1;  // 1: everything runs on the caller's thread and no pool is touched
+  bool openmp = false;  // libgomp's threads, which a library of the module uses anyway
 };
 
 // InlayCallContext::parallel_for; `pool` is a ThreadPool.
 void ParallelFor(void* pool, int64_t n, InlayTask task, void* closure);
 
-// Keeps libgomp in the process for good: its idle threads would return into unmapped code if unloading the last
-// exported library unloaded it too. Idempotent.
+// Where libgomp is used: inlay_openmp_pin. Idempotent.
 void PinThreadLibrary();
 
 }  // namespace inlay::runtime

@@ -2,10 +2,15 @@
 
 #include <gtest/gtest.h>
 #include <math.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <filesystem>
 #include <thread>
 #include <vector>
+
+#include "core/runtime/thread_pool.h"
 
 namespace inlay::runtime {
 namespace {
@@ -26,10 +31,41 @@ void Record(void* closure, int64_t begin, int64_t end, int32_t worker) {
 #endif
 }
 
-TEST(ParallelFor, CoversEveryIndexOnce) {
+// Of this process.
+int64_t NumThreads() {
+  std::filesystem::directory_iterator tasks("/proc/self/task");
+  return std::distance(begin(tasks), end(tasks));
+}
+
+class ParallelForTest : public testing::TestWithParam<bool> {};
+INSTANTIATE_TEST_SUITE_P(Own, ParallelForTest, testing::Values(false));
+INSTANTIATE_TEST_SUITE_P(OpenMp, ParallelForTest, testing::Values(true));
+
+// The first in this file: nothing has started a thread yet.
+TEST(OneThread, StartsNone) {
+  const int64_t before = NumThreads();
+  for (bool openmp : {false, true}) {
+    ThreadPool pool{1, openmp};
+    Recorder r(100);
+    ParallelFor(&pool, 100, &Record, &r);
+    EXPECT_EQ(r.max_worker, 0);
+  }
+  EXPECT_EQ(NumThreads(), before);
+}
+
+TEST(OwnPool, StartsWhatTheLargestLoopWants) {
+  ThreadPool pool{3, false};
+  for (int round = 0; round < 3; ++round) {
+    Recorder r(100);
+    ParallelFor(&pool, 100, &Record, &r);
+  }
+  EXPECT_EQ(NumPoolWorkers(), 2);
+}
+
+TEST_P(ParallelForTest, CoversEveryIndexOnce) {
   for (int threads : {1, 2, 3, 7}) {
     for (int64_t n : {0, 1, 2, 6, 7, 1000}) {
-      ThreadPool pool{threads};
+      ThreadPool pool{threads, GetParam()};
       Recorder r(n);
       ScopedFloatMode mode;
       ParallelFor(&pool, n, &Record, &r);
@@ -40,20 +76,20 @@ TEST(ParallelFor, CoversEveryIndexOnce) {
   }
 }
 
-TEST(ParallelFor, NegativeIsNothing) {
-  ThreadPool pool{2};
+TEST_P(ParallelForTest, NegativeIsNothing) {
+  ThreadPool pool{2, GetParam()};
   Recorder r(1);
   ParallelFor(&pool, -5, &Record, &r);
   EXPECT_EQ(r.hits[0], 0);
 }
 
-TEST(ParallelFor, FromSeveralThreadsAtOnce) {
+TEST_P(ParallelForTest, FromSeveralThreadsAtOnce) {
   std::vector<std::thread> threads;
   std::atomic<int> wrong{0};
   for (int t = 0; t < 4; ++t) {
-    threads.emplace_back([&] {
-      for (int round = 0; round < 50; ++round) {
-        ThreadPool pool{2};
+    threads.emplace_back([&, t] {
+      for (int round = 0; round < 200; ++round) {
+        ThreadPool pool{2 + t, GetParam()};
         Recorder r(100);
         ParallelFor(&pool, 100, &Record, &r);
         for (auto& hit : r.hits) wrong += hit != 1;
@@ -62,6 +98,56 @@ TEST(ParallelFor, FromSeveralThreadsAtOnce) {
   }
   for (std::thread& t : threads) t.join();
   EXPECT_EQ(wrong, 0);
+}
+
+// Loops so short that a worker comes when they are over already: seats offered and taken back.
+TEST(OwnPool, ManyShortLoops) {
+  ThreadPool pool{4, false};
+  int64_t sum = 0;
+  for (int round = 0; round < 100000; ++round) {
+    std::atomic<int64_t> items{0};
+    auto add = [](void* closure, int64_t begin, int64_t end, int32_t) {
+      *static_cast<std::atomic<int64_t>*>(closure) += end - begin;
+    };
+    ParallelFor(&pool, 5, add, &items);
+    sum += items;
+  }
+  EXPECT_EQ(sum, 500000);
+}
+
+// More threads than cores, and tasks that sleep: the caller has to wait for pieces of others, asleep itself.
+TEST(OwnPool, WaitsForPiecesThatOthersBegan) {
+  ThreadPool pool{4, false};
+  for (int round = 0; round < 20; ++round) {
+    std::atomic<int> done{0};
+    auto slow = [](void* closure, int64_t begin, int64_t end, int32_t worker) {
+      if (worker > 0) usleep(2000);
+      *static_cast<std::atomic<int>*>(closure) += static_cast<int>(end - begin);
+    };
+    ParallelFor(&pool, 64, slow, &done);
+    ASSERT_EQ(done, 64);
+  }
+}
+
+TEST(OwnPool, AChildProcessHasItsOwn) {
+  ThreadPool pool{2, false};
+  Recorder before(100);
+  ParallelFor(&pool, 100, &Record, &before);
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(20);
+    Recorder r(100);
+    ParallelFor(&pool, 100, &Record, &r);
+    bool right = NumPoolWorkers() == 1;
+    for (auto& hit : r.hits) right &= hit == 1;
+    exit(right ? 0 : 1);  // with destructors: the pool stops
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  Recorder after(100);
+  ParallelFor(&pool, 100, &Record, &after);
+  for (auto& hit : after.hits) EXPECT_EQ(hit, 1);
 }
 
 #if defined(__SSE__)

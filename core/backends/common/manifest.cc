@@ -56,4 +56,10 @@ void FillManifest(const std::string& backend, const std::string& version, const 
   manifest->set_target_features(target.attr("mattr"));
 }
 
+void RequireOpenMp(proto::StaticLibraryManifest* manifest) {
+  auto* required = manifest->add_required_libraries();
+  required->set_soname("libgomp.so.1");
+  required->set_package("libgomp1 (Debian)");
+}
+
 }  // namespace inlay::backends

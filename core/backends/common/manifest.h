@@ -20,6 +20,9 @@ absl::Status FillSignature(const std::string& symbol, const ir::Function& partit
 void FillManifest(const std::string& backend, const std::string& version, const target::Target& target,
                   proto::StaticLibraryManifest* manifest);
 
+// Declares that a library of the runtime component uses OpenMP: libgomp's threads become the pool of the whole module.
+void RequireOpenMp(proto::StaticLibraryManifest* manifest);
+
 }  // namespace inlay::backends
 
 #endif  // INLAY_CORE_BACKENDS_COMMON_MANIFEST_H_

@@ -54,6 +54,7 @@ class OnednnCodegen : public backend::BackendCodegen {
     auto* required = manifest->add_required_libraries();
     required->set_soname(kSoname);
     required->set_package(kPackage);
+    backends::RequireOpenMp(manifest);
     manifest->add_runtime_components("onednn");
     INLAY_ASSIGN_OR_RETURN(std::string object, backends::EmitShimObject("onednn", functions, request.target));
     auto* file = library.add_objects();

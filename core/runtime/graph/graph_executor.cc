@@ -161,6 +161,7 @@ StatusOr<std::unique_ptr<GraphExecutor>> GraphExecutor::Load(ExecutionPlan plan,
   impl->params = std::move(params);
   int threads = options.num_threads > 0 ? options.num_threads : impl->plan.num_threads;
   impl->pool.num_threads = threads > 0 ? threads : AvailableCpus();
+  impl->pool.openmp = impl->plan.openmp;
   if (Status s = impl->Prepare(); !s.ok()) return s;
   if (Status s = impl->RunLoadSteps(); !s.ok()) return s;
   return std::unique_ptr<GraphExecutor>(new GraphExecutor(std::move(impl)));
