@@ -36,8 +36,10 @@ constexpr int kMostRepeats = 64;
 constexpr int kWarmUpRuns = 2;
 constexpr double kWarmUpUs = 2000;
 constexpr int kMostWarmUpRuns = 20;
-// After min_rounds a subject whose best is this much slower than the best of all has lost.
+// After min_rounds a subject whose best time is this much longer than another's median has lost. Not than its best:
+// while something else has the core, medians are long, and a subject may not have had one undisturbed run yet.
 constexpr double kHopeless = 1.5;
+constexpr int kRoundsBetweenDrops = 8;
 
 double MicrosecondsSince(Clock::time_point start) {
   return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
@@ -70,8 +72,10 @@ class SharedTensors {
     }
     return tensor;
   }
-  void Forget(SyntheticRole role) {
-    for (auto it = tensors_.begin(); it != tensors_.end();) it = it->first.first == role ? tensors_.erase(it) : ++it;
+  void ForgetWeights() {
+    for (auto it = tensors_.begin(); it != tensors_.end();) {
+      it = it->first.first == SyntheticRole::kInput ? ++it : tensors_.erase(it);
+    }
   }
 
  private:
@@ -110,7 +114,7 @@ struct Subject {
   std::vector<const void*> inputs;
   Outputs outputs;
   std::vector<double> samples;  // microseconds of one run
-  double best() const { return *std::min_element(samples.begin(), samples.end()); }
+  bool hopeless = false;
 };
 
 class Measurement {
@@ -125,7 +129,7 @@ class Measurement {
     for (int i = 0; i < action_.subjects_size(); ++i) {
       if (i != action_.reference()) INLAY_RETURN_IF_ERROR(Admit(i));
     }
-    tensors_.Forget(SyntheticRole::kWeight);  // those that runs read, their modules keep
+    tensors_.ForgetWeights();  // those that runs read, their modules keep
     INLAY_RETURN_IF_ERROR(ForEach([this](Subject& subject) { return WarmUp(subject); }));
     INLAY_RETURN_IF_ERROR(TimeRounds());
     INLAY_RETURN_IF_ERROR(ForEach([this](Subject& subject) { return Check(subject); }));
@@ -208,7 +212,7 @@ class Measurement {
       const NamedTensor& param = plan->params[i];
       const bool known = static_cast<int>(i) < what.params_size() && !what.params(i).digest().empty();
       const std::string key = known ? absl::StrCat("#", what.params(i).digest()) : param.name;
-      INLAY_ASSIGN_OR_RETURN(auto memory, tensors_.Get(param.type, SyntheticRole::kWeight, key));
+      INLAY_ASSIGN_OR_RETURN(auto memory, tensors_.Get(param.type, RoleOfWeight(param.name), key));
       return jit::ParamBytes{{memory->data(), static_cast<size_t>(param.type.NumBytes())}, memory};
     };
     std::vector<const proto::StaticLibrary*> libraries;
@@ -267,19 +271,22 @@ class Measurement {
     return absl::OkStatus();
   }
 
+  void DropHopeless() {
+    double bound = std::numeric_limits<double>::infinity();
+    for (const auto& subject : subjects_) bound = std::min(bound, kHopeless * Summarise(subject->samples).median);
+    for (const auto& subject : subjects_) subject->hopeless |= Summarise(subject->samples).min > bound;
+  }
+
   absl::Status TimeRounds() {
     const int min_rounds = action_.min_rounds() > 0 ? action_.min_rounds() : kDefaultMinRounds;
     const int max_rounds = action_.max_rounds() > 0 ? std::max(action_.max_rounds(), min_rounds) : INT32_MAX;
     const Clock::time_point start = Clock::now();
     for (int round = 0; round < max_rounds; ++round) {
       if (round >= min_rounds && MicrosecondsSince(start) >= action_.budget_ms() * 1000) break;
-      double bound = std::numeric_limits<double>::infinity();
-      if (has_reference() && round >= min_rounds) {
-        for (const auto& subject : subjects_) bound = std::min(bound, kHopeless * subject->best());
-      }
+      if (has_reference() && round >= min_rounds && (round - min_rounds) % kRoundsBetweenDrops == 0) DropHopeless();
       std::vector<int> order;
       for (const auto& subject : subjects_) {
-        if (subject->samples.empty() || subject->best() <= bound) order.push_back(subject->index);
+        if (!subject->hopeless) order.push_back(subject->index);
       }
       std::shuffle(order.begin(), order.end(), order_);
       for (const int index : order) {

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "core/ir/literal.h"
 
 namespace inlay::server {
@@ -38,11 +40,11 @@ struct Range {
 // Extents of a kernel's window are small; from here on the last of three is taken for a matrix's.
 constexpr int64_t kWindow = 16;
 
-Range WeightRange(const std::vector<int64_t>& shape) {
+Range WeightRange(const std::vector<int64_t>& shape, SyntheticRole role) {
   std::vector<int64_t> dims;
   std::copy_if(shape.begin(), shape.end(), std::back_inserter(dims), [](int64_t dim) { return dim > 1; });
   const size_t rank = dims.size();
-  if (rank < 2) return {0.5f, 1.5f};
+  if (rank < 2) return role == SyntheticRole::kOffset ? Range{-0.1f, 0.1f} : Range{0.5f, 1.5f};
   double fan = 1;
   if (rank == 2 || (rank == 3 && dims[2] >= kWindow)) {
     fan = std::sqrt(static_cast<double>(dims[rank - 2]) * static_cast<double>(dims[rank - 1]));
@@ -55,7 +57,7 @@ Range WeightRange(const std::vector<int64_t>& shape) {
 
 Range FloatRange(const runtime::TensorType& type, SyntheticRole role) {
   static const float kSqrt3 = std::sqrt(3.0f);
-  return role == SyntheticRole::kWeight ? WeightRange(type.shape) : Range{-kSqrt3, kSqrt3};
+  return role == SyntheticRole::kInput ? Range{-kSqrt3, kSqrt3} : WeightRange(type.shape, role);
 }
 
 Range IntegerRange(DType dtype) {
@@ -75,6 +77,13 @@ bool IsFloat(DType dtype) {
 }
 
 }  // namespace
+
+SyntheticRole RoleOfWeight(absl::string_view name) {
+  for (const char* word : {"bias", "beta", "mean"}) {
+    if (absl::StrContains(absl::AsciiStrToLower(name), word)) return SyntheticRole::kOffset;
+  }
+  return SyntheticRole::kWeight;
+}
 
 void FillSynthetic(const runtime::TensorType& type, SyntheticRole role, absl::string_view key, uint64_t seed,
                    char* data) {

@@ -6,8 +6,9 @@
 //   float weight with at least two extents above 1: it will be contracted. Uniform around 0, with the variance that
 //     keeps an activation's: 1 / fan-in where that is known (convolutions), else 1 / the geometric mean of the two
 //     extents (a matmul's weight may lie either way; an up- and a down-projection then cancel).
-//   any other float weight: 0.5 to 1.5. Scales, variances, divisors: sqrt and 1/x of them are finite. Biases too: they
-//     keep the mean of what ReLU leaves.
+//   any other float weight: 0.5 to 1.5. Scales, variances, divisors: sqrt and 1/x of them are finite.
+//   one of those whose name says that it is added (bias, beta, mean): -0.1 to 0.1. As large as the scales they would
+//     drown the signal layer by layer, and with it an error made early on.
 //   float input: uniform around 0, variance 1.
 //   i32, i64: 0 or 1, valid as indices and as masks. Other integers: -4 to 4, or 0 to 7 without sign. bool: either.
 #ifndef INLAY_SERVER_MEASURING_SYNTHETIC_VALUES_H_
@@ -20,7 +21,10 @@
 
 namespace inlay::server {
 
-enum class SyntheticRole { kInput, kWeight };
+enum class SyntheticRole { kInput, kWeight, kOffset };
+
+// kWeight or kOffset, by what frameworks call their parameters; a name that says nothing gives kWeight.
+SyntheticRole RoleOfWeight(absl::string_view name);
 
 // Fills `data`, type.NumBytes() long. `key` says which tensor of its role it is.
 void FillSynthetic(const runtime::TensorType& type, SyntheticRole role, absl::string_view key, uint64_t seed,

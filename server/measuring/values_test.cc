@@ -59,6 +59,12 @@ TEST(SyntheticValues, WeightsKeepActivationsInRange) {
   for (const std::vector<int64_t>& shape : {std::vector<int64_t>{}, {1000}, {1, 64, 1, 1}}) {
     EXPECT_THAT(weight(shape), Each(AllOf(Ge(0.5f), Le(1.5f)))) << "a variance or a divisor";
   }
+  EXPECT_EQ(RoleOfWeight("layer.1.attention.BIAS"), SyntheticRole::kOffset);
+  EXPECT_EQ(RoleOfWeight("bn.running_mean"), SyntheticRole::kOffset);
+  EXPECT_EQ(RoleOfWeight("bn.running_var"), SyntheticRole::kWeight);
+  EXPECT_EQ(RoleOfWeight(""), SyntheticRole::kWeight);
+  EXPECT_THAT(Fill<float>(DType::kF32, {1000}, SyntheticRole::kOffset), Each(AllOf(Ge(-0.1f), Le(0.1f))));
+  EXPECT_EQ(Fill<float>(DType::kF32, {8, 8}, SyntheticRole::kOffset), weight({8, 8})) << "a matrix is multiplied";
   EXPECT_NEAR(Deviation(Fill<float>(DType::kF32, {10000}, SyntheticRole::kInput)), 1, 0.02);
 }
 
