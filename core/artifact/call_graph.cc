@@ -123,6 +123,7 @@ class GraphBuilder {
     const std::string symbol = callee->second.attrs.StringOr("symbol", binding.callee);
     GraphCall call;
     INLAY_ASSIGN_OR_RETURN(call.function, functions_.Find(symbol, callee->second));
+    call.body = &callee->second;
     call.name = binding.location;
     if (binding.args.size() != callee->second.params.size()) {
       return absl::InvalidArgumentError(absl::StrCat("wrong number of arguments: ", ir::Describe(binding)));

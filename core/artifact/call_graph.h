@@ -21,9 +21,10 @@ struct Value {
 
 struct GraphCall {
   const proto::PrimitiveFunction* function = nullptr;
-  std::vector<int> inputs;   // values
-  std::vector<int> outputs;  // values
-  std::string name;          // where it came from
+  const ir::Function* body = nullptr;  // in the partitioned module
+  std::vector<int> inputs;             // values
+  std::vector<int> outputs;            // values
+  std::string name;                    // where it came from
 };
 
 struct CallGraph {

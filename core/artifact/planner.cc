@@ -9,6 +9,7 @@
 #include "core/artifact/function_table.h"
 #include "core/artifact/memory_planner.h"
 #include "core/base/status_macros.h"
+#include "core/ir/work.h"
 
 namespace inlay::artifact {
 namespace {
@@ -86,13 +87,30 @@ class PlanBuilder {
     for (const ir::ConstantPtr& literal : graph_.literals) plan_.literals.push_back(literal->data);
   }
 
-  int FunctionIndex(const proto::PrimitiveFunction* f) {
+  int FunctionIndex(const GraphCall& call) {
+    const proto::PrimitiveFunction* f = call.function;
     const auto [it, fresh] = function_index_.insert({f, static_cast<int>(plan_.functions.size())});
     if (fresh) {
       plan_.functions.push_back(
-          {f->symbol(), f->inputs_size(), f->outputs_size(), f->has_state(), f->workspace_bytes()});
+          {f->symbol(), f->inputs_size(), f->outputs_size(), f->has_state(), f->workspace_bytes(), Info(call)});
     }
     return it->second;
+  }
+
+  static runtime::FunctionInfo Info(const GraphCall& call) {
+    runtime::FunctionInfo info;
+    info.backend = call.body->attrs.StringOr("backend", "");
+    for (const ir::Binding& binding : call.body->body.bindings) {
+      if (binding.kind == ir::Binding::Kind::kCall) info.ops.push_back(binding.callee);
+    }
+    for (const ir::VarPtr& param : call.body->params) info.types.push_back(param->type.ToString());
+    for (const ir::Operand& result : call.body->body.results) info.types.push_back(result.type().ToString());
+    const ir::Work work =
+        ir::CountWork(*call.body, {call.function->constant_inputs().begin(), call.function->constant_inputs().end()});
+    info.flops = static_cast<int64_t>(work.flops);
+    info.bytes = work.parameter_bytes + work.result_bytes;
+    info.constant_bytes = work.constant_bytes;
+    return info;
   }
 
   // Position among the calls of transform_params after which a value can be read; -1: from the start.
@@ -139,7 +157,7 @@ class PlanBuilder {
       if (state >= 0) {
         Step destroy;
         destroy.kind = StepKind::kDestroy;
-        destroy.function = FunctionIndex(call.function);
+        destroy.function = FunctionIndex(call);
         destroy.state = state;
         plan_.load_steps.push_back(destroy);
         args_of_load_step_.emplace_back();
@@ -151,7 +169,7 @@ class PlanBuilder {
   int AddInit(const GraphCall& call) {
     Step step;
     step.kind = StepKind::kInit;
-    step.function = FunctionIndex(call.function);
+    step.function = FunctionIndex(call);
     step.state = plan_.num_states++;
     step.name = call.name;
     std::vector<int> args(call.inputs.size() + call.outputs.size(), -1);
@@ -164,7 +182,7 @@ class PlanBuilder {
 
   void AddCall(const GraphCall& call, int state, bool load) {
     Step step;
-    step.function = FunctionIndex(call.function);
+    step.function = FunctionIndex(call);
     step.state = state;
     step.name = call.name;
     std::vector<int> args;

@@ -72,6 +72,26 @@ TEST(Planner, OutputsThatAreInputsWeightsLiteralsOrReturnedTwice) {
   EXPECT_EQ(built->params[0], w);
 }
 
+TEST(Planner, FunctionsSayWhatTheyAre) {
+  ModuleBuilder b;
+  b.Implement(Signature("f").In(kT).In(kT).Out(kT).Constant({1}));
+  ir::Function& f = b.module().functions["f"];
+  f.attrs.Set("backend", std::string("test"));
+  ir::Builder body(&f);
+  body.Return({*body.Call("add", {f.params[0], f.params[1]})});
+  ir::VarPtr x = b.Input("x", kT);
+  b.Return({b.Call("f", {x, ir::MakeWeight(kT, Digest::Of("w"), "w")})}, {});
+  auto built = BuildPlan(b.module(), b.manifests());
+  ASSERT_TRUE(built.ok()) << built.status();
+  const runtime::FunctionInfo& info = built->plan.functions[0].info;
+  EXPECT_EQ(info.backend, "test");
+  EXPECT_THAT(info.ops, ElementsAre("add"));
+  EXPECT_EQ(info.flops, 32);
+  EXPECT_THAT(info.types, ElementsAre("f32[4, 8]", "f32[4, 8]", "f32[4, 8]"));
+  EXPECT_EQ(info.bytes, 3 * 128);
+  EXPECT_EQ(info.constant_bytes, 128);
+}
+
 TEST(Planner, NoInputsAndNoCalls) {
   ModuleBuilder b;
   b.Return({ir::MakeLiteral(kT, std::string(128, 'l'))}, {});

@@ -171,6 +171,17 @@ class PythonLoadTest(unittest.TestCase):
             gc.collect()
             np.testing.assert_array_equal(np.from_dlpack(y), expected(np.zeros(1000, np.float32)))
 
+    def test_profile(self) -> None:
+        module = tvm_ffi.load_module(f"{DIR}/inside.so")
+        steps = json.loads(module["get_metadata"]())["plan"]["run"]
+        times = np.from_dlpack(module["profile"](3, np.ones(1000, np.float32)))
+        self.assertEqual((times.shape, times.dtype), ((3, len(steps)), np.int64))
+        self.assertTrue((times >= 0).all() and times.sum() > 0)
+        self.check(module)
+        for wrong in ((), (0, np.ones(1000, np.float32)), (3,), (3, np.ones(999, np.float32)), ("3", np.ones(1000))):
+            with self.assertRaises(ValueError):
+                module["profile"](*wrong)
+
     def test_manifest(self) -> None:
         module = tvm_ffi.load_module(f"{DIR}/beside.so")
         text = module["get_metadata"]()

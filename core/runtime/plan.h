@@ -39,6 +39,17 @@ struct Buffer {
   int64_t bytes = 0;
 };
 
+// What a function is, for profiles and pictures; nothing is executed by it.
+struct FunctionInfo {
+  std::string backend;
+  std::vector<std::string> ops;    // of its body, in order
+  std::vector<std::string> types;  // "f32[1, 64]", of inputs, then outputs
+  // The least that one call must do (core/ir/work.h); constant_bytes is the part of bytes that weights are.
+  int64_t flops = 0;
+  int64_t bytes = 0;
+  int64_t constant_bytes = 0;
+};
+
 // A primitive function that the plan calls: what its StaticLibrary's manifest says of it.
 struct PlanFunction {
   std::string symbol;
@@ -46,6 +57,7 @@ struct PlanFunction {
   int32_t num_outputs = 0;
   bool has_state = false;
   int64_t workspace_bytes = 0;
+  FunctionInfo info = {};
 };
 
 enum class StepKind : uint8_t {

@@ -76,6 +76,40 @@ Step StepFromJson(const Json& json) {
   return step;
 }
 
+Json FunctionJson(const PlanFunction& f) {
+  const FunctionInfo& info = f.info;
+  return {{"symbol", f.symbol},
+          {"inputs", f.num_inputs},
+          {"outputs", f.num_outputs},
+          {"state", f.has_state},
+          {"workspace", f.workspace_bytes},
+          {"info",
+           {{"backend", info.backend},
+            {"ops", info.ops},
+            {"types", info.types},
+            {"flops", info.flops},
+            {"bytes", info.bytes},
+            {"constant_bytes", info.constant_bytes}}}};
+}
+
+PlanFunction FunctionFromJson(const Json& json) {
+  PlanFunction f;
+  f.symbol = json.at("symbol").get<std::string>();
+  f.num_inputs = json.at("inputs").get<int32_t>();
+  f.num_outputs = json.at("outputs").get<int32_t>();
+  f.has_state = json.at("state").get<bool>();
+  f.workspace_bytes = json.at("workspace").get<int64_t>();
+  const auto info = json.find("info");
+  if (info == json.end()) return f;
+  f.info.backend = info->at("backend").get<std::string>();
+  f.info.ops = info->at("ops").get<std::vector<std::string>>();
+  f.info.types = info->at("types").get<std::vector<std::string>>();
+  f.info.flops = info->at("flops").get<int64_t>();
+  f.info.bytes = info->at("bytes").get<int64_t>();
+  f.info.constant_bytes = info->at("constant_bytes").get<int64_t>();
+  return f;
+}
+
 // nlohmann converts numbers of any kind to any other without a word; a plan holds integers only.
 void RequireIntegers(const Json& json) {
   if (json.is_number_float()) throw std::runtime_error("a number is not an integer");
@@ -98,11 +132,7 @@ ExecutionPlan Parse(const Json& json) {
     plan.param_load_only.push_back(t.value("load_only", false));
   }
   for (const Json& t : json.at("literals")) plan.literals.push_back(FromHex(t.get_ref<const std::string&>()));
-  for (const Json& f : json.at("functions")) {
-    plan.functions.push_back({f.at("symbol").get<std::string>(), f.at("inputs").get<int32_t>(),
-                              f.at("outputs").get<int32_t>(), f.at("state").get<bool>(),
-                              f.at("workspace").get<int64_t>()});
-  }
+  for (const Json& f : json.at("functions")) plan.functions.push_back(FunctionFromJson(f));
   for (const Json& b : json.at("buffers")) {
     Buffer buffer;
     buffer.kind = ParseEnum<BufferKind>(kKinds, b.at(0));
@@ -145,13 +175,7 @@ std::string ExecutionPlan::ToJson() const {
     if (param_load_only[i]) json["params"].back()["load_only"] = true;
   }
   for (const std::string& l : literals) json["literals"].push_back(ToHex(l));
-  for (const PlanFunction& f : functions) {
-    json["functions"].push_back({{"symbol", f.symbol},
-                                 {"inputs", f.num_inputs},
-                                 {"outputs", f.num_outputs},
-                                 {"state", f.has_state},
-                                 {"workspace", f.workspace_bytes}});
-  }
+  for (const PlanFunction& f : functions) json["functions"].push_back(FunctionJson(f));
   for (const Buffer& b : buffers) {
     json["buffers"].push_back(
         Json::array({kKinds[static_cast<int>(b.kind)], HasIndex(b.kind) ? b.index : b.offset, b.bytes}));

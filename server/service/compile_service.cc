@@ -195,6 +195,7 @@ grpc::Status CompileServiceImpl::Compile(grpc::ServerContext* context, const pro
   proto::CompileEvent::Result* out = event.mutable_result();
   out->set_executable(std::string(result->executable_digest.bytes()));
   *out->mutable_report() = result->report;
+  if (request->want_plan()) out->set_plan_json(result->executable.plan_json());
   runtime::StatusOr<runtime::ExecutionPlan> plan = runtime::ExecutionPlan::FromJson(result->executable.plan_json());
   if (!plan.ok())
     return ToGrpc(absl::InternalError(absl::StrCat("the plan does not read back: ", plan.status().message())));

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -151,11 +152,30 @@ def test_errors_as_json(inlay):
 def test_bench(inlay, tmp_path):
     path = tmp_path / "mlp.onnx"
     onnx.save(recurrent.build_mlp(recurrent.TINY_MLP), path)
-    _, out, _ = inlay("bench", path, "--rounds", 5, "--json")
-    (row,) = json.loads(out)["models"]
-    assert row["inlay"]["median_ms"] > 0
-    assert row["onnxruntime"]["ratio"] > 0
-    assert row["max_abs_error"] < 1e-4
+    _, out, _ = inlay("bench", path, "--vs", "onnxruntime,torch.compile", "--plans", "--rounds", 5, "--json")
+    result = json.loads(out)
+    assert result["cpu"]
+    assert result["versions"]["onnxruntime"]
+    (row,) = result["models"]
+    assert row["runners"]["inlay"]["median_ms"] > 0
+    assert row["runners"]["inlay"]["max_abs_error"] < 1e-4
+    assert row["runners"]["onnxruntime"]["ratio"] == row["best_ratio"]
+    assert row["runners"]["onnxruntime"]["prepare_cold_s"] > 0
+    assert row["runners"]["native alone"]["median_ms"] > 0
+    # A peer that can't take the model is a cell, whatever the reason.
+    assert re.search("no PyTorch form|not installed", row["runners"]["torch.compile"]["error"])
     assert row["compile_cold_s"] > 0
     assert row["cached_actions_run"] == 0
-    assert "onnxruntime" in inlay("bench", path, "--rounds", 5, "--no-cold")[1]
+    _, out, _ = inlay("bench", path, "--vs", "onnxruntime", "--rounds", 2, "--no-cold", "--threads", 2, "--markdown")
+    assert out.startswith("| model | inlay ms | onnxruntime ms |")
+    assert "2 thread(s)" in out
+
+
+def test_bench_says_which_peers_there_are(inlay):
+    peers = json.loads(inlay("bench", "--list-peers", "--json")[1])
+    assert peers["onnxruntime"][0].isdigit()
+    assert set(peers) >= {"openvino", "torch.compile", "aotinductor", "iree"}
+    assert inlay("bench", check=False)[0] == 2
+    code, _, err = inlay("bench", "mlp", "--vs", "nobody", check=False)
+    assert code == 1
+    assert "no peer 'nobody'" in err

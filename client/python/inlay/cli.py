@@ -309,33 +309,57 @@ def drain(server, timeout, as_json):
 
 
 @main.command()
-@click.argument("models", nargs=-1, required=True)
-@click.option("--vs", default="onnxruntime", show_default=True, metavar="A,B", help="Peers: onnxruntime, openvino.")
+@click.argument("models", nargs=-1)
+@click.option("--vs", default="all", show_default=True, metavar="A,B", help="Peers (--list-peers), all, or none.")
+@click.option("--list-peers", is_flag=True, help="Say which peers there are, and which are installed.")
+@click.option(
+    "--random", "random_count", type=click.IntRange(min=1), metavar="N", help="N real architectures, random sizes."
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Of --random.")
 @click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True, help="Of us and of every peer.")
 @click.option("--rounds", type=click.IntRange(min=1), default=30, show_default=True, help="Interleaved.")
+@click.option("--plans", is_flag=True, help="Also every single-backend plan of ours, beside the mix.")
 @click.option("--target", help='Default: "llvm -mcpu=native".')
 @click.option("--search", type=click.Choice(["measured", "analytic", "none"]), help="How backends are chosen.")
 @click.option("--backends", metavar="A,B", help="Those that may be used.")
 @click.option("--shape", multiple=True, metavar="NAME=DIMS", help="Fix a symbolic dimension or an input's shape.")
-@click.option("--cold/--no-cold", default=True, help="Also time a compile by a fresh daemon with an empty cache.")
+@click.option(
+    "--cold/--no-cold", default=True, help="Also time compiling from nothing, ours (by a fresh daemon) and peers'."
+)
+@click.option("--limit", type=float, default=600, show_default=True, metavar="SECONDS", help="Of a peer's compiling.")
+@click.option("--markdown", is_flag=True, help="Print the tables as Markdown.")
 @server_option
 @command
-def bench(models, vs, threads, rounds, target, search, backends, shape, cold, server, as_json):
-    """Time MODELs (.onnx files, or built-in names) against peers: interleaved rounds in one run."""
-    from inlay import bench as benchmark
+def bench(
+    models, vs, list_peers, random_count, seed, threads, rounds, plans, target, search, backends, shape, cold, limit,
+    markdown, server, as_json,
+):  # fmt: skip
+    """Time MODELs (.onnx files, or built-in names) against peers, each in a process of its own, in interleaved rounds."""
+    from inlay.bench import measure, peers, report, subjects
     from inlay.config import CompilationConfig
+    from inlay.printing import print_table
 
+    if list_peers:
+        found = {peer: peers.missing(peer) or peers.version(peer) for peer in peers.OTHERS}
+        if not as_json:
+            print_table(["peer", "version"], [[*item] for item in found.items()])
+        return found
+    if not models and not random_count:
+        raise click.UsageError("Missing argument 'MODELS...', or --random N.")
+    chosen = peers.OTHERS if vs == "all" else () if vs == "none" else _names(vs)
     config = CompilationConfig(
         targets=[target or "llvm -mcpu=native"], num_threads=threads, search=search, backends=_names(backends)
     )
-    rows = benchmark.run(models, _names(vs), config, rounds, _shapes(shape), cold, server, quiet=as_json)
+    settings = measure.Settings(chosen, config, rounds, _shapes(shape), cold, plans, limit, server)
+    found = subjects.named(models) + (subjects.random(random_count, seed) if random_count else [])
+    result = report.summary(measure.run(found, settings, quiet=as_json), chosen, settings)
     if not as_json:
-        benchmark.print_rows(rows, threads, rounds)
-    if any("error" in row for row in rows):
+        report.render(result, report.print_markdown_table if markdown else print_table)
+    if any("error" in row for row in result["models"]):
         if as_json:
-            click.echo(json.dumps({"threads": threads, "rounds": rounds, "models": rows}))
+            click.echo(json.dumps(result))
         sys.exit(EXIT_FAILED)
-    return {"threads": threads, "rounds": rounds, "models": rows}
+    return result
 
 
 def _spec(spec: tuple[str, str, tuple[int, ...]]) -> dict[str, Any]:

@@ -116,6 +116,15 @@ Status Return(Tensors* tensors, TVMFFIAny* result) {
   return rc == 0 ? Status() : Internal("tvm-ffi could not make an Array of the outputs");
 }
 
+// A new tensor, owned by `tensors`; its memory is appended to `data`.
+Status Allocate(const TensorType& type, Tensors* tensors, std::vector<void*>* data) {
+  TVMFFIObjectHandle tensor = nullptr;
+  if (Status s = AllocateOutput(type, &tensor); !s.ok()) return s;
+  tensors->handles.push_back(tensor);
+  data->push_back(DataOf(*TVMFFITensorGetDLTensorPtr(tensor)));
+  return Status();
+}
+
 Status Main(const TVMFFIAny* args, int32_t num_args, TVMFFIAny* result) {
   StatusOr<std::shared_ptr<const GraphExecutor>> executor = TheLibrary().Get();
   if (!executor.ok()) return executor.status();
@@ -126,13 +135,41 @@ Status Main(const TVMFFIAny* args, int32_t num_args, TVMFFIAny* result) {
   Tensors outputs;
   std::vector<void*> output_data;
   for (const NamedTensor& output : plan.outputs) {
-    TVMFFIObjectHandle tensor = nullptr;
-    if (Status s = AllocateOutput(output.type, &tensor); !s.ok()) return s;
-    outputs.handles.push_back(tensor);
-    output_data.push_back(DataOf(*TVMFFITensorGetDLTensorPtr(tensor)));
+    if (Status s = Allocate(output.type, &outputs, &output_data); !s.ok()) return s;
   }
   if (Status s = (*executor)->Run(inputs.data().data(), output_data.data()); !s.ok()) return s;
   return Return(&outputs, result);
+}
+
+constexpr int64_t kMaxProfiledRuns = 1 << 20;
+
+// args: how many runs, then the inputs. Gives i64[runs, steps]: nanoseconds.
+Status Profile(const TVMFFIAny* args, int32_t num_args, TVMFFIAny* result) {
+  StatusOr<std::shared_ptr<const GraphExecutor>> executor = TheLibrary().Get();
+  if (!executor.ok()) return executor.status();
+  const ExecutionPlan& plan = (*executor)->plan();
+  if (Status s = CheckCount(num_args, 1 + plan.inputs.size(), "arguments (a number of runs, then the inputs)");
+      !s.ok()) {
+    return s;
+  }
+  if (args[0].type_index != kTVMFFIInt || args[0].v_int64 < 1 || args[0].v_int64 > kMaxProfiledRuns) {
+    return InvalidArgument("the number of runs must be an integer from 1 to " + std::to_string(kMaxProfiledRuns));
+  }
+  const int64_t runs = args[0].v_int64;
+  Inputs inputs;
+  if (Status s = inputs.Bind(plan, args + 1); !s.ok()) return s;
+  Tensors outputs, times;
+  std::vector<void*> output_data, times_data;
+  for (const NamedTensor& output : plan.outputs) {
+    if (Status s = Allocate(output.type, &outputs, &output_data); !s.ok()) return s;
+  }
+  const int64_t steps = static_cast<int64_t>(plan.run_steps.size());
+  if (Status s = Allocate({DType::kI64, {runs, steps}}, &times, &times_data); !s.ok()) return s;
+  for (int64_t run = 0; run < runs; ++run) {
+    int64_t* row = static_cast<int64_t*>(times_data[0]) + run * steps;
+    if (Status s = (*executor)->Profile(inputs.data().data(), output_data.data(), row); !s.ok()) return s;
+  }
+  return Return(&times, result);
 }
 
 // No output may overlap another one or an input: compiled code reads inputs after it has begun to write.
@@ -215,6 +252,11 @@ INLAY_EXPORT __tvm_ffi_main(void*, const TVMFFIAny* args, int32_t num_args, TVMF
 
 INLAY_EXPORT __tvm_ffi_main_into(void*, const TVMFFIAny* args, int32_t num_args, TVMFFIAny*) {
   return inlay::runtime::SafeCall([&] { return inlay::runtime::MainInto(args, num_args); });
+}
+
+// profile(runs, inputs...): i64[runs, steps], the nanoseconds of each of the plan's run steps.
+INLAY_EXPORT __tvm_ffi_profile(void*, const TVMFFIAny* args, int32_t num_args, TVMFFIAny* result) {
+  return inlay::runtime::SafeCall([&] { return inlay::runtime::Profile(args, num_args, result); });
 }
 
 // load() or load(params_path): everything that the first call would do otherwise.

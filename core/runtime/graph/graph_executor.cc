@@ -175,6 +175,14 @@ Status GraphExecutor::Run(const void* const* inputs, void* const* outputs) const
   return status;
 }
 
+Status GraphExecutor::Profile(const void* const* inputs, void* const* outputs, int64_t* step_ns) const {
+  StatusOr<std::unique_ptr<RunContext>> context = impl_->Acquire();
+  if (!context.ok()) return context.status();
+  Status status = (*context)->Profile(inputs, outputs, step_ns);
+  impl_->Release(std::move(*context));
+  return status;
+}
+
 const ExecutionPlan& GraphExecutor::plan() const { return impl_->plan; }
 int GraphExecutor::num_threads() const { return impl_->pool.num_threads; }
 

@@ -43,6 +43,9 @@ class GraphExecutor {
   // other. INTERNAL, naming the partition, where compiled code reports an error.
   Status Run(const void* const* inputs, void* const* outputs) const;
 
+  // Run, and the nanoseconds of each of the plan's run steps. A clock is read before and after each step (about 40 ns).
+  Status Profile(const void* const* inputs, void* const* outputs, int64_t* step_ns) const;
+
   const ExecutionPlan& plan() const;
   int num_threads() const;
   int64_t memory_bytes() const;  // constants, states, copies, arenas

@@ -10,6 +10,10 @@
 
 #include "core/runtime/memory.h"
 
+#if defined(__SSE__)
+#include <xmmintrin.h>
+#endif
+
 namespace inlay::runtime {
 namespace {
 
@@ -223,28 +227,91 @@ TEST(GraphExecutor, ArenaThatIsTooBig) {
   ASSERT_TRUE(executor.ok());
   const Status s = t.Run(**executor);
   // 64 TiB of address space may exist on some machine; then the run is simply right.
-  if (!s.ok()) EXPECT_EQ(s.code(), Code::kResourceExhausted);
+  if (!s.ok()) {
+    EXPECT_EQ(s.code(), Code::kResourceExhausted);
+  }
 }
 
-TEST(GraphExecutor, CallsRunWithDenormalsAsZero) {
-  ExecutionPlan plan = Plan();
-  const FunctionPointers tiny = {[](const InlayCallContext*, void* const* args) -> int32_t {
-                                   volatile float x = 1e-38f;
-                                   static_cast<float*>(args[2])[0] = x * 0.1f;
-                                   return INLAY_OK;
-                                 },
-                                 &ScaleInit, &ScaleDestroy};
-  Tensors t;
-  auto executor = GraphExecutor::Load(plan, {kFunctions[0], tiny}, {t.w.data()}, {1});
-  ASSERT_TRUE(executor.ok());
-  t.y[0] = 1;
-  ASSERT_TRUE(t.Run(**executor).ok());
-#if defined(__SSE__)
-  EXPECT_EQ(t.y[0], 0.0f);
-#endif
-  volatile float x = 1e-38f;
-  EXPECT_GT(x * 0.1f, 0.0f);  // the caller's mode is back
+TEST(GraphExecutor, ProfileRunsAndTimesEveryStep) {
+  for (int threads : {1, 2}) {
+    Tensors t;
+    auto executor = GraphExecutor::Load(Plan(), kFunctions, {t.w.data()}, {threads});
+    ASSERT_TRUE(executor.ok());
+    const void* in[] = {t.x.data()};
+    void* out[] = {t.y.data(), t.x_again.data(), t.w_again.data()};
+    std::vector<int64_t> ns(5, -1);
+    ASSERT_TRUE((*executor)->Profile(in, out, ns.data()).ok());
+    EXPECT_TRUE(t.Right());
+    for (int step = 0; step < 4; ++step) EXPECT_GE(ns[step], 0) << step;
+    EXPECT_EQ(ns[4], -1);  // one a step, no more
+  }
 }
+
+TEST(GraphExecutor, ProfileReportsErrorsAsRunDoes) {
+  Tensors t;
+  auto executor =
+      GraphExecutor::Load(Plan(), {kFunctions[0], {&FailRun, &ScaleInit, &ScaleDestroy}}, {t.w.data()}, {1});
+  ASSERT_TRUE(executor.ok());
+  const void* in[] = {t.x.data()};
+  void* out[] = {t.y.data(), t.x_again.data(), t.w_again.data()};
+  std::vector<int64_t> ns(4);
+  EXPECT_EQ((*executor)->Profile(in, out, ns.data()).message(),
+            "partition 'scale' (scale_run): the library said no (code 3)");
+}
+
+#if defined(__SSE__)
+// The sum of each thread's smallest normal number times a tenth, which is denormal: 0 where denormals are flushed.
+void DenormalTask(void* closure, int64_t begin, int64_t end, int32_t) {
+  auto* y = static_cast<float*>(closure);
+  for (int64_t i = begin; i < end; ++i) {
+    volatile float x = 1.2e-38f;
+    volatile float tenth = x * 0.1f;  // flushed when it is written
+    volatile float read = 1e-39f;     // and zero when it is read
+    y[i] = tenth + read * 1e38f;
+  }
+}
+int32_t DenormalRun(const InlayCallContext* ctx, void* const* args) {
+  ctx->parallel_for(ctx->pool, kN, &DenormalTask, args[2]);
+  return INLAY_OK;
+}
+int32_t DenormalThenFail(const InlayCallContext* ctx, void* const* args) {
+  DenormalRun(ctx, args);
+  _mm_setcsr(0x1f80);  // not even what compiled code does to the mode gets out
+  return INLAY_E_LIBRARY;
+}
+
+// What a thread of the caller computes: whether its own mode is as it was.
+bool KeepsDenormals() {
+  volatile float x = 1.2e-38f;
+  return x * 0.1f > 0;
+}
+
+TEST(GraphExecutor, DenormalsAreZeroInsideOnEveryThreadAndTheCallersModeComesBack) {
+  const unsigned original = _mm_getcsr();
+  constexpr unsigned kDefault = 0x1f80, kFlushing = 0x1f80 | 0x8040, kUpwards = 0x1f80 | 0x4000 | 0x20;
+  for (InlayRunFunction function : {&DenormalRun, &DenormalThenFail}) {
+    for (int threads : {1, 2, 4}) {
+      for (unsigned mode : {kDefault, kFlushing, kUpwards}) {
+        Tensors t;
+        _mm_setcsr(mode);
+        auto executor = GraphExecutor::Load(Plan(), {kFunctions[0], {function, &ScaleInit, &ScaleDestroy}},
+                                            {t.w.data()}, {threads});
+        const unsigned after_load = _mm_getcsr();
+        t.y.assign(kN, 1);
+        const bool ok = t.Run(**executor).ok();
+        const unsigned after = _mm_getcsr();
+        const bool keeps = KeepsDenormals();
+        _mm_setcsr(original);
+        EXPECT_EQ(after_load, mode);
+        EXPECT_EQ(after, mode) << threads << " threads";
+        EXPECT_EQ(ok, function == &DenormalRun);
+        EXPECT_EQ(keeps, mode != kFlushing);
+        for (int i = 0; i < kN; ++i) ASSERT_EQ(t.y[i], 0.0f) << i << " of " << threads << " threads";
+      }
+    }
+  }
+}
+#endif
 
 }  // namespace
 }  // namespace inlay::runtime

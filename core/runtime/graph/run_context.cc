@@ -1,5 +1,6 @@
 #include "core/runtime/graph/run_context.h"
 
+#include <chrono>
 #include <cstring>
 
 namespace inlay::runtime {
@@ -64,23 +65,47 @@ StatusOr<std::unique_ptr<RunContext>> RunContext::Make(const ExecutionPlan& plan
   return context;
 }
 
-Status RunContext::Run(const void* const* inputs, void* const* outputs) {
+void RunContext::Bind(const void* const* inputs, void* const* outputs) {
   for (const Patch& patch : patches_) {
     args_[patch.slot] = patch.output ? outputs[patch.index] : const_cast<void*>(inputs[patch.index]);
   }
+}
+
+inline bool RunContext::Execute(const Call& call, int32_t* rc) {
+  if (call.run == nullptr) {
+    if (call.bytes > 0) std::memcpy(call.args[1], call.args[0], call.bytes);
+    return true;
+  }
+  context_.state = call.state;
+  context_.workspace = call.workspace;
+  *rc = call.run(&context_, call.args);
+  return *rc == INLAY_OK && !owner_.failed.load(std::memory_order_relaxed);
+}
+
+Status RunContext::ErrorOf(const Call& call, int32_t rc) {
+  const Step& step = plan_.run_steps[&call - calls_.data()];
+  return owner_.TakeError(rc, plan_.functions[step.function], step, "_run");
+}
+
+Status RunContext::Run(const void* const* inputs, void* const* outputs) {
+  Bind(inputs, outputs);
   ScopedFloatMode mode;
+  int32_t rc = INLAY_OK;
   for (const Call& call : calls_) {
-    if (call.run == nullptr) {
-      if (call.bytes > 0) std::memcpy(call.args[1], call.args[0], call.bytes);
-      continue;
-    }
-    context_.state = call.state;
-    context_.workspace = call.workspace;
-    const int32_t rc = call.run(&context_, call.args);
-    if (rc != INLAY_OK || owner_.failed.load(std::memory_order_relaxed)) {
-      const Step& step = plan_.run_steps[&call - calls_.data()];
-      return owner_.TakeError(rc, plan_.functions[step.function], step, "_run");
-    }
+    if (!Execute(call, &rc)) return ErrorOf(call, rc);
+  }
+  return Status();
+}
+
+Status RunContext::Profile(const void* const* inputs, void* const* outputs, int64_t* step_ns) {
+  using Clock = std::chrono::steady_clock;
+  Bind(inputs, outputs);
+  ScopedFloatMode mode;
+  int32_t rc = INLAY_OK;
+  for (const Call& call : calls_) {
+    const Clock::time_point start = Clock::now();
+    if (!Execute(call, &rc)) return ErrorOf(call, rc);
+    *step_ns++ = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start).count();
   }
   return Status();
 }

@@ -32,6 +32,8 @@ class RunContext {
   static StatusOr<std::unique_ptr<RunContext>> Make(const ExecutionPlan& plan, const FixedAddresses& fixed,
                                                     ThreadPool* pool);
   Status Run(const void* const* inputs, void* const* outputs);
+  // Run, with the time of each of the plan's run steps.
+  Status Profile(const void* const* inputs, void* const* outputs, int64_t* step_ns);
   int64_t bytes() const { return arena_.bytes(); }
 
  private:
@@ -48,6 +50,10 @@ class RunContext {
     bool output;
   };
   explicit RunContext(const ExecutionPlan& plan) : plan_(plan) {}
+
+  void Bind(const void* const* inputs, void* const* outputs);
+  bool Execute(const Call& call, int32_t* rc);  // false: it failed
+  Status ErrorOf(const Call& call, int32_t rc);
 
   const ExecutionPlan& plan_;
   AlignedMemory arena_;

@@ -7,27 +7,34 @@ fed with them (`bert.build(config, weights)`; see inlay.examples.minilm).
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import onnx
 
 from inlay.models import bert, gpt2, mobilenet, recurrent, resnet, vit
 
-# name -> builder and the inputs' shapes, as `inlay bench` shows them.
-_BUILDERS: dict[str, Callable[[], onnx.ModelProto]] = {
-    "resnet50": lambda: resnet.build(resnet.RESNET50),
-    "mobilenet_v2": lambda: mobilenet.build(mobilenet.MOBILENET_V2),
-    "bert_base": lambda: bert.build(bert.BERT_BASE, batch=1, length=128),
-    "minilm": lambda: bert.build(bert.MINILM, batch=1, length=128),
-    "gpt2": lambda: gpt2.build(gpt2.GPT2, batch=1, length=64),
-    "vit_small": lambda: vit.build(vit.VIT_SMALL),
-    "lstm": lambda: recurrent.build_lstm(recurrent.LSTM),
-    "mlp": lambda: recurrent.build_mlp(recurrent.MLP),
+# name -> configuration, and how it is built: with the inputs' shapes as `inlay bench` shows them.
+_BUILDERS: dict[str, tuple[Any, Callable[[Any], onnx.ModelProto]]] = {
+    "resnet50": (resnet.RESNET50, resnet.build),
+    "mobilenet_v2": (mobilenet.MOBILENET_V2, mobilenet.build),
+    "bert_base": (bert.BERT_BASE, lambda c: bert.build(c, batch=1, length=128)),
+    "minilm": (bert.MINILM, lambda c: bert.build(c, batch=1, length=128)),
+    "gpt2": (gpt2.GPT2, lambda c: gpt2.build(c, batch=1, length=64)),
+    "vit_small": (vit.VIT_SMALL, vit.build),
+    "lstm": (recurrent.LSTM, recurrent.build_lstm),
+    "mlp": (recurrent.MLP, recurrent.build_mlp),
 }
 NAMES = tuple(_BUILDERS)
 
 
 def build(name: str) -> onnx.ModelProto:
     """The model of that name. Raises ValueError listing the names."""
+    configuration = config(name)
+    return _BUILDERS[name][1](configuration)
+
+
+def config(name: str) -> Any:
+    """Its configuration (ResnetConfig, ...). Raises ValueError listing the names."""
     if name not in _BUILDERS:
         raise ValueError(f"no built-in model {name!r}; there are {', '.join(NAMES)}")
-    return _BUILDERS[name]()
+    return _BUILDERS[name][0]

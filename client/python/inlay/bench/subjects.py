@@ -1,0 +1,107 @@
+"""What is benchmarked: built-in models, .onnx files, and real architectures with random sizes.
+
+A Subject has an ONNX form, and where it can be had a PyTorch form with the same weights, for the peers that take
+PyTorch: the built-in models' is inlay.models.torch_forms, a random one is PyTorch's from the beginning. An .onnx file has
+none.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+
+from inlay import models
+from inlay.bench import random_architectures
+from inlay.errors import InlayError
+from inlay.running import random_input
+
+Inputs = dict[str, np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True)
+class Subject:
+    """torch: what torch_module makes the PyTorch form of, as JSON; empty: there is none."""
+
+    name: str
+    torch: dict[str, Any]
+    detail: str = ""
+
+    def onnx_model(self) -> onnx.ModelProto:
+        """Raises InlayError, ValueError."""
+        if self.torch.get("kind") == "random":
+            return random_architectures.export(self.torch["seed"], self.torch["number"])
+        return load_model(self.name)
+
+    @property
+    def title(self) -> str:
+        return pathlib.Path(self.name).stem
+
+
+def load_model(name: str) -> onnx.ModelProto:
+    """A .onnx file, or a built-in name. Raises InlayError, ValueError."""
+    if name in models.NAMES:
+        return models.build(name)
+    if not pathlib.Path(name).exists():
+        raise InlayError(f"{name} is neither a file nor a built-in model ({', '.join(models.NAMES)})")
+    return onnx.load(name)
+
+
+def named(names: Sequence[str]) -> list[Subject]:
+    return [Subject(name, {"kind": "built-in", "name": name} if name in models.NAMES else {}) for name in names]
+
+
+def random(count: int, seed: int) -> list[Subject]:
+    """Architectures number 0 .. count - 1 of a seed. Raises InlayError where transformers is not installed."""
+    found = []
+    for number in range(count):
+        title, detail = random_architectures.describe(seed, number)
+        found.append(Subject(title, {"kind": "random", "seed": seed, "number": number}, detail))
+    return found
+
+
+def torch_module(subject: dict[str, Any]) -> Any:
+    """The PyTorch form, which takes the ONNX form's inputs in their order. Raises ValueError where there is none."""
+    if subject.get("kind") == "built-in":
+        from inlay.models import torch_forms
+
+        return torch_forms.build(subject["name"])
+    if subject.get("kind") == "random":
+        return random_architectures.module(subject["seed"], subject["number"])
+    raise ValueError("no PyTorch form: an .onnx file")
+
+
+def make_inputs(specs: Sequence[tuple[str, str, tuple[int, ...]]], seed: int = 0) -> Inputs:
+    """Seeded inputs; masks are ones, and types of tokens zeros, as in a call without padding."""
+    generator = np.random.default_rng(seed)
+    inputs = {}
+    for spec in specs:
+        array = random_input(spec, generator)
+        if "mask" in spec[0]:
+            array[...] = 1
+        elif "token_type" in spec[0]:
+            array[...] = 0
+        inputs[spec[0]] = array
+    return inputs
+
+
+def with_shapes(model: onnx.ModelProto, shape: dict[str, Any]) -> onnx.ModelProto:
+    """The model with --shape applied to its inputs, for the peers."""
+    if not shape:
+        return model
+    fixed = onnx.ModelProto()
+    fixed.CopyFrom(model)
+    for info in fixed.graph.input:
+        dims = info.type.tensor_type.shape.dim
+        for index, dim in enumerate(dims):
+            value = shape.get(dim.dim_param) if dim.dim_param else None
+            whole = shape.get(info.name)
+            if isinstance(whole, list) and len(whole) == len(dims):
+                value = whole[index]
+            if isinstance(value, int):
+                dim.dim_value = value
+    return fixed
