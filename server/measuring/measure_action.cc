@@ -18,6 +18,7 @@
 #include "core/runtime/threads.h"
 #include "server/measuring/action_checks.h"
 #include "server/measuring/output_check.h"
+#include "server/measuring/process_threads.h"
 #include "server/measuring/statistics.h"
 #include "server/measuring/synthetic_values.h"
 
@@ -33,13 +34,15 @@ constexpr int kDefaultMinRounds = 3;
 constexpr double kShortestSampleUs = 20;
 constexpr int kMostRepeats = 64;
 // Warming up: as many runs at least, and as long, within the bound.
-constexpr int kWarmUpRuns = 2;
+constexpr int kWarmUpRuns = 1;  // after the one that was checked
 constexpr double kWarmUpUs = 2000;
 constexpr int kMostWarmUpRuns = 20;
 // After min_rounds a subject whose best time is this much longer than another's median has lost. Not than its best:
 // while something else has the core, medians are long, and a subject may not have had one undisturbed run yet.
 constexpr double kHopeless = 1.5;
 constexpr int kRoundsBetweenDrops = 8;
+constexpr absl::Duration kSettleLimit = absl::Milliseconds(20);
+constexpr double kWakingIsNothingUs = 5000;
 
 double MicrosecondsSince(Clock::time_point start) {
   return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
@@ -217,8 +220,7 @@ class Measurement {
     };
     std::vector<const proto::StaticLibrary*> libraries;
     for (const proto::StaticLibrary& library : what.libraries()) libraries.push_back(&library);
-    const int num_threads = action_.num_threads() > 0 ? action_.num_threads() : runtime::AvailableCpus();
-    return jit::LoadedModule::Load(what.plan_json(), libraries, refs, get, {num_threads});
+    return jit::LoadedModule::Load(what.plan_json(), libraries, refs, get, {num_threads_});
   }
 
   absl::Status RunOnce(Subject& subject, MeasurePhase phase) {
@@ -261,7 +263,18 @@ class Measurement {
     return absl::OkStatus();
   }
 
+  // With several threads: the workers of whoever ran before spin for a while (libgomp's for milliseconds), on the cores
+  // that this subject's own need; no artifact would ship with two pools. Then one run more where it is so short that
+  // waking its own workers would show.
+  absl::Status Settle(Subject& subject) {
+    if (num_threads_ == 1) return absl::OkStatus();
+    WaitForOtherThreadsToSleep(kSettleLimit);
+    if (!subject.samples.empty() && subject.samples.back() > kWakingIsNothingUs) return absl::OkStatus();
+    return RunOnce(subject, MeasurePhase::kWarmUp);
+  }
+
   absl::Status TimeOnce(Subject& subject) {
+    INLAY_RETURN_IF_ERROR(Settle(subject));
     Begin(subject.index, MeasurePhase::kTimed);
     const Clock::time_point start = Clock::now();
     for (int i = 0; i < repeats_; ++i) {
@@ -311,6 +324,7 @@ class Measurement {
   }
 
   const proto::MeasureAction& action_;
+  const int num_threads_ = action_.num_threads() > 0 ? action_.num_threads() : runtime::AvailableCpus();
   ProgressPage* const progress_;
   proto::MeasureResult result_;
   SharedTensors tensors_;

@@ -9,8 +9,8 @@
 #include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
 #include "core/base/status_macros.h"
-#include "server/measuring/affinity.h"
 #include "server/measuring/measure_action.h"
+#include "server/measuring/process_threads.h"
 #include "server/measuring/progress_page.h"
 #include "server/worker/worker_loop.h"
 

@@ -65,6 +65,26 @@ TEST_F(MeasuringPoolTest, TimesSubjectsInAProcessThatStays) {
   EXPECT_EQ(Metric("inlay_measure_crashes_total"), 0);
 }
 
+TEST_F(MeasuringPoolTest, SeveralThreads) {
+  const std::string threads = "struct T a = {x, w, y}; ctx->parallel_for(ctx->pool, 1000, task, &a);";
+  proto::MeasureAction action = ActionOf({});
+  for (const char* name : {"a", "b"}) {
+    *action.add_subjects() = SubjectOf(name, threads, "w", R"(
+struct T {const float *x, *w; float* y;};
+static void task(void* closure, int64_t begin, int64_t end, int32_t worker) {
+  struct T* t = closure;
+  for (int64_t i = begin; i < end; ++i) t->y[i] = t->x[i] * t->w[i];
+})");
+  }
+  for (int num_threads : {2, 0, 1}) {
+    action.set_num_threads(num_threads);
+    auto result = Measure(action);
+    ASSERT_TRUE(result.ok()) << result.status();
+    ExpectTimed(result->timings(0));
+    ExpectTimed(result->timings(1));
+  }
+}
+
 TEST_F(MeasuringPoolTest, ASubjectThatCrashesIsExcludedAndTheOthersAreTimed) {
   const std::string late = absl::StrCat("static int runs; if (++runs > 4) ", kCrash, kMultiply);
   auto result = Measure(ActionOf({kMultiply, kCrash, kMultiply, late, "abort();", kMultiply}));

@@ -7,7 +7,7 @@
 namespace inlay::server {
 
 proto::MeasureAction::Subject SubjectOf(const std::string& name, const std::string& body,
-                                        const std::string& weight_name) {
+                                        const std::string& weight_name, const std::string& before) {
   namespace testing = artifact::testing;
   const testing::Signature signature =
       testing::Signature("t_f").In(testing::Vector()).In(testing::Vector()).Out(testing::Vector()).Constant({1});
@@ -22,6 +22,8 @@ proto::MeasureAction::Subject SubjectOf(const std::string& name, const std::stri
   *subject.add_libraries() = testing::MakeLibrary(absl::StrCat(R"(
 #include "core/runtime/kernel_abi.h"
 void abort(void);
+)",
+                                                               before, R"(
 int32_t t_f_run(const InlayCallContext* ctx, void* const* args) {
   const float* x = args[0];
   const float* w = args[1];

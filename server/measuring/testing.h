@@ -9,9 +9,10 @@
 
 namespace inlay::server {
 
-// `body` is what its function does; f32 arrays x, w and y of 1000 elements are at hand.
+// `body` is what its function does; f32 arrays x, w and y of 1000 elements are at hand. `before` stands before it.
 proto::MeasureAction::Subject SubjectOf(const std::string& name, const std::string& body,
-                                        const std::string& weight_name = "layer.weight");
+                                        const std::string& weight_name = "layer.weight",
+                                        const std::string& before = "");
 
 inline constexpr char kMultiply[] = "for (int i = 0; i < 1000; ++i) y[i] = x[i] * w[i];";
 inline constexpr char kCrash[] = "*(volatile int*)0 = 1;";
