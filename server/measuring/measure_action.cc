@@ -20,6 +20,7 @@
 #include "server/measuring/output_check.h"
 #include "server/measuring/process_threads.h"
 #include "server/measuring/statistics.h"
+#include "server/measuring/stopwatch.h"
 #include "server/measuring/synthetic_values.h"
 
 namespace inlay::server {
@@ -251,9 +252,9 @@ class Measurement {
     double total = 0;
     double best = std::numeric_limits<double>::infinity();
     for (int i = 0; i < kMostWarmUpRuns && (i < kWarmUpRuns || total < kWarmUpUs); ++i) {
-      const Clock::time_point start = Clock::now();
+      const Stopwatch stopwatch(num_threads_ == 1);
       INLAY_RETURN_IF_ERROR(RunOnce(subject, MeasurePhase::kWarmUp));
-      const double us = MicrosecondsSince(start);
+      const double us = stopwatch.Elapsed();
       total += us;
       best = std::min(best, us);
     }
@@ -276,11 +277,11 @@ class Measurement {
   absl::Status TimeOnce(Subject& subject) {
     INLAY_RETURN_IF_ERROR(Settle(subject));
     Begin(subject.index, MeasurePhase::kTimed);
-    const Clock::time_point start = Clock::now();
+    const Stopwatch stopwatch(num_threads_ == 1);
     for (int i = 0; i < repeats_; ++i) {
       INLAY_RETURN_IF_ERROR(subject.module->Run(subject.inputs, subject.outputs.pointers()));
     }
-    subject.samples.push_back(MicrosecondsSince(start) / repeats_);
+    subject.samples.push_back(stopwatch.Elapsed() / repeats_);
     return absl::OkStatus();
   }
 
