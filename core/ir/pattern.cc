@@ -30,8 +30,12 @@ class Matcher {
       }
       return false;
     }
-    if (pattern.kind != Pattern::Kind::kOp || binding.kind != Binding::Kind::kCall) return false;
-    if (std::find(pattern.ops.begin(), pattern.ops.end(), binding.callee) == pattern.ops.end()) return false;
+    if (pattern.kind == Pattern::Kind::kTupleItem) {
+      if (binding.kind != Binding::Kind::kTupleGetItem) return false;
+    } else {
+      if (pattern.kind != Pattern::Kind::kOp || binding.kind != Binding::Kind::kCall) return false;
+      if (std::find(pattern.ops.begin(), pattern.ops.end(), binding.callee) == pattern.ops.end()) return false;
+    }
     if (pattern.args.size() > binding.args.size()) return false;
     if (&binding != &root_ && def_use_.IsResult(binding.var)) return false;
     if (pattern.predicate && !pattern.predicate(binding)) return false;
@@ -88,7 +92,8 @@ class Matcher {
         return operand.constant != nullptr && Record(pattern, operand, nullptr, rest);
       case Pattern::Kind::kLiteral:
         return operand.is_literal() && Record(pattern, operand, nullptr, rest);
-      case Pattern::Kind::kOp: {
+      case Pattern::Kind::kOp:
+      case Pattern::Kind::kTupleItem: {
         if (!operand.is_var()) return false;
         const Binding* def = def_use_.Def(operand.var);
         return def != nullptr && MatchBinding(pattern, *def, rest);
@@ -157,6 +162,18 @@ PatternPtr Or(std::vector<PatternPtr> choices) {
 
 PatternPtr Optional(std::string op, PatternPtr inner, std::string name) {
   return Or({Op(std::move(op), {inner}, std::move(name)), inner});
+}
+
+PatternPtr TupleItem(PatternPtr tuple, std::string name) {
+  auto pattern = Make(Pattern::Kind::kTupleItem, std::move(name));
+  pattern->args = {std::move(tuple)};
+  return pattern;
+}
+
+PatternPtr Chain(PatternPtr inner, int most, const std::function<PatternPtr(PatternPtr)>& step) {
+  PatternPtr chain = inner;
+  for (int i = 0; i < most; ++i) chain = Or({step(chain), inner});
+  return chain;
 }
 
 PatternPtr If(PatternPtr op_pattern, std::function<bool(const Binding&)> predicate) {

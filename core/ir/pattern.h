@@ -24,11 +24,12 @@ using PatternPtr = std::shared_ptr<const Pattern>;
 
 class Pattern {
  public:
-  enum class Kind { kAny, kConstant, kLiteral, kOp, kOr };
+  enum class Kind { kAny, kConstant, kLiteral, kOp, kTupleItem, kOr };
   Kind kind = Kind::kAny;
   std::vector<std::string> ops;  // kOp: any of these
-  std::vector<PatternPtr> args;  // kOp: empty = arguments are not looked at; fewer than the call has = the rest is free
-  bool commutative = false;      // kOp with two arguments: also the other way round
+  std::vector<PatternPtr> args;  // kOp: empty = arguments are not looked at; fewer than the call has = the rest is
+                                 // free. kTupleItem: the tuple
+  bool commutative = false;                       // kOp with two arguments: also the other way round
   std::vector<PatternPtr> choices;                // kOr, tried in order
   std::function<bool(const Binding&)> predicate;  // kOp
   std::string name;                               // "" = not recorded
@@ -42,6 +43,9 @@ PatternPtr OpOf(std::vector<std::string> ops, std::vector<PatternPtr> args = {},
 PatternPtr CommutativeOp(std::string op, PatternPtr a, PatternPtr b, std::string name = "");
 PatternPtr Or(std::vector<PatternPtr> choices);
 PatternPtr Optional(std::string op, PatternPtr inner, std::string name = "");  // op(inner) or inner
+PatternPtr TupleItem(PatternPtr tuple, std::string name = "");  // any item: what a TupleGetItem binding takes
+// Up to `most` bindings upon `inner`, as many as there are: step(x) is the pattern of one more on x.
+PatternPtr Chain(PatternPtr inner, int most, const std::function<PatternPtr(PatternPtr)>& step);
 PatternPtr If(PatternPtr op_pattern, std::function<bool(const Binding&)> predicate);
 
 struct PatternMatch {

@@ -57,6 +57,31 @@ TEST(PatternTest, CommutativeArgumentsMatchBothWays) {
   EXPECT_TRUE(MatchRoot(b.function, Op("add", {Any(), Op("conv")}), &match));
 }
 
+// Chain of any length, through an item of a tuple that other parts of the match use too.
+TEST(PatternTest, ChainsAndTupleItems) {
+  FunctionBuilder b;
+  VarPtr x = b.Param("x", F32({4, 6}));
+  VarPtr tuple = b.Call("split", {x}, {{"axis", int64_t{1}}, {"sizes", std::vector<int64_t>{3, 3}}});
+  VarPtr low = b.GetItem(tuple, 0), high = b.GetItem(tuple, 1);
+  VarPtr left = b.Call("relu", {b.Call("neg", {b.Call("relu", {low})})});
+  b.Return({b.Call("mul", {left, high})});
+  auto chain = [](int most) {
+    return Chain(Any("end"), most, [](PatternPtr inner) {
+      return Or({OpOf({"relu", "neg"}, {inner}), TupleItem(Op("split", {inner}))});
+    });
+  };
+  PatternMatch match;
+  ASSERT_TRUE(MatchRoot(b.function, Op("mul", {chain(2), Any()}), &match));
+  EXPECT_EQ(match.bindings.size(), 3);
+  ASSERT_TRUE(MatchRoot(b.function, Op("mul", {chain(9), Any()}), &match));
+  EXPECT_EQ(match.bindings.size(), 4) << "not the split, which is used from outside";
+  EXPECT_EQ(match.named_operands.at("end").var, low);
+  ASSERT_TRUE(MatchRoot(b.function, Op("mul", {chain(9), chain(9)}), &match));
+  EXPECT_EQ(match.bindings.size(), 7);
+  EXPECT_EQ(match.named_operands.at("end").var, x);
+  EXPECT_EQ(match.bindings.front()->callee, "split");
+}
+
 TEST(PatternTest, InnerValueUsedOutsideIsRefused) {
   FunctionBuilder b;
   VarPtr x = b.Param("x", F32({1, 8, 4, 4}));

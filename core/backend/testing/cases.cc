@@ -39,6 +39,7 @@ std::vector<Case> AllCases() {
   AddContractionCases(&cases);
   AddOtherCases(&cases);
   AddFusedCases(&cases);
+  AddAttentionCases(&cases);
   return cases;
 }
 

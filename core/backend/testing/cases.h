@@ -39,6 +39,7 @@ class CaseBuilder {
 void AddContractionCases(std::vector<Case>* cases);
 void AddOtherCases(std::vector<Case>* cases);
 void AddFusedCases(std::vector<Case>* cases);
+void AddAttentionCases(std::vector<Case>* cases);
 
 }  // namespace inlay::backend::testing
 

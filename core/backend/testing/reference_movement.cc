@@ -53,6 +53,17 @@ void Pad(const RefCall& call) {
   });
 }
 
+void Slice(const RefCall& call) {
+  const Shape x = call.arg(0).type.Shape();
+  const Shape &begins = call.attrs.Ints("begins"), &steps = call.attrs.Ints("steps");
+  int64_t i = 0;
+  ForEach(call.out->type.Shape(), [&](const Index& at) {
+    Index from = at;
+    for (size_t axis = 0; axis < at.size(); ++axis) from[axis] = begins[axis] + at[axis] * steps[axis];
+    call.out->values[i++] = call.arg(0).values[Offset(x, from)];
+  });
+}
+
 void Gather(const RefCall& call) {
   const Shape x = call.arg(0).type.Shape(), indices = call.arg(1).type.Shape();
   const int64_t axis = call.attrs.Int("axis");
@@ -75,6 +86,7 @@ void AddMovementOps(std::map<std::string, RefOp>* ops) {
   (*ops)["transpose"] = Transpose;
   (*ops)["concat"] = Concat;
   (*ops)["expand"] = Expand;
+  (*ops)["slice"] = Slice;
   (*ops)["pad"] = Pad;  // of mode "constant"
   (*ops)["gather"] = Gather;
 }

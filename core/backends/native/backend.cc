@@ -5,6 +5,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "core/backends/native/attention_pattern.h"
 #include "core/backends/native/native_backend.h"
 #include "core/ir/op_registry.h"
 
@@ -142,6 +143,8 @@ class NativeBackend : public backend::Backend {
       rule.check = [](const ir::PatternMatch&, const target::Target&) { return absl::OkStatus(); };
       rules.push_back(std::move(rule));
     }
+    rules.push_back({"native.attention", AttentionWithViews(),
+                     [](const ir::PatternMatch& match, const target::Target&) { return CheckAttention(match); }, 10});
     return rules;
   }
 };

@@ -4,6 +4,7 @@
 #include "core/artifact/static_library.h"
 #include "core/backend/backend.h"
 #include "core/backends/native/build_id.h"
+#include "core/backends/native/composites.h"
 #include "core/backends/native/function_emitter.h"
 #include "core/backends/native/llvm_compile.h"
 #include "core/backends/native/native_backend.h"
@@ -78,6 +79,7 @@ class NativeCodegen : public backend::BackendCodegen {
                            proto::StaticLibraryManifest* manifest) {
     INLAY_RETURN_IF_ERROR(CheckConstantParams(function));
     INLAY_ASSIGN_OR_RETURN(Graph graph, Graph::Build(function));
+    FoldComposites(function, &graph);
     FunctionEmitter emitter(module, FeaturesOf(request.target), symbol, &graph);
     INLAY_ASSIGN_OR_RETURN(EmittedFunction emitted, emitter.Emit());
     proto::PrimitiveFunction* entry = manifest->add_functions();

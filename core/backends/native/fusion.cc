@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/backends/native/eval.h"
 #include "core/backends/native/lowering.h"
+#include "core/backends/native/lowerings/views.h"
 #include "mlir/IR/Value.h"
 
 namespace inlay::native {
@@ -14,14 +15,6 @@ namespace {
 
 constexpr int kCheap = 3;           // computed again rather than stored
 constexpr int kMaxExpression = 64;  // operators in one expression: bounds compile time and register pressure
-
-std::vector<int64_t> WithoutOnes(const std::vector<int64_t>& shape) {
-  std::vector<int64_t> result;
-  for (int64_t d : shape) {
-    if (d != 1) result.push_back(d);
-  }
-  return result;
-}
 
 class Planner {
  public:
@@ -40,6 +33,7 @@ class Planner {
         cost += state_[in->id].chain_cost;
         size += state_[in->id].chain_size;
       }
+      if (node->op == "reshape" && !IsReadThrough(*node)) cost = size = 0;  // it names memory
       for (const Tensor* out : node->outputs) {
         state_[out->id].chain_cost = std::min(cost, 1000000);
         state_[out->id].chain_size = std::min(size, 1000000);
@@ -97,8 +91,7 @@ class Planner {
     s.dead = !used;
     if (s.dead) return;
     bool reshape = node->op == "reshape";
-    bool squeeze = reshape && WithoutOnes(node->in(0).shape) == WithoutOnes(t->shape);
-    if (reshape && (memory || !squeeze || node->in(0).producer == nullptr || s.roots.size() != 1)) {
+    if (reshape && (memory || !IsReadThrough(*node) || node->in(0).producer == nullptr || s.roots.size() != 1)) {
       t->alias_of = node->inputs[0];
       return;
     }

@@ -4,6 +4,7 @@
 #define INLAY_CORE_BACKENDS_NATIVE_GRAPH_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -43,6 +44,8 @@ struct Node {
   std::vector<Tensor*> inputs;
   std::vector<Tensor*> outputs;
   const ir::Binding* binding = nullptr;
+  // Of a composite (composites.h): the nodes that it stands for, by their roles.
+  std::map<std::string, const Node*> parts;
 
   const Tensor& in(int i) const { return *inputs[i]; }
   const Tensor& out(int i = 0) const { return *outputs[i]; }
@@ -50,7 +53,8 @@ struct Node {
 
 struct Graph {
   std::vector<std::unique_ptr<Tensor>> tensors;
-  std::vector<std::unique_ptr<Node>> nodes;  // in execution order
+  std::vector<std::unique_ptr<Node>> nodes;   // in execution order
+  std::vector<std::unique_ptr<Node>> folded;  // what composites stand for
   std::vector<Tensor*> params;
   std::vector<Tensor*> results;  // may repeat, may be a parameter or a literal
   std::vector<bool> param_is_constant;

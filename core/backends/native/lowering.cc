@@ -17,6 +17,7 @@ const LoweringTable& Lowerings() {
     RegisterSoftmax(t);
     RegisterNormalisation(t);
     RegisterContractions(t);
+    RegisterAttention(t);
     RegisterPooling(t);
     RegisterResize(t);
     RegisterRecurrent(t);

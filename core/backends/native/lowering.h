@@ -64,6 +64,7 @@ void RegisterScans(LoweringTable* table);
 void RegisterSoftmax(LoweringTable* table);
 void RegisterNormalisation(LoweringTable* table);
 void RegisterContractions(LoweringTable* table);
+void RegisterAttention(LoweringTable* table);
 void RegisterPooling(LoweringTable* table);
 void RegisterResize(LoweringTable* table);
 void RegisterRecurrent(LoweringTable* table);

@@ -3,6 +3,7 @@
 
 #include "core/backends/native/function_emitter.h"
 #include "core/backends/native/lowering.h"
+#include "core/backends/native/lowerings/views.h"
 
 namespace inlay::native {
 namespace {
@@ -16,19 +17,17 @@ Lowering Injective(int cost, std::function<Value(Eval&, const Node&, int, const 
   return lowering;
 }
 
-// Only where dimensions of extent 1 come or go: any other reshape is an alias, see fusion.cc.
+// Only where IsReadThrough: any other reshape is an alias, see fusion.cc.
 Value Reshape(Eval& e, const Node& n, int, const Indices& at) {
-  Indices from;
-  size_t next = 0;
-  const std::vector<int64_t>& in = n.in(0).shape;
   const std::vector<int64_t>& out = n.out().shape;
-  for (int64_t extent : in) {
-    if (extent == 1) {
-      from.push_back(e.Constant(0));
-      continue;
-    }
-    while (out[next] == 1) ++next;
-    from.push_back(at[next++]);
+  std::vector<int> part_of;
+  SplitsDims(n.in(0).shape, out, &part_of);
+  Indices from(n.in(0).rank(), e.Constant(0));
+  std::vector<int64_t> stride(from.size(), 1);
+  for (int i = static_cast<int>(out.size()) - 1; i >= 0; --i) {
+    if (part_of[i] < 0) continue;
+    from[part_of[i]] = e.Add(from[part_of[i]], e.Mul(at[i], stride[part_of[i]]));
+    stride[part_of[i]] *= out[i];
   }
   return e.At(n.in(0), from);
 }

@@ -21,18 +21,22 @@ std::vector<int64_t> WithoutOnes(const std::vector<int64_t>& shape) {
   return result;
 }
 
-bool IsSqueeze(const Node& node) {
-  return node.op == "reshape" && WithoutOnes(node.in(0).shape) == WithoutOnes(node.out().shape);
+// What moves elements only and is never memory by itself.
+bool IsMovement(const Node& node) {
+  return node.op == "transpose" || node.op == "split" || node.op == "expand" ||
+         (node.op == "slice" && OnlyPositiveSteps(node)) || (node.op == "reshape" && IsReadThrough(node));
 }
 
-// The strides of the non-1 dimensions in their order; those of extent 1 are never used.
-void SqueezeStrides(const Tensor& in, const Tensor& out, View* view) {
+// The strides of a dimension's parts; those of extent 1 are never used.
+void ReshapeView(const Tensor& in, const Tensor& out, View* view) {
+  std::vector<int> part_of;
+  SplitsDims(in.shape, out.shape, &part_of);
   std::vector<int64_t> strides(out.rank(), 0);
-  int from = 0;
-  for (int i = 0; i < out.rank(); ++i) {
-    if (out.shape[i] == 1) continue;
-    while (in.shape[from] == 1) ++from;
-    strides[i] = view->strides[from++];
+  for (int i = out.rank() - 1; i >= 0; --i) {
+    if (part_of[i] < 0) continue;
+    int64_t& stride = view->strides[part_of[i]];
+    strides[i] = stride;
+    stride *= out.shape[i];
   }
   view->strides = strides;
 }
@@ -68,14 +72,31 @@ void ExpandView(const Tensor& in, const Tensor& out, View* view) {
 
 }  // namespace
 
+bool SplitsDims(const std::vector<int64_t>& in, const std::vector<int64_t>& out, std::vector<int>* part_of) {
+  part_of->assign(out.size(), -1);
+  size_t next = 0;
+  for (size_t d = 0; d < in.size(); ++d) {
+    for (int64_t covered = 1; covered != in[d]; ++next) {
+      if (next == out.size() || (covered > in[d] && in[d] != 0)) return false;
+      covered *= out[next];
+      if (out[next] != 1) (*part_of)[next] = static_cast<int>(d);
+    }
+  }
+  return std::all_of(out.begin() + next, out.end(), [](int64_t extent) { return extent == 1; });
+}
+
+bool IsReadThrough(const Node& reshape) {
+  const Tensor &in = reshape.in(0), &out = reshape.out();
+  if (WithoutOnes(in.shape) == WithoutOnes(out.shape)) return true;
+  std::vector<int> part_of;
+  return in.producer != nullptr && IsMovement(*in.producer) && SplitsDims(in.shape, out.shape, &part_of);
+}
+
 bool CanBeView(const Tensor& tensor) {
   if (tensor.producer == nullptr) return true;
   const Node& node = *tensor.producer;
-  if (node.op == "reshape" && !IsSqueeze(node)) return true;  // an alias, whose argument has memory for that
-  if (node.op == "transpose" || node.op == "split" || node.op == "expand" || IsSqueeze(node) ||
-      (node.op == "slice" && OnlyPositiveSteps(node))) {
-    return CanBeView(node.in(0));
-  }
+  if (IsMovement(node)) return CanBeView(node.in(0));
+  if (node.op == "reshape") return true;  // an alias, whose argument has memory for that
   const Lowering* lowering = FindLowering(node.op);
   return lowering != nullptr && lowering->element == nullptr;
 }
@@ -86,9 +107,7 @@ bool ResolveView(const Tensor& tensor, View* view) {
     return true;
   }
   const Node& node = *tensor.producer;
-  bool known = node.op == "transpose" || node.op == "split" || node.op == "expand" || IsSqueeze(node) ||
-               (node.op == "slice" && OnlyPositiveSteps(node));
-  if (!known || !ResolveView(node.in(0), view)) return false;
+  if (!IsMovement(node) || !ResolveView(node.in(0), view)) return false;
   if (node.op == "transpose") {
     std::vector<int64_t> strides;
     for (int64_t axis : node.attrs->Ints("perm")) strides.push_back(view->strides[Normalise(axis, node.in(0).rank())]);
@@ -100,7 +119,7 @@ bool ResolveView(const Tensor& tensor, View* view) {
   } else if (node.op == "expand") {
     ExpandView(node.in(0), tensor, view);
   } else {
-    SqueezeStrides(node.in(0), tensor, view);
+    ReshapeView(node.in(0), tensor, view);
   }
   return true;
 }

@@ -1,0 +1,111 @@
+#include "core/backends/native/composites.h"
+
+#include <algorithm>
+#include <set>
+#include <unordered_map>
+
+#include "core/backends/native/attention_pattern.h"
+
+namespace inlay::native {
+namespace {
+
+class Folder {
+ public:
+  Folder(const ir::Function& function, Graph* graph) : graph_(*graph), def_use_(function.body) {
+    for (const auto& node : graph_.nodes) by_binding_[node->binding] = node.get();
+  }
+
+  void Run() {
+    std::vector<Node*> candidates;
+    for (const auto& node : graph_.nodes) {
+      if (node->op == "matmul") candidates.push_back(node.get());
+    }
+    for (Node* node : candidates) FoldAttention(node);
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) graph_.nodes[i]->id = static_cast<int>(i);
+  }
+
+ private:
+  void FoldAttention(Node* context) {
+    ir::PatternMatch match;
+    if (!ir::Match(AttentionCore(), *context->binding, def_use_, &match) || !CheckAttention(match).ok()) return;
+    std::set<Node*> inside;
+    for (const ir::Binding* binding : match.bindings) inside.insert(by_binding_.at(binding));
+    auto part = [&](const char* name) -> Node* {
+      const ir::Binding* binding = match.Find(name);
+      return binding == nullptr ? nullptr : by_binding_.at(binding);
+    };
+    Node *scores = part("scores"), *k_scaled = part("k_scaled");
+    auto composite = std::make_unique<Node>();
+    composite->op = kAttention;
+    composite->binding = context->binding;
+    composite->attrs = context->attrs;
+    composite->parts = {{"scores", scores}, {"softmax", part("softmax")}, {"context", context}};
+    composite->inputs = {scores->inputs[0], scores->inputs[1], context->inputs[1]};
+    if (k_scaled != nullptr) {
+      composite->parts["k_scaled"] = k_scaled;
+      composite->inputs[1] = k_scaled->inputs[0];
+      composite->inputs.push_back(k_scaled->inputs[1]);
+    }
+    for (const auto& node : graph_.nodes) {  // in order, so that equal partitions become equal code
+      if (inside.count(node.get()) == 0 || node.get() == scores || node.get() == context || node.get() == k_scaled) {
+        continue;
+      }
+      for (Tensor* in : node->inputs) {
+        if (inside.count(in->producer) > 0) continue;
+        auto& inputs = composite->inputs;
+        if (std::find(inputs.begin() + 3, inputs.end(), in) == inputs.end()) inputs.push_back(in);
+      }
+    }
+    composite->outputs = context->outputs;
+    if (Node* transpose = TransposeBehind(*context)) {
+      composite->parts["transpose"] = transpose;
+      composite->outputs = transpose->outputs;
+      inside.insert(transpose);
+    }
+    Replace(inside, std::move(composite));
+  }
+
+  // Heads moved back behind the positions; not one that would scatter what the kernel stores as vectors.
+  static Node* TransposeBehind(const Node& context) {
+    const Tensor& out = context.out();
+    if (out.is_result || out.users.size() != 1 || out.users[0]->op != "transpose") return nullptr;
+    return out.users[0]->attrs->Ints("perm").back() == out.rank() - 1 ? out.users[0] : nullptr;
+  }
+
+  void Replace(const std::set<Node*>& inside, std::unique_ptr<Node> composite) {
+    for (Node* node : inside) {
+      for (Tensor* in : node->inputs) {
+        auto gone = std::remove(in->users.begin(), in->users.end(), node);
+        in->users.erase(gone, in->users.end());
+      }
+      for (Tensor* out : node->outputs) out->inlined = true;
+    }
+    for (Tensor* in : composite->inputs) in->users.push_back(composite.get());
+    for (Tensor* out : composite->outputs) {
+      out->producer = composite.get();
+      out->inlined = false;
+    }
+    // In the place of the last: everything that it reads is there by then.
+    std::vector<std::unique_ptr<Node>> kept;
+    size_t left = inside.size();
+    for (auto& node : graph_.nodes) {
+      if (inside.count(node.get()) == 0) {
+        kept.push_back(std::move(node));
+        continue;
+      }
+      graph_.folded.push_back(std::move(node));
+      if (--left == 0) kept.push_back(std::move(composite));
+    }
+    graph_.nodes = std::move(kept);
+  }
+
+  Graph& graph_;
+  ir::DefUse def_use_;
+  std::unordered_map<const ir::Binding*, Node*> by_binding_;
+};
+
+}  // namespace
+
+void FoldComposites(const ir::Function& function, Graph* graph) { Folder(function, graph).Run(); }
+
+}  // namespace inlay::native

@@ -1,0 +1,22 @@
+// Composites: groups of nodes that one kernel computes as a whole. Folding replaces them by one node of an operator of
+// its own ("native.attention"), whose lowering is found by that name like any other; its `parts` keep the nodes that
+// say what is to be computed. No MLIR.
+#ifndef INLAY_CORE_BACKENDS_NATIVE_COMPOSITES_H_
+#define INLAY_CORE_BACKENDS_NATIVE_COMPOSITES_H_
+
+#include "core/backends/native/graph.h"
+#include "core/ir/ir_module.h"
+
+namespace inlay::native {
+
+// Inputs: q, k, v, then (if there is a part "k_scaled") the literal by which k is scaled, then what the pointwise
+// chains read. Parts: "scores", "softmax", "context", perhaps "k_scaled", perhaps "transpose", by which the context is
+// stored.
+inline constexpr char kAttention[] = "native.attention";
+
+// `graph` was built from `function`.
+void FoldComposites(const ir::Function& function, Graph* graph);
+
+}  // namespace inlay::native
+
+#endif  // INLAY_CORE_BACKENDS_NATIVE_COMPOSITES_H_

@@ -1,0 +1,306 @@
+// Attention as one kernel (composites.h): a task is a block of rows of one head. Its scores never leave the near
+// caches: q's rows times k, softmax in place, times v, stored where the joined heads want it.
+//
+// k and v are packed into the panels that the contraction reads. A task does it for itself, once for all the row blocks
+// of a head that it is given; where they are too big for its stack, a kernel before it does so for all heads.
+#include <algorithm>
+#include <numeric>
+
+#include "absl/status/status.h"
+#include "core/backends/native/composites.h"
+#include "core/backends/native/gemm.h"
+#include "core/backends/native/loops.h"
+#include "core/backends/native/lowering.h"
+#include "core/backends/native/lowerings/gemm_support.h"
+#include "core/backends/native/lowerings/matrices.h"
+#include "core/backends/native/lowerings/score_rows.h"
+#include "core/backends/native/packing.h"
+
+namespace inlay::native {
+namespace {
+
+using mlir::Value;
+
+constexpr int64_t kBlockBytes = 64 << 10;       // scores of a block of rows
+constexpr int64_t kMaxBlockBytes = 512 << 10;   // where few rows are that much
+constexpr int64_t kMaxPackedBytes = 384 << 10;  // k and v of a head, in L2 with the scores
+constexpr int64_t kMinTasks = 8;                // for threads
+constexpr int64_t kFewRows = 16;                // packing k and v whole would not pay
+
+struct Plan {
+  int64_t heads, rows, keys, head_size, value_size;
+  GemmPlan scores, context;
+  GemmPlan keys_packing;  // `scores` with as many columns as there are keys
+  int64_t block_rows, padded_keys;
+  bool pack_keys, pack_values, pack_in_task;
+  int64_t element_bytes;
+
+  int64_t blocks() const { return (rows + block_rows - 1) / block_rows; }
+  int64_t keys_elements() const { return pack_keys ? head_size * scores.packed_columns() : 0; }
+  int64_t values_elements() const { return pack_values ? keys * context.packed_columns() : 0; }
+  int64_t packed_bytes() const { return RoundUp((keys_elements() + values_elements()) * element_bytes, 64); }
+
+  // A task's scratch: scores, rows of q, the contractions' own, and perhaps k and v.
+  int64_t q_offset() const { return RoundUp(block_rows * padded_keys * element_bytes, 64); }
+  int64_t gemm_offset() const { return q_offset() + RoundUp(block_rows * head_size * element_bytes, 64); }
+  int64_t packed_offset() const {
+    return gemm_offset() + RoundUp(std::max(scores.scratch_bytes(), context.scratch_bytes()), 64);
+  }
+  int64_t scratch_bytes() const { return packed_offset() + (pack_in_task ? packed_bytes() : 0); }
+};
+
+void BlockRows(Plan* p) {
+  int64_t row_bytes = p->padded_keys * p->element_bytes;
+  int64_t base = std::lcm(p->scores.mr, p->context.mr);
+  if (base > 32 || base * row_bytes > kMaxBlockBytes) {
+    base = p->scores.mr = p->context.mr = std::min({p->scores.mr, p->context.mr, int64_t{8}});
+  }
+  if (!p->pack_keys) base = p->rows;  // one block
+  int64_t most = std::max(kBlockBytes / row_bytes / base, int64_t{1}) * base;
+  int64_t blocks = (p->rows + most - 1) / most;
+  if (p->heads * blocks < kMinTasks) {
+    blocks = std::min((p->rows + base - 1) / base, (kMinTasks + p->heads - 1) / p->heads);
+  }
+  p->block_rows = std::min(RoundUp((p->rows + blocks - 1) / blocks, base), p->rows);
+  for (GemmPlan* gemm : {&p->scores, &p->context}) {
+    gemm->mc = p->block_rows;
+    gemm->prefetch = false;  // near already
+  }
+}
+
+Plan PlanAttention(const CpuFeatures& cpu, const Node& n, int64_t element_bytes, const Matrices& v) {
+  const Tensor& scores = n.parts.at("scores")->out();
+  VectorIsa isa = VectorIsaOf(cpu);
+  int64_t lanes = isa.vector_bytes / element_bytes;
+  Plan p{};
+  p.element_bytes = element_bytes;
+  p.rows = scores.shape[scores.rank() - 2];
+  p.keys = scores.shape.back();
+  p.heads = Product(scores.shape) / (p.rows * p.keys);
+  p.head_size = n.in(0).shape.back();
+  p.value_size = v.columns;
+  p.padded_keys = RoundUp(p.keys, lanes);
+  p.pack_keys = p.rows > kFewRows;
+  p.pack_values = p.pack_keys || v.column_stride != 1;
+  if (p.pack_keys) {
+    p.scores = PlanGemm(isa, ColumnSource::kPacked, element_bytes, 1, p.rows, p.padded_keys, p.head_size);
+  } else {
+    p.scores = PlanGemm(isa, ColumnSource::kOnTheFly, element_bytes, 1, p.rows, p.keys, p.head_size);
+  }
+  p.context = PlanGemm(isa, p.pack_values ? ColumnSource::kPacked : ColumnSource::kDirect, element_bytes, 1, p.rows,
+                       p.value_size, p.keys);
+  BlockRows(&p);
+  p.keys_packing = p.scores;
+  p.keys_packing.n = p.keys;
+  p.pack_in_task = true;
+  p.pack_in_task = p.packed_bytes() <= kMaxPackedBytes && p.scratch_bytes() <= Kernel::kMaxStackBytes;
+  return p;
+}
+
+class AttentionEmitter {
+ public:
+  AttentionEmitter(FunctionEmitter& f, const Node& n, Matrices k, Matrices v)
+      : f_(f),
+        n_(n),
+        types_(f, n.in(0).dtype),
+        value_types_(f, n.in(2).dtype),
+        k_(std::move(k)),
+        v_(std::move(v)),
+        plan_(PlanAttention(f.cpu(), n, types_.accumulator_bytes, v_)) {
+    const Tensor& scores = n.parts.at("scores")->out();
+    batch_.assign(scores.shape.begin(), scores.shape.end() - 2);
+    rows_ = {&scores,
+             &n.parts.at("softmax")->in(0),
+             &n.parts.at("softmax")->out(),
+             &n.parts.at("context")->in(0),
+             types_.accumulator_dtype,
+             plan_.keys,
+             plan_.padded_keys};
+  }
+
+  void Emit() {
+    if (!plan_.pack_in_task) {
+      packed_ = f_.Temporary(plan_.heads * plan_.packed_bytes());
+      f_.ParallelEach(plan_.heads, static_cast<double>(plan_.packed_bytes()) / 16, [&](Kernel& k, Value head) {
+        Pack(k, head, k.o.At(k.Pointer(packed_), k.o.Mul(head, plan_.packed_bytes()), k.o.b.getI8Type()));
+      });
+    }
+    double flops = 2.0 * plan_.block_rows * plan_.keys * (plan_.head_size + plan_.value_size);
+    double cost = (flops / 4 + plan_.block_rows * plan_.keys * 30.0) / plan_.scores.lanes;
+    f_.Parallel(plan_.heads * plan_.blocks(), cost, [&](Kernel& k, Value begin, Value end) {
+      Value scratch = k.Scratch(plan_.scratch_bytes());
+      k.o.For(begin, end, 1, [&](Value item) { Task(k, begin, item, scratch); });
+    });
+  }
+
+ private:
+  Value Bytes(Kernel& k, Value from, int64_t offset) { return k.o.At(from, offset, k.o.b.getI8Type()); }
+
+  void Task(Kernel& k, Value begin, Value item, Value scratch) {
+    Ops& o = k.o;
+    Value head = o.Div(item, plan_.blocks()), block = o.Rem(item, plan_.blocks());
+    Value packed = Bytes(k, scratch, plan_.packed_offset());
+    if (!plan_.pack_in_task) {
+      packed = o.At(k.Pointer(packed_), o.Mul(head, plan_.packed_bytes()), o.b.getI8Type());
+    } else if (plan_.blocks() == 1) {
+      Pack(k, head, packed);
+    } else {
+      o.If(o.Or(o.Equal(item, begin), o.Equal(block, o.Int(0))), [&] { Pack(k, head, packed); });
+    }
+    Indices at = Delinearise(o, head, batch_);
+    Value first = o.Mul(block, plan_.block_rows);
+    Value rows = o.Min(o.Int(plan_.block_rows), o.Sub(o.Int(plan_.rows), first));
+    Value q = Bytes(k, scratch, plan_.q_offset());
+    CopyQ(k, at, first, rows, q);
+    Scores(k, head, block, q, packed, scratch);
+    EmitScoreRows(f_, k, rows_, scratch, at, first, rows);
+    Context(k, at, head, block, packed, scratch);
+  }
+
+  void Pack(Kernel& k, Value head, Value to) {
+    Ops& o = k.o;
+    if (plan_.pack_keys) {
+      EmitPackColumns(o, plan_.keys_packing, MatrixOf(k, k_, types_, head), types_.Accumulator(o), to);
+    }
+    if (plan_.pack_values) {
+      mlir::Type element = value_types_.Accumulator(o);
+      EmitPackColumns(o, plan_.context, MatrixOf(k, v_, value_types_, head), element,
+                      o.At(to, plan_.keys_elements(), element));
+    }
+  }
+
+  StridedMatrix MatrixOf(Kernel& k, const Matrices& m, const GemmTypes& types, Value head) {
+    mlir::Type stored = types.Stored(k.o);
+    Value from = m.Pointer(k, stored);
+    if (BatchOffset offset = m.OffsetOf(f_, batch_, m.batch_strides)) from = k.o.At(from, offset(k.o, head), stored);
+    return {from, stored, m.row_stride, m.column_stride};
+  }
+
+  // The block's rows of q, with whatever is computed on the way (a scale, and that of k).
+  void CopyQ(Kernel& k, const Indices& at, Value first, Value rows, Value to) {
+    Ops& o = k.o;
+    const Tensor& q = n_.in(0);
+    ir::DType acc = types_.accumulator_dtype;
+    int64_t lanes = std::min(f_.LanesFor(f_.Expression(q), plan_.head_size),
+                             f_.LanesForBytes(types_.accumulator_bytes, plan_.head_size));
+    o.For(o.Int(0), rows, 1, [&](Value r) {
+      Value line = o.At(to, o.Mul(r, plan_.head_size), types_.Accumulator(o));
+      VectorLoop(o, {plan_.head_size}, lanes, {}, [&](const VectorPoint& p, const Values&) {
+        Eval e(k, lanes);
+        Indices from = at;
+        from.push_back(o.Add(first, r));
+        from.push_back(p.at[0]);
+        Value v = e.At(q, e.BroadcastTo(q, from));
+        if (n_.parts.count("k_scaled") > 0) {
+          Value scale = e.At(n_.in(3), Indices(n_.in(3).rank(), e.Constant(0)));
+          v = n_.parts.at("k_scaled")->op == "div" ? o.DivF(v, scale) : o.MulF(v, scale);
+        }
+        o.StoreElements(acc, v, line, p.linear);
+        return Values{};
+      });
+    });
+  }
+
+  // Runs the plan's tasks for one block of rows; P begins with that block.
+  void Multiply(Kernel& k, GemmKernel* gemm, int64_t p_stride, Value block, Value scratch) {
+    const GemmPlan& plan = gemm->plan;
+    gemm->p.element = gemm->accumulator;
+    gemm->p.row_stride = p_stride;
+    gemm->p.tile_offset = [&, block, p_stride](KernelBuilder& kb, Value tile) {
+      return kb.Mul(kb.Sub(kb.Mul(tile, plan.mr), kb.Mul(block, plan_.block_rows)), p_stride);
+    };
+    Value task = k.o.Mul(block, plan.panels());
+    EmitGemmTasks(k.o, *gemm, task, k.o.KernelBuilder::Add(task, plan.panels()),
+                  Bytes(k, scratch, plan_.gemm_offset()));
+  }
+
+  void Scores(Kernel& k, Value head, Value block, Value q, Value packed, Value scratch) {
+    GemmKernel gemm;
+    gemm.plan = plan_.scores;
+    gemm.accumulator = types_.Accumulator(k.o);
+    gemm.inline_epilogue = true;
+    gemm.p.pointer = q;
+    gemm.q.pointer = packed;
+    gemm.q.element = gemm.accumulator;
+    gemm.q.pack = [&](KernelBuilder& kb, const PackRequest& r) {
+      StridedMatrix from = MatrixOf(k, k_, types_, head);
+      Value at = kb.Add(kb.Mul(r.k_begin, from.k_stride), kb.Mul(kb.Mul(r.panel, gemm.plan.nr()), from.j_stride));
+      from.pointer = kb.At(from.pointer, at, from.element);
+      EmitPackBlock(kb, from, kb.Sub(r.k_end, r.k_begin), r.vectors, r.columns, gemm.plan.lanes, gemm.accumulator,
+                    r.to);
+    };
+    gemm.epilogue = [&](KernelBuilder& kb, Value, Value row, Value column, Value acc) {
+      Value line = kb.Mul(kb.Sub(row, kb.Mul(block, plan_.block_rows)), plan_.padded_keys);
+      kb.Store(acc, kb.At(scratch, kb.Add(line, column), gemm.accumulator));
+    };
+    Multiply(k, &gemm, plan_.head_size, block, scratch);
+  }
+
+  void Context(Kernel& k, const Indices& at, Value head, Value block, Value packed, Value scratch) {
+    Ops& o = k.o;
+    GemmKernel gemm;
+    gemm.plan = plan_.context;
+    gemm.accumulator = value_types_.Accumulator(o);
+    gemm.inline_epilogue = InlineEpilogue(f_, n_);
+    gemm.p.pointer = scratch;
+    if (plan_.pack_values) {
+      gemm.q.pointer = o.At(packed, plan_.keys_elements(), gemm.accumulator);
+      gemm.q.element = gemm.accumulator;
+    } else {
+      StridedMatrix v = MatrixOf(k, v_, value_types_, head);
+      gemm.q.pointer = v.pointer;
+      gemm.q.element = v.element;
+      gemm.q.k_stride = v.k_stride;
+    }
+    gemm.epilogue = [&](KernelBuilder&, Value, Value row, Value column, Value acc) {
+      Indices here = at;
+      here.push_back(row);
+      here.push_back(Index(column, Ops::Lanes(acc) == 1 ? 0 : 1));
+      if (auto transpose = n_.parts.find("transpose"); transpose != n_.parts.end()) {
+        Indices moved;
+        for (int64_t axis : transpose->second->attrs->Ints("perm")) moved.push_back(here[axis]);
+        here = moved;
+      }
+      k.StoreResult(n_.out(), here, acc);
+    };
+    Multiply(k, &gemm, plan_.padded_keys, block, scratch);
+  }
+
+  FunctionEmitter& f_;
+  const Node& n_;
+  GemmTypes types_, value_types_;
+  Matrices k_, v_;
+  Plan plan_;
+  std::vector<int64_t> batch_;
+  ScoreRows rows_;
+  Buffer packed_;
+};
+
+absl::Status EmitAttention(FunctionEmitter& f, const Node& n) {
+  auto k = Matrices::Of(n.in(1), false, n.parts.at("scores")->attrs->BoolOr("transpose_b", false));
+  auto v = Matrices::Of(n.in(2), false, n.parts.at("context")->attrs->BoolOr("transpose_b", false));
+  if (!k.ok()) return k.status();
+  if (!v.ok()) return v.status();
+  AttentionEmitter(f, n, *std::move(k), *std::move(v)).Emit();
+  return absl::OkStatus();
+}
+
+// q is read once a block; k and v are packed where they lie; a mask is stored where that makes it smaller than the
+// scores.
+ArgUse UseOf(const Node& n, int arg) {
+  if (arg == 0) return ArgUse::kOnce;
+  if (arg <= 2) return CanBeView(n.in(arg)) ? ArgUse::kMany : ArgUse::kMemory;
+  return 2 * n.in(arg).NumElements() <= n.parts.at("scores")->out().NumElements() ? ArgUse::kMemory : ArgUse::kOnce;
+}
+
+}  // namespace
+
+void RegisterAttention(LoweringTable* table) {
+  Lowering& attention = (*table)[kAttention];
+  attention.kernel = EmitAttention;
+  attention.cost = 200;
+  attention.epilogue = true;
+  attention.arg_use_of = UseOf;
+}
+
+}  // namespace inlay::native

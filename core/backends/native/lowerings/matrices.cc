@@ -1,0 +1,66 @@
+#include "core/backends/native/lowerings/matrices.h"
+
+#include "absl/status/status.h"
+
+namespace inlay::native {
+
+using mlir::Value;
+
+absl::StatusOr<Matrices> Matrices::Of(const Tensor& tensor, bool left, bool transposed) {
+  Matrices m;
+  if (!ResolveView(tensor, &m.view)) return absl::InternalError("native: a matmul's operand has no memory");
+  std::vector<int64_t> shape = tensor.shape, strides = m.view.strides;
+  if (shape.size() == 1) {
+    shape.insert(left ? shape.begin() : shape.end(), 1);
+    strides.insert(left ? strides.begin() : strides.end(), 0);
+  }
+  size_t rank = shape.size();
+  if (transposed) {
+    std::swap(shape[rank - 1], shape[rank - 2]);
+    std::swap(strides[rank - 1], strides[rank - 2]);
+  }
+  m.rows = shape[rank - 2];
+  m.columns = shape[rank - 1];
+  m.row_stride = strides[rank - 2];
+  m.column_stride = strides[rank - 1];
+  m.batch.assign(shape.begin(), shape.end() - 2);
+  m.batch_strides.assign(strides.begin(), strides.end() - 2);
+  return m;
+}
+
+bool Matrices::OneMatrix() const {
+  int64_t expected = row_stride * rows;
+  for (int i = static_cast<int>(batch.size()) - 1; i >= 0; --i) {
+    if (batch[i] == 1) continue;
+    if (batch_strides[i] != expected && rows * row_stride != 0) return false;
+    expected *= batch[i];
+  }
+  return true;
+}
+
+Value Matrices::Pointer(Kernel& k, mlir::Type element) const {
+  return k.o.At(k.Pointer(*view.base), view.offset, element);
+}
+
+BatchOffset Matrices::OffsetOf(FunctionEmitter& f, const std::vector<int64_t>& result,
+                               std::vector<int64_t> strides) const {
+  if (Product(batch) == 1) return nullptr;
+  std::vector<int64_t> mine = batch;
+  mine.insert(mine.begin(), result.size() - mine.size(), 1);
+  strides.insert(strides.begin(), result.size() - strides.size(), 0);
+  return [&f, result, mine, strides](KernelBuilder& kb, Value i) {
+    if (mine == result && strides.back() != 0) {  // evenly spaced: no division
+      bool even = true;
+      for (size_t d = 0; d + 1 < result.size(); ++d) even &= strides[d] == strides[d + 1] * result[d + 1];
+      if (even) return kb.Mul(i, strides.back());
+    }
+    Indices at = Delinearise(f.ops(), i, result);
+    Value offset = kb.Int(0);
+    for (size_t d = 0; d < at.size(); ++d) {
+      if (mine[d] != 1) offset = kb.Add(offset, kb.Mul(at[d].base, strides[d]));
+    }
+    return offset;
+  };
+}
+
+}  // namespace inlay::native

@@ -1,0 +1,146 @@
+#include "core/backends/native/lowerings/score_rows.h"
+
+#include <algorithm>
+
+#include "core/backends/native/loops.h"
+#include "core/backends/native/math.h"
+
+namespace inlay::native {
+namespace {
+
+using mlir::Value;
+
+// Rows side by side: a row's chain of maximum, sum and division leaves the units idle, and 128 keys are 8 vectors only.
+constexpr int64_t kRowsAtOnce = 4;
+
+class RowsEmitter {
+ public:
+  RowsEmitter(FunctionEmitter& f, Kernel& k, const ScoreRows& s, const Indices& batch)
+      : k_(k), o_(k.o), s_(s), batch_(batch) {
+    lanes_ = f.LanesForBytes(ir::ByteSize(s.accumulator), s.extent);
+    lanes_ = std::min(lanes_, f.LanesFor(f.Expression(*s.scores, s.raw), s.extent));
+    lanes_ = std::min(lanes_, f.LanesFor(f.Expression(*s.result, s.weights), s.extent));
+    whole_ = s.extent / lanes_ * lanes_;
+    rest_ = s.extent - whole_;
+    vector_ = o_.ComputeType(s.accumulator, lanes_);
+  }
+
+  // `lines`: where the rows lie; `rows`: their indices.
+  void Emit(const Values& lines, const Values& rows) {
+    lines_ = lines;
+    rows_ = rows;
+    Values maxima = Spread(ScoresAndMaxima(), [&](Value a, Value b) { return o_.MaxN(s_.accumulator, a, b); });
+    Values zeros(lines.size(), o_.ConstF(vector_, 0));
+    Values sums = o_.For(o_.Int(0), o_.Int(RoundUp(s_.extent, lanes_)), lanes_, zeros, [&](Value i, const Values& in) {
+      Values out;
+      for (size_t r = 0; r < lines_.size(); ++r) {
+        Value e = Exp(o_, o_.SubF(Load(r, i), maxima[r]));
+        Store(r, i, e);
+        out.push_back(o_.AddF(in[r], e));
+      }
+      return out;
+    });
+    Values factors;
+    for (Value sum : sums) {
+      Value total = o_.ReduceLanes(sum, [&](Value a, Value b) { return o_.AddF(a, b); });
+      factors.push_back(o_.Broadcast(o_.DivF(o_.ConstF(total.getType(), 1), total), lanes_));
+    }
+    Normalise(factors);
+  }
+
+ private:
+  Value Load(size_t r, Value i) { return o_.LoadElements(s_.accumulator, lines_[r], i, lanes_); }
+  void Store(size_t r, Value i, Value v) { o_.StoreElements(s_.accumulator, v, lines_[r], i); }
+
+  // What is made of `value`, which is that of `from` at column i.
+  Value Map(const Tensor& from, const Tensor& to, size_t r, Value i, Value value) {
+    Eval e(k_, lanes_);
+    e.Provide(from, value);
+    Indices at = batch_;
+    at.push_back(rows_[r]);
+    at.push_back(Index(i, lanes_ == 1 ? 0 : 1));
+    return e.At(to, at);
+  }
+
+  Values Spread(const Values& vectors, const std::function<Value(Value, Value)>& combine) {
+    Values spread;
+    for (Value v : vectors) spread.push_back(o_.Broadcast(o_.ReduceLanes(v, combine), lanes_));
+    return spread;
+  }
+
+  // Raw values become scores; what is beyond the extent in the last vector becomes -Inf, which softmax does not see.
+  // A mask may not be read beyond its end: the last vector's scores are those of the row's last `lanes` columns, whose
+  // raw values are taken before the loop changes them, moved to their place.
+  Values ScoresAndMaxima() {
+    bool mapped = s_.scores != s_.raw;
+    Value last = o_.Int(s_.extent - lanes_), end = o_.Int(whole_);
+    Values tails;
+    for (size_t r = 0; rest_ > 0 && r < lines_.size(); ++r) tails.push_back(Load(r, last));
+    Value lowest = o_.LowestN(s_.accumulator, vector_);
+    Values maxima = o_.For(o_.Int(0), end, lanes_, Values(lines_.size(), lowest), [&](Value i, const Values& in) {
+      Values out;
+      for (size_t r = 0; r < lines_.size(); ++r) {
+        Value v = Load(r, i);
+        if (mapped) {
+          v = Map(*s_.raw, *s_.scores, r, i, v);
+          Store(r, i, v);
+        }
+        out.push_back(o_.MaxN(s_.accumulator, in[r], v));
+      }
+      return out;
+    });
+    std::vector<int64_t> move;
+    for (int64_t l = 0; l < lanes_; ++l) move.push_back(l < rest_ ? lanes_ - rest_ + l : lanes_);
+    for (size_t r = 0; r < tails.size(); ++r) {
+      Value v = o_.Shuffle(Map(*s_.raw, *s_.scores, r, last, tails[r]), lowest, move);
+      Store(r, end, v);
+      maxima[r] = o_.MaxN(s_.accumulator, maxima[r], v);
+    }
+    return maxima;
+  }
+
+  void Normalise(const Values& factors) {
+    bool mapped = s_.result != s_.weights;
+    auto scaled = [&](size_t r, Value i) { return o_.MulF(Load(r, i), factors[r]); };
+    Value last = o_.Int(s_.extent - lanes_);
+    Values tails;
+    for (size_t r = 0; mapped && rest_ > 0 && r < lines_.size(); ++r) tails.push_back(scaled(r, last));
+    o_.For(o_.Int(0), o_.Int(mapped ? whole_ : RoundUp(s_.extent, lanes_)), lanes_, [&](Value i) {
+      for (size_t r = 0; r < lines_.size(); ++r) {
+        Value v = scaled(r, i);
+        Store(r, i, mapped ? Map(*s_.weights, *s_.result, r, i, v) : v);
+      }
+    });
+    for (size_t r = 0; r < tails.size(); ++r) Store(r, last, Map(*s_.weights, *s_.result, r, last, tails[r]));
+  }
+
+  Kernel& k_;
+  Ops& o_;
+  const ScoreRows& s_;
+  const Indices& batch_;
+  int64_t lanes_, whole_, rest_;
+  mlir::Type vector_;
+  Values lines_, rows_;
+};
+
+}  // namespace
+
+void EmitScoreRows(FunctionEmitter& f, Kernel& k, const ScoreRows& s, Value block, const Indices& batch, Value first,
+                   Value rows) {
+  Ops& o = k.o;
+  mlir::Type element = o.ComputeType(s.accumulator);
+  auto emit = [&](Value row, int64_t count) {
+    Values lines, indices;
+    for (int64_t r = 0; r < count; ++r) {
+      Value here = o.KernelBuilder::Add(row, r);
+      lines.push_back(o.At(block, o.Mul(here, s.stride), element));
+      indices.push_back(o.KernelBuilder::Add(first, here));
+    }
+    RowsEmitter(f, k, s, batch).Emit(lines, indices);
+  };
+  Value together = o.Mul(o.Div(rows, kRowsAtOnce), kRowsAtOnce);
+  o.For(o.Int(0), together, kRowsAtOnce, [&](Value row) { emit(row, kRowsAtOnce); });
+  o.For(together, rows, 1, [&](Value row) { emit(row, 1); });
+}
+
+}  // namespace inlay::native

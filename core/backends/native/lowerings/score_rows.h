@@ -1,0 +1,25 @@
+// The softmax between attention's two products: on a block of score rows that lies in a near cache, in place.
+#ifndef INLAY_CORE_BACKENDS_NATIVE_LOWERINGS_SCORE_ROWS_H_
+#define INLAY_CORE_BACKENDS_NATIVE_LOWERINGS_SCORE_ROWS_H_
+
+#include "core/backends/native/function_emitter.h"
+
+namespace inlay::native {
+
+struct ScoreRows {
+  // The first product, what it is made before softmax, softmax's result, what that is made before the second product.
+  const Tensor *raw = nullptr, *scores = nullptr, *weights = nullptr, *result = nullptr;
+  ir::DType accumulator = ir::DType::kF32;  // of the block's elements
+  int64_t extent = 0;                       // keys
+  // From row to row, in elements; whole vectors, of which those beyond `extent` are anything.
+  int64_t stride = 0;
+};
+
+// block[r][:] of the first product becomes that of `result`, r in [0, rows); row r stands for row first + r of the
+// batch element at `batch`.
+void EmitScoreRows(FunctionEmitter& f, Kernel& k, const ScoreRows& s, mlir::Value block, const Indices& batch,
+                   mlir::Value first, mlir::Value rows);
+
+}  // namespace inlay::native
+
+#endif  // INLAY_CORE_BACKENDS_NATIVE_LOWERINGS_SCORE_ROWS_H_

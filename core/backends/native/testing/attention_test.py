@@ -1,0 +1,238 @@
+"""Attention as one kernel: every form of scale, mask and layout, odd sizes, against the NumPy evaluator.
+
+.venv/bin/python -m pytest core/backends/native/testing/attention_test.py
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import sys
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from ops_test import NUMPY, Ops
+
+TOLERANCE = {"f32": (1e-4, 2e-5), "f64": (1e-10, 1e-10), "f16": (1e-2, 1e-2), "bf16": (5e-2, 5e-2)}
+
+
+@dataclasses.dataclass
+class Form:
+    """What exporters vary. mask: "" | add | add_keys | where | where_scores | nan_to_zero."""
+
+    batch: int = 1
+    heads: int = 2
+    rows: int = 9
+    keys: int = 9
+    size: int = 16
+    value_size: int = 0  # 0: size
+    scale: str = "scores"  # "" | scores | div | q | k | both
+    mask: str = ""
+    join: bool = True  # heads joined behind the context
+    joint: str = ""  # q, k, v of one product: "" | split | slice
+    dtype: str = "f32"
+
+
+@pytest.fixture
+def s():
+    return Ops()
+
+
+def inputs_of(s, form: Form) -> list[np.ndarray]:
+    value_size = form.value_size or form.size
+    if form.joint:
+        return [s.data(form.dtype, (form.batch, form.rows, 3 * form.heads * form.size), -2, 2)]
+    lengths = [(form.rows, form.size), (form.keys, form.size), (form.keys, value_size)]
+    return [s.data(form.dtype, (form.batch, n, form.heads * d), -2, 2) for n, d in lengths]
+
+
+def mask_of(s, form: Form) -> list[np.ndarray]:
+    shape = (form.batch, 1, 1, form.keys) if form.mask == "add_keys" else (1, 1, form.rows, form.keys)
+    if form.mask.startswith("add"):
+        return [np.where(s.random.random(shape) < 0.3, -1e4, s.random.random(shape)).astype(NUMPY[form.dtype])]
+    if form.mask.startswith("where"):
+        return [np.tril(np.ones(shape, np.bool_))]
+    return []
+
+
+def heads(b, form: Form, x, length: int, size: int):
+    split = b.op("reshape", x, shape=[form.batch, length, form.heads, size])
+    return b.op("transpose", split, perm=[0, 2, 1, 3])
+
+
+def qkv(b, form: Form, params):
+    n, d = form.rows, form.size
+    if form.joint == "split":
+        pieces = b.op("split", params[0], axis=2, sizes=[form.heads * d] * 3)
+        return [heads(b, form, p, n, d) for p in pieces]
+    if form.joint == "slice":
+        joint = b.op("reshape", params[0], shape=[form.batch, n, 3, form.heads, d])
+        joint = b.op("transpose", joint, perm=[2, 0, 3, 1, 4])
+        rest = [form.batch, form.heads, n, d]
+        pieces = [b.op("slice", joint, begins=[i, 0, 0, 0, 0], ends=[i + 1, *rest], steps=[1] * 5) for i in range(3)]
+        return [b.op("reshape", p, shape=rest) for p in pieces]
+    sizes = (d, d, form.value_size or d)
+    return [heads(b, form, p, n, w) for p, n, w in zip(params, (n, form.keys, form.keys), sizes)]
+
+
+def attention(b, form: Form, params):
+    def scaled(x, factor, op="mul"):
+        return b.op(op, x, b.literal(factor, form.dtype))
+
+    q, k, v = qkv(b, form, params)
+    factor = form.size**-0.5
+    if form.scale in ("q", "both"):
+        q = scaled(q, factor if form.scale == "q" else factor**0.5)
+    if form.scale in ("k", "both"):
+        k = scaled(k, factor if form.scale == "k" else factor**0.5)
+    scores = b.op("matmul", q, k, transpose_b=True)
+    if form.scale == "scores":
+        scores = scaled(scores, factor)
+    if form.scale == "div":
+        scores = scaled(scores, 1 / factor, "div")
+    lowest = b.literal(-1e4 if form.dtype == "f16" else -3e38, form.dtype)
+    if form.mask.startswith("add"):
+        scores = b.op("add", params[-1], scores)
+    if form.mask == "where":
+        scores = b.op("where", params[-1], scores, lowest)
+    if form.mask == "where_scores":
+        scores = b.op("where", b.op("logical_not", params[-1]), lowest, scores)
+    weights = b.op("softmax", scores, axis=3)
+    if form.mask == "nan_to_zero":
+        weights = b.op("maximum", weights, b.literal(0.02, form.dtype))
+    context = b.op("matmul", weights, v)
+    if not form.join:
+        return context
+    context = b.op("transpose", context, perm=[0, 2, 1, 3])
+    width = form.heads * (form.value_size or form.size)
+    return b.op("reshape", context, shape=[form.batch, form.rows, width])
+
+
+def add(s, form: Form, special=None):
+    arrays = inputs_of(s, form) + mask_of(s, form)
+    for array, at, value in special or []:
+        arrays[array][at] = value
+    label = "_".join(str(v) for v in dataclasses.astuple(form))
+    s.build(label, arrays, lambda b, *p: attention(b, form, p), TOLERANCE[form.dtype])
+
+
+@pytest.mark.parametrize("scale", ["", "scores", "div", "q", "k", "both"])
+def test_scales(s, scale):
+    add(s, Form(scale=scale))
+    add(s, Form(scale=scale, rows=37, keys=21, mask="add"))
+    s.check()
+
+
+@pytest.mark.parametrize("mask", ["add", "add_keys", "where", "where_scores", "nan_to_zero"])
+def test_masks(s, mask):
+    for keys in (1, 3, 16, 33, 70):
+        add(s, Form(batch=2, heads=3, rows=19, keys=keys, mask=mask))
+    s.check()
+
+
+def test_sizes(s):
+    for size in (1, 2, 5, 16, 40, 64, 80, 129, 256):
+        add(s, Form(rows=23, keys=31, size=size))
+    for rows, keys in [(1, 1), (1, 77), (2, 130), (16, 40), (17, 40), (64, 64), (197, 197), (101, 5), (128, 600)]:
+        add(s, Form(rows=rows, keys=keys, size=24, mask="add"))
+    add(s, Form(rows=50, keys=60, size=16, value_size=48))
+    add(s, Form(rows=50, keys=2100, size=64, heads=2))  # packed by a kernel of its own
+    add(s, Form(rows=3, keys=2100, size=64, heads=2))
+    add(s, Form(rows=20, keys=8000, size=8, heads=1))
+    s.check()
+
+
+def test_layouts(s):
+    for joint in ("split", "slice"):
+        for scale in ("q", "scores"):
+            add(s, Form(rows=35, keys=35, heads=3, joint=joint, scale=scale, mask="add"))
+    add(s, Form(join=False, rows=21, batch=2))
+    s.check()
+
+
+@pytest.mark.parametrize("dtype", ["f64", "f16", "bf16"])
+def test_types(s, dtype):
+    for mask in ("", "add", "where"):
+        add(s, Form(dtype=dtype, rows=37, keys=29, size=24, mask=mask, scale="both"))
+    s.check()
+
+
+def test_special_values(s):
+    """A row of which all is masked by -Inf is NaN, as softmax defines it; so is what NaN or Inf gets into."""
+    inf, nan = np.inf, np.nan
+    form = Form(rows=21, keys=37, mask="add")
+    add(s, form, [(3, np.s_[0, 0, 4, :], -inf), (3, np.s_[0, 0, 5, 36], -inf), (3, np.s_[0, 0, 6, 2], inf)])
+    add(s, form, [(0, np.s_[0, 3, 0], nan), (2, np.s_[0, 36, 1], inf)])
+    add(s, form, [(1, np.s_[0, 36, 0], nan), (1, np.s_[0, 2, 20], -inf)])
+    add(s, form, [(0, np.s_[0, 3, :], 1e30), (1, np.s_[0, 30, :], 1e9)])
+    s.check()
+
+
+def test_what_is_no_attention(s):
+    """Near misses go the ordinary way."""
+    q, k, v = (s.data("f32", (2, 9, 16), -1, 1) for _ in range(3))
+
+    def scores_leave(b, q, k, v):
+        scores = b.op("matmul", q, k, transpose_b=True)
+        return scores, b.op("matmul", b.op("softmax", scores, axis=2), v)
+
+    def weights_leave(b, q, k, v):
+        weights = b.op("softmax", b.op("matmul", q, k, transpose_b=True), axis=2)
+        return b.op("matmul", weights, v), weights
+
+    def other_axis(b, q, k, v):
+        return b.op("matmul", b.op("softmax", b.op("matmul", q, k, transpose_b=True), axis=1), v)
+
+    def on_the_right(b, q, k, v):
+        return b.op("matmul", v, b.op("softmax", b.op("matmul", q, k, transpose_b=True), axis=2), transpose_a=True)
+
+    def transposed(b, q, k, v):
+        return b.op("matmul", b.op("softmax", b.op("matmul", q, k, transpose_b=True), axis=2), v, transpose_a=True)
+
+    def broadcast_scores(b, q, k, v, mask):
+        scores = b.op("add", b.op("matmul", q, k, transpose_b=True), mask)
+        return b.op("matmul", b.op("softmax", scores, axis=3), v)
+
+    def scores_squared(b, q, k, v):
+        scores = b.op("matmul", q, k, transpose_b=True)
+        return b.op("matmul", b.op("softmax", b.op("mul", scores, scores), axis=2), v)
+
+    makes = [scores_leave, weights_leave, other_axis, on_the_right, transposed, scores_squared]
+    for make in makes:
+        s.build(make.__name__, [q, k, v], make, TOLERANCE["f32"])
+    mask = s.data("f32", (3, 1, 1, 9))
+    s.build("broadcast_scores", [q, k, v, mask], broadcast_scores, TOLERANCE["f32"])
+    s.check()
+
+
+def test_tails_and_neighbours(s):
+    """Pointwise work behind the context goes into its kernel; k may be v; k and v may be shared by all heads."""
+    q, k = s.data("f32", (2, 4, 19, 16), -1, 1), s.data("f32", (2, 4, 23, 16), -1, 1)
+
+    def tail(b, q, k, r):
+        weights = b.op("softmax", b.op("matmul", q, k, transpose_b=True), axis=3)
+        return b.op("add", b.op("gelu", b.op("matmul", weights, k)), r)
+
+    s.build("tail", [q, k, s.data("f32", (2, 4, 19, 16))], tail, TOLERANCE["f32"])
+
+    def shared(b, q, k):
+        k = b.op("expand", k, shape=[2, 4, 23, 16])
+        weights = b.op("softmax", b.op("matmul", q, k, transpose_b=True), axis=3)
+        return b.op("matmul", weights, k)
+
+    s.build("shared", [q, k[:, :1]], shared, TOLERANCE["f32"])
+
+    def one_matrix(b, q, k):
+        return b.op("matmul", b.op("softmax", b.op("matmul", q, k, transpose_b=True), axis=1), k)
+
+    s.build("one_matrix", [q[0, 0], k[0, 0]], one_matrix, TOLERANCE["f32"])
+
+    def computed(b, q, k):  # operands that are computed, not moved
+        q, k = b.op("tanh", q), b.op("transpose", b.op("tanh", k), perm=[0, 1, 3, 2])
+        weights = b.op("softmax", b.op("matmul", q, k), axis=3)
+        return b.op("matmul", weights, b.op("transpose", k, perm=[0, 1, 3, 2]))
+
+    s.build("computed", [q, k], computed, TOLERANCE["f32"])
+    s.check()
