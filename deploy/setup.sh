@@ -25,6 +25,8 @@ APT_PACKAGES=(
   libabsl-dev libbenchmark-dev libcpp-httplib-dev libgmock-dev libgrpc++-dev libgtest-dev libmlir-19-dev
   libprotobuf-dev libspdlog-dev libsqlite3-dev libssl-dev llvm-19-dev nlohmann-json3-dev
   prometheus-cpp-dev protobuf-compiler protobuf-compiler-grpc
+  # `inlay explain --svg`
+  graphviz
   ca-certificates python3-venv
 )
 # The programs: label, and where Bazel puts them under bazel-bin. Installed beside each other in libexec/inlay, with the

@@ -179,3 +179,51 @@ def test_bench_says_which_peers_there_are(inlay):
     code, _, err = inlay("bench", "mlp", "--vs", "nobody", check=False)
     assert code == 1
     assert "no peer 'nobody'" in err
+
+
+def test_explain(inlay, model, tmp_path):
+    picture = tmp_path / "m.svg"
+    _, out, _ = inlay("explain", model, "--svg", picture, "--json")
+    found = json.loads(out)
+    assert found["partitions"]
+    assert all(p["verdict"] for p in found["partitions"])
+    assert picture.read_text().count('<g id="node') >= 10
+    _, out, _ = inlay("explain", model, "--limit", 1)
+    assert "1. " in out
+    code, _, err = inlay("explain", model, "--svg", "/no/such/folder/m.svg", check=False)
+    assert code == 1
+    assert "make it first" in err
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_profile(inlay, model, tmp_path, threads):
+    library = tmp_path / "m.so"
+    inlay("compile", model, "--threads", threads, "-o", library)
+    for subject in (library, model):
+        _, out, _ = inlay("profile", subject, "--threads", threads, "--runs", 3, "--json")
+        result = json.loads(out)
+        assert result["threads"] == threads
+        assert result["total_us"] > 0
+        assert result["peak_gflops"] > 0
+        assert sum(p["share"] for p in result["partitions"]) == pytest.approx(1)
+        convolutions = [p for p in result["partitions"] if "conv" in p["ops"]]
+        assert convolutions
+        assert all(p["flops"] > 0 and p["bytes"] > 0 and p["backend"] for p in convolutions)
+    text = inlay("profile", library, "--offline", "--runs", 2, "--threads", 1)[1]
+    assert "of roofline" in text
+    assert "NumPy" in text
+
+
+def test_a_plan_is_saved_and_used_again(inlay, model, tmp_path):
+    plan = tmp_path / "plan.json"
+    _, out, _ = inlay("compile", model, "--save-plan", plan, "--json")
+    assert json.loads(out)["plan_source"] in ("search", "plan cache")
+    _, again, _ = inlay("compile", model, "--plan", plan, "--json")
+    assert json.loads(again)["plan_source"] == "pinned"
+    assert [p["backend"] for p in json.loads(again)["partitions"]] == [
+        p["backend"] for p in json.loads(out)["partitions"]
+    ]
+    plan.write_text("{nothing")
+    code, _, err = inlay("compile", model, "--plan", plan, check=False)
+    assert code == 1
+    assert "no plan that inlay wrote" in err

@@ -91,6 +91,19 @@ def config_options(function: Callable[..., Any]) -> Callable[..., Any]:
             click.option(
                 "--search", type=click.Choice(["measured", "analytic", "none"]), help="How backends are chosen."
             ),
+            click.option(
+                "--search-budget",
+                type=float,
+                metavar="SECONDS",
+                help="Of measuring; the rest is estimated. Default 60.",
+            ),
+            click.option("--replan", is_flag=True, help="Search again, though the server knows a plan for the model."),
+            click.option(
+                "--plan",
+                type=click.Path(exists=True, dir_okay=False),
+                metavar="FILE",
+                help="Use this plan (--save-plan wrote it); no search is made.",
+            ),
             click.option("--backends", metavar="A,B", help="Those that may be used; native is always possible."),
             click.option("--executor", type=click.Choice(["graph", "aot", "vm"]), default="graph", show_default=True),
             click.option("--runtime", type=click.Choice(["cpp", "crt"]), default="cpp", show_default=True),
@@ -101,10 +114,15 @@ def config_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-def _config(target, threads, search, backends, executor, runtime, opt_level, link_params=True):
-    from inlay.config import CompilationConfig
+def _config(
+    target, threads, search, search_budget, replan, plan, backends, executor, runtime, opt_level, link_params=True
+):
+    from inlay.config import CompilationConfig, read_cover
 
     return CompilationConfig(
+        search_budget_s=search_budget or 0,
+        replan=replan,
+        pinned=read_cover(plan) if plan else None,
         targets=[target] if target else (),
         num_threads=threads,
         search=search,
@@ -127,18 +145,20 @@ def main() -> None:
 @config_options
 @click.option("--shape", multiple=True, metavar="NAME=DIMS", help="Fix a symbolic dimension or an input's shape.")
 @click.option("-o", "--output", type=click.Path(dir_okay=False), help="Write the shared library here.")
+@click.option("--save-plan", type=click.Path(dir_okay=False), metavar="FILE", help="Write the plan here, for --plan.")
 @click.option("--params-beside", is_flag=True, help="Parameters in OUT.safetensors, not in the library.")
 @click.option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="Stop the work then.")
 @server_option
 @command
-def compile_(model, shape, output, params_beside, timeout, server, as_json, **options):
+def compile_(model, shape, output, save_plan, params_beside, timeout, server, as_json, **options):
     """Compile MODEL (.onnx); with -o, write a shared library."""
     from inlay import executable, onnx_import
+    from inlay.config import write_cover
     from inlay.printing import CompileProgress, print_report
 
     config = _config(**options, link_params=not params_beside)
-    if output:
-        executable.check_writable(pathlib.Path(output))  # before the work, not after it
+    for file in filter(None, (output, save_plan)):
+        executable.check_writable(pathlib.Path(file))  # before the work, not after it
     started = time.perf_counter()
     module = onnx_import.from_onnx(model, shape=_shapes(shape))
     imported = time.perf_counter()
@@ -149,6 +169,8 @@ def compile_(model, shape, output, params_beside, timeout, server, as_json, **op
             progress("link", 0, 0, output)
             ex.export_library(output)
     done = time.perf_counter()
+    if save_plan:
+        write_cover(ex.cover, save_plan)
     result = {
         "executable": ex.digest,
         "output": output,
@@ -179,6 +201,66 @@ def run(library, inputs, seed, output, threads, repeat, as_json):
     result = running.run_library(library, inputs, seed, output, threads, repeat)
     if not as_json:
         running.print_result(result)
+    return result
+
+
+@main.command()
+@click.argument("model", type=click.Path(dir_okay=False))
+@config_options
+@click.option("--shape", multiple=True, metavar="NAME=DIMS", help="Fix a symbolic dimension or an input's shape.")
+@click.option("--svg", type=click.Path(dir_okay=False), metavar="FILE", help="Draw the graph, coloured by backend.")
+@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="Partitions to show.")
+@server_option
+@click.option("--timeout", type=float, metavar="SECONDS", help="Stop the work after so long.")
+@command
+def explain(model, shape, svg, limit, server, timeout, as_json, **options):
+    """Say why each partition of MODEL (.onnx, or a built-in name) goes to its backend: candidates, costs, plans."""
+    from inlay import executable, explain, onnx_import, picture
+    from inlay.bench import load_model
+    from inlay.printing import CompileProgress
+
+    if svg:
+        executable.check_writable(pathlib.Path(svg))
+    module = onnx_import.from_onnx(load_model(model), shape=_shapes(shape))
+    with CompileProgress(enabled=not as_json) as progress:
+        ex = executable.build(
+            module, _config(**options), server=server, progress=progress, timeout=timeout, want_plan=bool(svg)
+        )
+    found = explain.explanation(ex.report)
+    if not as_json:
+        explain.print_explanation(found, limit)
+    if svg:
+        picture.write_svg(ex.plan, pathlib.Path(svg), pathlib.Path(model).stem)
+        if not as_json:
+            click.echo(f"wrote {svg}")
+    return {**found, "svg": svg}
+
+
+@main.command()
+@click.argument("model", type=click.Path(dir_okay=False))
+@config_options
+@click.option("--shape", multiple=True, metavar="NAME=DIMS", help="Fix a symbolic dimension or an input's shape.")
+@click.option("-i", "--input", "inputs", type=click.Path(dir_okay=False), metavar="X.npz", help="Default: seeded ones.")
+@click.option("--runs", type=click.IntRange(min=1), default=30, show_default=True)
+@click.option("--limit", type=click.IntRange(min=1), default=40, show_default=True, help="Partitions to show.")
+@click.option("--offline", is_flag=True, help="Take the machine's peak from NumPy alone; no server is asked.")
+@server_option
+@command
+def profile(model, shape, inputs, runs, limit, offline, server, as_json, **options):
+    """Show where the time of MODEL goes (an exported library, .onnx, or a built-in name), partition by partition, and
+    how far each is from what this machine can do."""
+    from inlay import daemon, profiling, roofline, running
+    from inlay.bench import make_inputs
+
+    if profiling.is_library(model):
+        module, plan, threads = profiling.load_library(model, options["threads"])
+    else:
+        module, plan, threads = profiling.build(model, _shapes(shape), _config(**options), server)
+    arrays = running.read_inputs(inputs, module.inputs) if inputs else make_inputs(module.inputs)
+    limits = roofline.measure(threads, None if offline else daemon.connect(server))
+    result = {"model": model, "threads": threads, **profiling.profile_module(module, plan, arrays, runs, limits)}
+    if not as_json:
+        profiling.print_profile(result, limit)
     return result
 
 

@@ -101,12 +101,14 @@ class Client:
         progress: Progress | None = None,
         timeout: float | None = None,
         request_id: str | None = None,
+        want_plan: bool = False,
     ) -> pb.CompileEvent.Result:
-        """Compiles a module that carries its configuration; uploads what the server lacks of `weights` first.
+        """Compiles a module that carries its configuration; uploads what the server lacks of `weights` first. With
+        `want_plan`, the result has the execution plan.
 
         Stopping it (KeyboardInterrupt, or `timeout` seconds over) cancels the work on the server.
         """
-        request = pb.CompileRequest(module=module, request_id=request_id or uuid.uuid4().hex)
+        request = pb.CompileRequest(module=module, request_id=request_id or uuid.uuid4().hex, want_plan=want_plan)
         size, limit = request.ByteSize(), self.server_info().max_message_bytes or MAX_MESSAGE_BYTES
         if size > limit:
             raise server_errors.CompileError(

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from google.protobuf import json_format
 
 from inlay._proto import config_pb2
 from inlay.target import Target
@@ -30,6 +34,9 @@ class CompilationConfig:
         runtime: "cpp" ("crt" is refused likewise).
         search: "none" (the backends' order of preference decides), "analytic" (a cost model does), "measured"; None:
             the server's default, analytic.
+        search_budget_s: "measured": seconds that may be spent measuring; 0: the server's default.
+        replan: search again though the server has a plan for the model.
+        pinned: a cover to use, without a search (`Executable.cover`, or `read_cover`).
         backends: those that may be used, by name; empty: all that the server has. "native" is always possible.
         link_params: parameters inside the exported library (True) or beside it as safetensors (False).
         num_threads: of the artifact, unless its caller says otherwise; 0: as many as cores where it runs.
@@ -42,6 +49,9 @@ class CompilationConfig:
     executor: str = "graph"
     runtime: str = "cpp"
     search: str | None = None
+    search_budget_s: float = 0
+    replan: bool = False
+    pinned: config_pb2.Cover | None = None
     backends: Sequence[str] = ()
     link_params: bool = True
     num_threads: int = 0
@@ -76,7 +86,9 @@ class CompilationConfig:
             executor=config_pb2.Executor(kind=EXECUTORS[self.executor]),
             runtime=config_pb2.Runtime(kind=RUNTIMES[self.runtime]),
             link_params=self.link_params,
-            search=config_pb2.SearchOptions(backends=self.backends),
+            search=config_pb2.SearchOptions(
+                backends=self.backends, budget_s=self.search_budget_s, replan=self.replan, pinned=self.pinned
+            ),
             passes=config_pb2.PassOptions(disabled_passes=self.disabled_passes),
             num_threads=self.num_threads,
         )
@@ -99,6 +111,9 @@ class CompilationConfig:
             executor=name(EXECUTORS, proto.executor.kind, "graph"),
             runtime=name(RUNTIMES, proto.runtime.kind, "cpp"),
             search=name(SEARCHES, proto.search.mode, None),
+            search_budget_s=proto.search.budget_s,
+            replan=proto.search.replan,
+            pinned=proto.search.pinned if proto.search.HasField("pinned") else None,
             backends=proto.search.backends,
             link_params=proto.link_params if proto.HasField("link_params") else True,
             num_threads=proto.num_threads,
@@ -121,6 +136,19 @@ def make(value: str | Target | CompilationConfig | config_pb2.CompilationConfig 
     if isinstance(value, config_pb2.CompilationConfig):
         return CompilationConfig.from_proto(value)
     return CompilationConfig(targets=[Target(value)])
+
+
+def write_cover(cover: config_pb2.Cover, path: str | os.PathLike) -> None:
+    """Writes which backend took what (`Executable.cover`) as JSON, to be pinned by another compile."""
+    pathlib.Path(path).write_text(json_format.MessageToJson(cover, indent=1) + "\n")
+
+
+def read_cover(path: str | os.PathLike) -> config_pb2.Cover:
+    """What `write_cover` wrote. Raises ValueError where it is something else."""
+    try:
+        return json_format.Parse(pathlib.Path(path).read_text(), config_pb2.Cover())
+    except (json_format.ParseError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is no plan that inlay wrote: {' '.join(str(error).split())}") from None
 
 
 def _one_of(what: str, value: str, table: Mapping[str, int]) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pathlib
 import tempfile
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import grpc
 
@@ -33,6 +34,7 @@ def build(
     server: str | Client | None = None,
     progress: Progress | None = None,
     timeout: float | None = None,
+    want_plan: bool = False,
 ) -> Executable:
     """Compiles a module; uploads those of its weights that the server lacks.
 
@@ -45,6 +47,7 @@ def build(
             started if none runs.
         progress: called with (phase, done, total, detail) as the work goes on.
         timeout: seconds; the work stops when they are over.
+        want_plan: also get the execution plan (`Executable.plan`), which is otherwise in an exported library only.
 
     Raises CompileError (what is wrong with the module, naming the place), UnsupportedError, ServerUnavailableError,
     ServerBusyError, DeadlineExceededError, DaemonError.
@@ -66,7 +69,7 @@ def build(
         if progress is not None:
             progress(phase, done, total, detail)
 
-    result = client.compile(module.proto, module.weights, progress=watch, timeout=timeout)
+    result = client.compile(module.proto, module.weights, progress=watch, timeout=timeout, want_plan=want_plan)
     report = Report.from_proto(result.report)
     report["upload_bytes"] = uploaded[0]
     return Executable(client, result, config, report, module)
@@ -86,6 +89,8 @@ class Executable:
         report: what the compile did (`Report`).
         inputs, outputs: [(name, dtype, shape)] in call order.
         config: the configuration it was compiled with, targets resolved.
+        cover: which backend took what; `CompilationConfig(pinned=ex.cover)` repeats it without a search.
+        plan: what the executor does (core/runtime/PLAN.md), where `build` was asked for it; else None.
 
     Keeps its module (and so the weights) for the case that the server has lost a blob of it since.
     """
@@ -101,6 +106,8 @@ class Executable:
         self.client = client
         self._module = module
         self.digest = result.executable.hex()
+        self.cover = result.report.cover
+        self.plan: dict[str, Any] | None = json.loads(result.plan_json) if result.plan_json else None
         self.report = report
         self.inputs = specs(result.inputs)
         self.outputs = specs(result.outputs)

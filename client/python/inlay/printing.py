@@ -81,7 +81,7 @@ def print_report(result: dict[str, Any]) -> None:
                 str(p["call_sites"]),
                 p["cache"],
                 f"{p['compile_ms']:.0f}",
-                _ops(p["ops"]),
+                ops_in_words(p["ops"]),
                 p["miss_reason"] or p["why"],
             ]
             for p in partitions
@@ -108,7 +108,7 @@ def print_manifest(path: str, manifest: Manifest) -> None:
     print_table([path, ""], rows)
 
 
-def _ops(ops: Sequence[str]) -> str:
+def ops_in_words(ops: Sequence[str]) -> str:
     counts = Counter(ops)
     words = [name if count == 1 else f"{count} {name}" for name, count in counts.items()]
     return ", ".join(words[:6]) + (f", {len(words) - 6} more" if len(words) > 6 else "")

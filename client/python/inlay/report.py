@@ -23,6 +23,9 @@ class Report(Record):
     Keys: server_ms, actions_run, cache_hits, shared_flight (answered by an identical request under way), phase_ms
     ({phase: ms}), upload_bytes, and partitions: [{name, backend, ops, cache ("hit" or "miss"), why, miss_reason,
     compile_ms, cost_us, call_sites, action, locations}].
+    Of the choice of backends: plan_source ("search", "plan cache" or "pinned"), measure_ms, plans (whole-model covers
+    that competed: [{name, estimated_us, measured_us, spread_us, chosen, calls, excluded}]) and candidates (sub-graphs
+    that backends proposed: [{backend, rule, ops, locations, cost_us, spread_us, measured, chosen, excluded}]).
     """
 
     @staticmethod
@@ -34,6 +37,10 @@ class Report(Record):
             shared_flight=proto.shared_flight,
             phase_ms=dict(proto.phase_ms),
             partitions=[_partition(p) for p in proto.partitions],
+            plan_source=proto.plan_source,
+            measure_ms=proto.measure_ms,
+            plans=[_record(p, calls=dict(p.calls)) for p in proto.plans],
+            candidates=[_record(c, ops=list(c.ops), locations=list(c.locations)) for c in proto.candidates],
         )
 
     def backends(self) -> dict[str, int]:
@@ -42,6 +49,11 @@ class Report(Record):
         for partition in self["partitions"]:
             counts[partition["backend"]] = counts.get(partition["backend"], 0) + max(1, partition["call_sites"])
         return counts
+
+
+def _record(message: artifact_pb2.PlanReport | artifact_pb2.CandidateReport, **lists: Any) -> Record:
+    """The message's fields by name; those in `lists` as plain Python."""
+    return Record({f.name: lists.get(f.name, getattr(message, f.name)) for f in message.DESCRIPTOR.fields})
 
 
 def _partition(p: artifact_pb2.PartitionReport) -> Record:

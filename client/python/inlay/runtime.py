@@ -75,6 +75,20 @@ class Module:
         results = result if isinstance(result, tuple) else (result,)
         return {spec[0]: as_numpy(value) for spec, value in zip(self.outputs, results, strict=True)}
 
+    def profile(self, inputs: dict[str, Any], runs: int) -> np.ndarray:
+        """Runs "main" on {input name: tensor} so often; returns i64[runs, steps]: nanoseconds of each of the plan's run
+        steps. Raises TypeError, RunError as "main" does, RunError also for a library of an older inlay."""
+        try:
+            function = self.ffi.get_function("profile")
+        except AttributeError:
+            raise RunError("the library can't time its steps: it is of an older inlay; export it again") from None
+        ordered = order_inputs("profile", self.inputs, (), inputs) if inputs else ()
+        pairs = [to_tensor(value, f"input {spec[0]!r}") for spec, value in zip(self.inputs, ordered, strict=True)]
+        try:
+            return np.from_dlpack(function(runs, *(tensor for tensor, _ in pairs)))
+        except (RuntimeError, ValueError, TypeError) as error:
+            raise RunError(f"profile: {_first_line(error)}") from None
+
     def load(self, num_threads: int = 0) -> None:
         """Does what the first call would do otherwise, with so many threads (0: what it was compiled for)."""
         if num_threads:
