@@ -24,6 +24,7 @@ from inlay.client import Client
 from inlay.config import CompilationConfig
 from inlay.errors import InlayError
 from inlay.ir import FunctionBuilder
+from inlay.target import Target
 
 N = 768
 SIZES = [1 << n for n in range(15, 29, 1)]
@@ -118,7 +119,9 @@ def _product(client, backend: str, threads: int, a: np.ndarray, b: np.ndarray) -
     builder = FunctionBuilder()
     x = builder.param("x", "f32", a.shape)
     module = builder.finish([builder.op("matmul", x, builder.weight(b, "w"))], ["y"])
-    config = CompilationConfig(targets=["llvm -mcpu=native"], num_threads=threads, backends=sorted({backend, "native"}))
+    config = CompilationConfig(
+        targets=[Target("llvm -mcpu=native")], num_threads=threads, backends=sorted({backend, "native"})
+    )
     main = build(module, config, server=client).jit(num_threads=threads)["main"]
     return lambda: main(a)
 

@@ -101,8 +101,10 @@ class PeerProcess:
         return answer
 
     def _stop(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
+        """Returns when every thread of it stands still, or the process has ended."""
+        with contextlib.suppress(ProcessLookupError, ChildProcessError):
             os.killpg(self._process.pid, signal.SIGSTOP)
+            os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def _answer(self, limit_s: float) -> dict[str, Any]:
         descriptor = self._process.stdout.fileno()  # type: ignore[union-attr]
