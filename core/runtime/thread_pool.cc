@@ -29,6 +29,10 @@ constexpr int64_t kWorkerSpinNs = 100000;
 // How long a caller looks out for the last pieces before it sleeps, and so leaves its core to a worker that was
 // interrupted in the middle of one.
 constexpr int64_t kCallerSpinNs = 20000;
+// A loop that spent most of its time waiting for an interrupted worker: others want the cores, so for some multiple of
+// that time loops run on their callers alone.
+constexpr int64_t kLongWaitNs = 50000, kMaxAloneNs = 10000000;
+constexpr int64_t kAlonePerWait = 4;
 
 void FutexWait(std::atomic<uint32_t>* word, uint32_t value) {
   syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, nullptr, nullptr, 0);
@@ -100,14 +104,17 @@ struct Job {
     }
   }
 
-  void WaitFor(uint32_t joined, int64_t spin_ns) {
+  // How long it slept, in ns.
+  int64_t WaitFor(uint32_t joined, int64_t spin_ns) {
     auto done = [&] { return (finished.load(std::memory_order_acquire) & ~kCallerSleeps) == joined; };
-    if (SpinUntil(done, spin_ns)) return;
+    if (SpinUntil(done, spin_ns)) return 0;
+    const int64_t begin = NowNs();
     finished.fetch_or(kCallerSleeps, std::memory_order_acq_rel);
     while (!done()) {
       const uint32_t seen = finished.load(std::memory_order_acquire);
       if ((seen & ~kCallerSleeps) != joined) FutexWait(&finished, seen);
     }
+    return NowNs() - begin;
   }
 };
 
@@ -163,6 +170,7 @@ class Pool {
   std::mutex mutex_;  // of starting and stopping
   std::atomic<int> size_{0};
   std::atomic<bool> stopping_{false};
+  std::atomic<int64_t> alone_until_{0};  // kAlonePerWait
   bool handles_fork_ = false;
   Worker workers_[kMaxWorkers];
 };
@@ -188,6 +196,7 @@ void Pool::Grow(int size) {
                      Pool& pool = ThePool();
                      for (Worker& worker : pool.workers_) worker.seat = nullptr, worker.asleep = 0;
                      pool.size_ = 0;
+                     pool.alone_until_ = 0;
                      pool.mutex_.unlock();
                    });
   }
@@ -205,6 +214,8 @@ void Pool::Grow(int size) {
 }
 
 void Pool::Run(int num_threads, int64_t n, InlayTask task, void* closure) {
+  const int64_t start = NowNs();
+  if (start < alone_until_.load(std::memory_order_relaxed)) return task(closure, 0, n, 0);
   const int wanted = static_cast<int>(std::min<int64_t>({num_threads - 1, n - 1, kMaxWorkers}));
   if (size() < wanted) Grow(wanted);
 
@@ -230,7 +241,11 @@ void Pool::Run(int num_threads, int64_t n, InlayTask task, void* closure) {
   job.Work(0);
   uint32_t joined = 0;
   for (int i = 0; i < offered; ++i) joined += helpers[i]->TakeBack(&seats[i + 1]) ? 0 : 1;
-  if (joined > 0) job.WaitFor(joined, IfCoresSuffice(num_threads, kCallerSpinNs));
+  if (joined == 0) return;
+  const int64_t slept = job.WaitFor(joined, IfCoresSuffice(num_threads, kCallerSpinNs));
+  if (slept < kLongWaitNs) return;
+  const int64_t end = NowNs();
+  if (2 * slept > end - start) alone_until_ = end + std::min(kAlonePerWait * slept, kMaxAloneNs);
 }
 
 void Pool::Stop() {

@@ -47,6 +47,10 @@ class Kernel {
   // Base address of a tensor that has memory, or of a buffer; loaded once at the function's entry.
   mlir::Value Pointer(const Tensor& tensor);
   mlir::Value Pointer(const Buffer& buffer);
+  // Of a kernel within FunctionEmitter::Repeat: how many times it has run before (i64).
+  mlir::Value Iteration();
+  // How many threads the loops of this call are split over (i64).
+  mlir::Value NumThreads();
   // Memory of this task alone, on its stack. At most kMaxStackBytes.
   mlir::Value Scratch(int64_t bytes);
   static constexpr int64_t kMaxStackBytes = 1 << 20;
@@ -69,6 +73,7 @@ class Kernel {
 
  private:
   friend class FunctionEmitter;
+  mlir::Value AtEntry(const std::function<mlir::Value()>& emit);
   FunctionEmitter* function_;
   mlir::Block* entry_ = nullptr;  // pointers are loaded in front of its last `entry point` operation
   mlir::Operation* entry_point_ = nullptr;

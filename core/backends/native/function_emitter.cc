@@ -19,7 +19,9 @@ using mlir::Value;
 namespace {
 
 constexpr double kParallelCycles = 60000;  // below, waking the other threads costs more than it saves
-constexpr int64_t kChunk = 4096;           // elements of a work item where one row is all there is
+// The closure of a kernel: {args, workspace, state, iteration, threads}, eight bytes each.
+constexpr int64_t kIterationOffset = 24, kThreadsOffset = 32, kClosureBytes = 40;
+constexpr int64_t kChunk = 4096;  // elements of a work item where one row is all there is
 
 LLVM::LLVMPointerType PointerType(mlir::OpBuilder& b) { return LLVM::LLVMPointerType::get(b.getContext()); }
 
@@ -79,10 +81,22 @@ Value Kernel::Pointer(const Buffer& buffer) {
   return pointer;
 }
 
-Value Kernel::Scratch(int64_t bytes) {
+Value Kernel::AtEntry(const std::function<Value()>& emit) {
   mlir::OpBuilder::InsertionGuard guard(o.b);
   o.b.setInsertionPoint(entry_point_);
-  return o.StackBytes(std::max<int64_t>(bytes, 64));
+  return emit();
+}
+
+Value Kernel::Scratch(int64_t bytes) {
+  return AtEntry([&] { return o.StackBytes(std::max<int64_t>(bytes, 64)); });
+}
+
+Value Kernel::Iteration() {
+  return AtEntry([&] { return Field(o, closure_, kIterationOffset, o.b.getI64Type()); });
+}
+
+Value Kernel::NumThreads() {
+  return AtEntry([&] { return Field(o, closure_, kThreadsOffset, o.b.getI64Type()); });
 }
 
 // --- FunctionEmitter
@@ -266,7 +280,8 @@ void FunctionEmitter::Parallel(int64_t items, double cost, const Body& body, Pha
   builder_.create<LLVM::ReturnOp>(ops_.loc, mlir::ValueRange());
   last_irregular_ = kernel.irregular;
   auto& steps = phase == Phase::kRun ? run_steps_ : init_steps_;
-  steps.push_back({name, items, items > 1 && items * cost > kParallelCycles});
+  int64_t repetition = repeating_ ? static_cast<int64_t>(repetitions_.size()) - 1 : -1;
+  steps.push_back({name, items, items > 1 && items * cost > kParallelCycles, repetition});
 }
 
 void FunctionEmitter::ParallelEach(int64_t items, double cost, const std::function<void(Kernel&, Value)>& body,
@@ -278,6 +293,13 @@ void FunctionEmitter::ParallelEach(int64_t items, double cost, const std::functi
         k.o.For(begin, end, 1, [&](Value i) { body(k, i); });
       },
       phase);
+}
+
+void FunctionEmitter::Repeat(int64_t times, const std::function<void()>& emit) {
+  repetitions_.push_back(times);
+  repeating_ = true;
+  emit();
+  repeating_ = false;
 }
 
 void FunctionEmitter::WithLanesOrScalar(int64_t lanes, int cost, const std::function<void(int64_t)>& emit) {
@@ -539,7 +561,6 @@ void FunctionEmitter::EmitTransposed(const Loop& loop, int along, int64_t side) 
 
 // --- entry points
 
-// closure: {args, workspace, state}.
 void FunctionEmitter::EmitEntry(Phase phase) {
   mlir::OpBuilder::InsertionGuard guard(builder_);
   builder_.setInsertionPointToEnd(module_.getBody());
@@ -551,7 +572,7 @@ void FunctionEmitter::EmitEntry(Phase phase) {
   mlir::Block* entry = function.addEntryBlock(builder_);
   builder_.setInsertionPointToEnd(entry);
   Value context = entry->getArgument(0), args = entry->getArgument(1);
-  Value closure = ops_.StackBytes(24);
+  Value closure = ops_.StackBytes(kClosureBytes);
   auto store = [&](Value v, int64_t offset) {
     builder_.create<LLVM::StoreOp>(ops_.loc, v, ops_.At(closure, offset, builder_.getI8Type()), 8);
   };
@@ -560,31 +581,7 @@ void FunctionEmitter::EmitEntry(Phase phase) {
 
   auto run_steps = [&](Value state) {
     store(state, 16);
-    Value threads = Field(ops_, context, offsetof(InlayCallContext, num_threads), i32);
-    Value several = ops_.CompareI(Compare::kGt, threads, ops_.ConstI(i32, 1), true);
-    for (const Step& step : init ? init_steps_ : run_steps_) {
-      auto serial = [&] {
-        builder_.create<LLVM::CallOp>(
-            ops_.loc, mlir::TypeRange(), step.function,
-            mlir::ValueRange{closure, ops_.Int(0), ops_.Int(step.items), ops_.ConstI(i32, 0)});
-      };
-      if (!step.parallel) {
-        serial();
-        continue;
-      }
-      ops_.If(
-          several,
-          [&] {
-            Value pool = Field(ops_, context, offsetof(InlayCallContext, pool), pointer);
-            Value parallel_for = Field(ops_, context, offsetof(InlayCallContext, parallel_for), pointer);
-            Value task = builder_.create<LLVM::AddressOfOp>(ops_.loc, pointer, step.function);
-            auto type = LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(builder_.getContext()),
-                                                    {pointer, builder_.getI64Type(), pointer, pointer});
-            builder_.create<LLVM::CallOp>(ops_.loc, type,
-                                          mlir::ValueRange{parallel_for, pool, ops_.Int(step.items), task, closure});
-          },
-          serial);
-    }
+    EmitSteps(init ? init_steps_ : run_steps_, context, closure);
   };
   Value zero = ops_.ConstI(i32, INLAY_OK);
   if (!init) {
@@ -608,6 +605,48 @@ void FunctionEmitter::EmitEntry(Phase phase) {
         return std::vector<Value>{zero};
       })[0];
   builder_.create<LLVM::ReturnOp>(ops_.loc, code);
+}
+
+void FunctionEmitter::EmitSteps(const std::vector<Step>& steps, Value context, Value closure) {
+  mlir::Type pointer = PointerType(builder_), i32 = builder_.getI32Type(), i64 = builder_.getI64Type();
+  Value threads = Field(ops_, context, offsetof(InlayCallContext, num_threads), i32);
+  Value several = ops_.CompareI(Compare::kGt, threads, ops_.ConstI(i32, 1), true);
+  auto store = [&](Value v, int64_t offset) {
+    builder_.create<LLVM::StoreOp>(ops_.loc, v, ops_.At(closure, offset, builder_.getI8Type()), 8);
+  };
+  store(ops_.ExtendI(threads, i64, true), kThreadsOffset);
+  auto call = [&](const Step& step) {
+    auto serial = [&] {
+      builder_.create<LLVM::CallOp>(ops_.loc, mlir::TypeRange(), step.function,
+                                    mlir::ValueRange{closure, ops_.Int(0), ops_.Int(step.items), ops_.ConstI(i32, 0)});
+    };
+    if (!step.parallel) return serial();
+    ops_.If(
+        several,
+        [&] {
+          Value pool = Field(ops_, context, offsetof(InlayCallContext, pool), pointer);
+          Value parallel_for = Field(ops_, context, offsetof(InlayCallContext, parallel_for), pointer);
+          Value task = builder_.create<LLVM::AddressOfOp>(ops_.loc, pointer, step.function);
+          auto type = LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(builder_.getContext()),
+                                                  {pointer, i64, pointer, pointer});
+          builder_.create<LLVM::CallOp>(ops_.loc, type,
+                                        mlir::ValueRange{parallel_for, pool, ops_.Int(step.items), task, closure});
+        },
+        serial);
+  };
+  for (size_t first = 0; first < steps.size();) {
+    size_t last = first + 1;
+    if (steps[first].repetition < 0) {
+      call(steps[first]);
+    } else {
+      while (last < steps.size() && steps[last].repetition == steps[first].repetition) ++last;
+      ops_.For(repetitions_[steps[first].repetition], [&](Value i) {
+        store(i, kIterationOffset);
+        for (size_t s = first; s < last; ++s) call(steps[s]);
+      });
+    }
+    first = last;
+  }
 }
 
 void FunctionEmitter::EmitDestroy() {

@@ -46,6 +46,9 @@ class FunctionEmitter {
   // The same with a loop around: body(kernel, item).
   void ParallelEach(int64_t items, double cost, const std::function<void(Kernel&, mlir::Value)>& body,
                     Phase phase = Phase::kRun);
+  // The kernels that `emit` makes (of Phase::kRun) run one after the other, `times` times over: each a parallel loop of
+  // its own, so that all items of one are done before the next begins. Kernel::Iteration says which time it is.
+  void Repeat(int64_t times, const std::function<void()>& emit);
   // Emits with vectors of `lanes`; again with scalars if that met irregular accesses that computing does not pay for.
   void WithLanesOrScalar(int64_t lanes, int cost, const std::function<void(int64_t lanes)>& emit);
 
@@ -85,6 +88,7 @@ class FunctionEmitter {
     std::string function;
     int64_t items;
     bool parallel;
+    int64_t repetition;  // number of the Repeat it is in; -1: none
   };
   struct Block {
     int64_t offset, bytes;
@@ -110,6 +114,7 @@ class FunctionEmitter {
   void FreeWorkspace(const Buffer& buffer);
   void CopyRemainingResults();
   void EmitEntry(Phase phase);
+  void EmitSteps(const std::vector<Step>& steps, mlir::Value context, mlir::Value closure);
   void EmitDestroy();
   mlir::Value DataPointer(int64_t number);
   absl::Status EmitPlan(const KernelPlan& plan);
@@ -130,6 +135,8 @@ class FunctionEmitter {
   int64_t workspace_bytes_ = 0;
   int64_t state_bytes_ = 0;
   std::vector<Step> run_steps_, init_steps_;
+  std::vector<int64_t> repetitions_;  // how often
+  bool repeating_ = false;
   int num_kernels_ = 0;
   int last_irregular_ = 0;
   std::vector<std::string> data_;

@@ -41,8 +41,8 @@ std::vector<Value> TransposeSquare(KernelBuilder& kb, std::vector<Value> rows) {
 }
 
 void EmitPackBlock(KernelBuilder& kb, const StridedMatrix& from, Value rows, int64_t vectors, int64_t columns,
-                   int64_t lanes, Type accumulator, Value to) {
-  int64_t width = vectors * lanes;
+                   int64_t lanes, Type accumulator, Value to, int64_t to_stride) {
+  int64_t width = to_stride > 0 ? to_stride : vectors * lanes;
   Type vector = KernelBuilder::Vector(lanes, from.element);
   if (from.j_stride == 1) {
     kb.For(kb.Int(0), rows, 1, [&](Value k) {

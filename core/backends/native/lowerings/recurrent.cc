@@ -1,8 +1,11 @@
 // LSTM, GRU and RNN with ONNX's gate order and formulas.
 //
 // The products of all steps' inputs with w are one matrix product (they depend on no state), with the biases added in
-// its epilogue. Then one task a direction walks over time: a product with r (packed once, at load where it is
-// constant), and one pointwise loop over the gates. States are kept in the accumulator type.
+// its epilogue. Then a parallel loop a step, over blocks of hidden units of all directions: a block multiplies the last
+// state with its columns of all gates of r (packed next to each other, once, at load where r is constant), applies the
+// gates and stores the new state, so that nothing but states goes from step to step. A GRU that resets before its
+// product takes two loops a step. States are kept in the accumulator type, twice: the last step's and the new one's.
+// The last block begins earlier where the units do not divide, and computes some units twice, to the same values.
 #include <algorithm>
 
 #include "core/backends/native/function_emitter.h"
@@ -11,6 +14,7 @@
 #include "core/backends/native/lowering.h"
 #include "core/backends/native/lowerings/gemm_support.h"
 #include "core/backends/native/math.h"
+#include "core/backends/native/microkernel.h"
 #include "core/backends/native/packing.h"
 
 namespace inlay::native {
@@ -38,50 +42,54 @@ class Recurrent {
                                     : 1),
         directions_(n.attrs->StringOr("direction", "forward") == "bidirectional" ? 2 : 1),
         reverse_(n.attrs->StringOr("direction", "forward") == "reverse"),
-        reset_first_(cell == Cell::kGru && !n.attrs->BoolOr("linear_before_reset", false)) {}
+        reset_first_(cell == Cell::kGru && !n.attrs->BoolOr("linear_before_reset", false)),
+        lanes_(f.LanesForBytes(types_.accumulator_bytes, hidden_)) {}
 
   void Emit() {
     if (batch_ == 0) return;
     int64_t bytes = types_.accumulator_bytes;
-    projected_ = f_.Temporary(directions_ * steps_ * batch_ * gates_ * hidden_ * bytes);
-    state_stride_ = (batch_ * hidden_ * bytes + 63) / 64 * 64 / bytes;
-    h_ = f_.Temporary(directions_ * state_stride_ * bytes);
-    c_ = f_.Temporary(directions_ * state_stride_ * bytes);
-    reset_ = f_.Temporary(directions_ * state_stride_ * bytes);
-    products_stride_ = (batch_ * gates_ * hidden_ * bytes + 63) / 64 * 64 / bytes;
-    products_ = f_.Temporary(directions_ * products_stride_ * bytes);
+    projected_ = f_.Temporary(directions_ * steps_ * batch_ * rows() * bytes);
+    h_ = f_.Temporary(2 * state_elements() * bytes);
+    if (cell_ == Cell::kLstm) c_ = f_.Temporary(2 * state_elements() * bytes);
+    if (reset_first_) {
+      z_ = f_.Temporary(state_elements() * bytes);
+      reset_ = f_.Temporary(state_elements() * bytes);
+    }
     if (steps_ > 0) Project();
-    Recur();
+    LoadStates();
+    if (steps_ > 0) Recur();
+    StoreStates();
   }
 
  private:
   int64_t rows() const { return gates_ * hidden_; }
+  int64_t state_elements() const { return directions_ * batch_ * hidden_; }
   Value Element(Eval& e, int arg, Indices at) { return e.At(n_.in(arg), at); }
   mlir::Type AccType(Ops& o) { return types_.Accumulator(o); }
 
-  // Rows [first, first + count) of each direction's [gates * hidden, k] matrix, transposed and packed.
+  // w of each direction, transposed and packed for a product with all steps.
   struct Packed {
     Buffer buffer;
     GemmPlan plan;
     int64_t elements;
   };
-  Packed Pack(int arg, int64_t m, int64_t k, int64_t first, int64_t count) {
-    const Tensor& matrix = n_.in(arg);
-    bool constant = f_.IsConstantParam(matrix);
+  Packed PackInputWeights() {
+    const Tensor& w = n_.in(1);
+    bool constant = f_.IsConstantParam(w);
     Packed packed;
-    packed.plan = PlanGemm(VectorIsaOf(f_.cpu()), ColumnSource::kPacked, types_.accumulator_bytes, 1, m, count, k);
+    packed.plan = PlanGemm(VectorIsaOf(f_.cpu()), ColumnSource::kPacked, types_.accumulator_bytes, 1, steps_ * batch_,
+                           rows(), inputs_);
     packed.elements = (packed.plan.packed_elements() + 15) / 16 * 16;
     int64_t bytes = directions_ * packed.elements * types_.accumulator_bytes;
     packed.buffer = constant ? f_.State(bytes) : f_.Temporary(bytes);
     f_.ParallelEach(
-        directions_, static_cast<double>(k * count),
+        directions_, static_cast<double>(inputs_ * rows()),
         [&](Kernel& kernel, Value d) {
           StridedMatrix from;
           from.element = types_.Stored(kernel.o);
-          from.pointer =
-              kernel.o.At(kernel.Pointer(matrix), kernel.o.Add(kernel.o.Mul(d, rows() * k), first * k), from.element);
+          from.pointer = kernel.o.At(kernel.Pointer(w), kernel.o.Mul(d, rows() * inputs_), from.element);
           from.k_stride = 1;
-          from.j_stride = k;
+          from.j_stride = inputs_;
           EmitPackColumns(
               kernel.o, packed.plan, from, AccType(kernel.o),
               kernel.o.At(kernel.Pointer(packed.buffer), kernel.o.Mul(d, packed.elements), AccType(kernel.o)));
@@ -92,7 +100,7 @@ class Recurrent {
 
   // projected[d][step * batch + b][gate * hidden + j] = x w^T + biases that are added outside of any gate.
   void Project() {
-    Packed w = Pack(1, steps_ * batch_, inputs_, 0, rows());
+    Packed w = PackInputWeights();
     const GemmPlan& plan = w.plan;
     double cost = 2.0 * plan.m * plan.n * plan.k / (4.0 * plan.lanes) / std::max<int64_t>(plan.tasks(), 1) + 50;
     int64_t tasks = plan.tasks();
@@ -133,151 +141,254 @@ class Recurrent {
               });
   }
 
-  // products[b][first + j] = (P r^T)[b][j], P of [batch, hidden].
-  void Multiply(Kernel& k, const Packed& r, Value d, Value p, int64_t first, Value products, Value scratch) {
-    Ops& o = k.o;
-    GemmKernel gemm;
-    gemm.plan = r.plan;
-    gemm.accumulator = AccType(o);
-    gemm.inline_epilogue = true;
-    gemm.p.pointer = p;
-    gemm.p.element = AccType(o);
-    gemm.p.row_stride = hidden_;
-    gemm.q.pointer = o.At(k.Pointer(r.buffer), o.Mul(d, r.elements), AccType(o));
-    gemm.q.element = AccType(o);
-    gemm.epilogue = [&](KernelBuilder&, Value, Value row, Value column, Value acc) {
-      o.StoreElements(acc_, acc, products, o.Add(o.Mul(row, rows()), o.Add(column, first)));
-    };
-    EmitGemmTasks(o, gemm, o.Int(0), o.Int(r.plan.tasks()), scratch);
-  }
-
-  // One row and vector of hidden units at one step.
-  struct Point {
-    Kernel& k;
-    Value d, row, j;
-    int64_t lanes;
-    Value projected, products, h, c, reset;  // pointers: of this step, and of this direction
-    Value linear;                            // row * hidden + j
+  // How the product of a step with gates [first, first + gates) of r is cut: blocks of `units` hidden units, of which
+  // every gate's columns are neighbours: [direction][block][k][gate][unit].
+  struct Product {
+    int64_t first, gates, vectors;  // vectors: of each gate
+    int64_t units, blocks;
+    int64_t rows;  // of the batch in a register tile
+    Buffer packed;
   };
 
-  Value Gate(const Point& p, int64_t gate, bool with_product = true) {
-    Ops& o = p.k.o;
-    Value at = o.Add(o.Mul(p.row, rows()), o.Add(p.j, gate * hidden_));
-    Value x = o.LoadElements(acc_, p.projected, at, p.lanes);
-    return with_product ? o.AddF(x, o.LoadElements(acc_, p.products, at, p.lanes)) : x;
-  }
-  Value Product(const Point& p, int64_t gate) {
-    Value at = p.k.o.Add(p.k.o.Mul(p.row, rows()), p.k.o.Add(p.j, gate * hidden_));
-    return p.k.o.LoadElements(acc_, p.products, at, p.lanes);
+  int64_t BlockElements(const Product& p) const { return hidden_ * p.gates * p.units; }
+  Value FirstUnit(Ops& o, const Product& p, Value block) {
+    return o.Min(o.Mul(block, p.units), o.Int(hidden_ - p.units));
   }
 
-  // The new h; for an LSTM *c becomes the new c.
-  Value NewState(const Point& p, Value h, Value* c) {
+  Product PackRecurrentWeights(int64_t first, int64_t gates) {
+    Product p;
+    p.first = first;
+    p.gates = gates;
+    // A row of the batch needs eight accumulators to keep the multipliers busy; several rows have them anyway.
+    p.vectors = std::max<int64_t>((batch_ == 1 ? 8 : 4) / gates, 1);
+    while (p.vectors > 1 && p.vectors * lanes_ * 2 > hidden_) p.vectors /= 2;
+    p.units = p.vectors * lanes_;
+    p.blocks = (hidden_ + p.units - 1) / p.units;
+    int64_t columns = p.gates * p.vectors;
+    p.rows = std::clamp<int64_t>((f_.cpu().vector_registers - 1 - columns) / columns, 1, batch_);
+    const Tensor& r = n_.in(2);
+    bool constant = f_.IsConstantParam(r);
+    int64_t bytes = directions_ * p.blocks * BlockElements(p) * types_.accumulator_bytes;
+    p.packed = constant ? f_.State(bytes) : f_.Temporary(bytes);
+    f_.ParallelEach(
+        directions_ * p.blocks, static_cast<double>(BlockElements(p)),
+        [&](Kernel& k, Value item) {
+          Ops& o = k.o;
+          Value unit = FirstUnit(o, p, o.Rem(item, p.blocks));
+          Value to = o.At(k.Pointer(p.packed), o.Mul(item, BlockElements(p)), AccType(o));
+          for (int64_t gate = 0; gate < p.gates; ++gate) {
+            Value row = o.Add(o.Add(o.Mul(o.Div(item, p.blocks), rows()), unit), (p.first + gate) * hidden_);
+            StridedMatrix from;
+            from.element = types_.Stored(o);
+            from.pointer = o.At(k.Pointer(r), o.Mul(row, hidden_), from.element);
+            from.k_stride = 1;
+            from.j_stride = hidden_;
+            EmitPackBlock(o, from, o.Int(hidden_), p.vectors, p.units, lanes_, AccType(o),
+                          o.At(to, gate * p.units, AccType(o)), p.gates * p.units);
+          }
+        },
+        constant ? Phase::kInit : Phase::kRun);
+    return p;
+  }
+
+  // A vector of hidden units of one row of the batch at one step.
+  struct Point {
+    Kernel& k;
+    Value d, row, unit;
+    Value linear;     // of the unit in a state
+    Value projected;  // pointer: of this row and step
+    Value products;   // pointer: to the first gate's vector; the next gate's is `product_stride` further
+    int64_t product_stride;
+  };
+
+  Value Projected(const Point& p, int64_t gate) {
+    return p.k.o.LoadElements(acc_, p.projected, p.k.o.Add(p.unit, gate * hidden_), lanes_);
+  }
+  Value ProductOf(const Point& p, int64_t index) {
+    return p.k.o.LoadElements(acc_, p.products, p.k.o.Int(index * p.product_stride), lanes_);
+  }
+  Value Gate(const Point& p, int64_t gate) { return p.k.o.AddF(Projected(p, gate), ProductOf(p, gate)); }
+
+  Value LstmState(const Point& p, Value* c) {
     Ops& o = p.k.o;
-    Eval e(p.k, p.lanes);
-    Index j(p.j, p.lanes == 1 ? 0 : 1);
-    if (cell_ == Cell::kRnn) {
-      std::string activation = n_.attrs->StringOr("activation", "tanh");
-      Value x = Gate(p, 0);
-      if (activation == "relu") {
-        Value zero = o.ConstF(x.getType(), 0);
-        return o.Select(o.CompareF(Compare::kGt, zero, x), zero, x);
-      }
-      return activation == "sigmoid" ? Sigmoid(o, x) : Tanh(o, x);
+    Eval e(p.k, lanes_);
+    Index j(p.unit, lanes_ == 1 ? 0 : 1);
+    bool peepholes = n_.inputs.size() > 6;
+    auto peephole = [&](Value x, int64_t which, Value state) {
+      return peepholes ? o.Fma(Element(e, 6, {p.d, e.Add(j, which * hidden_)}), state, x) : x;
+    };
+    Value i = Sigmoid(o, peephole(Gate(p, 0), 0, *c));
+    Value forget = Sigmoid(o, peephole(Gate(p, 2), 2, *c));
+    *c = o.Fma(forget, *c, o.MulF(i, Tanh(o, Gate(p, 3))));
+    Value output = Sigmoid(o, peephole(Gate(p, 1), 1, *c));
+    return o.MulF(output, Tanh(o, *c));
+  }
+
+  Value RnnState(const Point& p) {
+    Ops& o = p.k.o;
+    std::string activation = n_.attrs->StringOr("activation", "tanh");
+    Value x = Gate(p, 0);
+    if (activation == "relu") {
+      Value zero = o.ConstF(x.getType(), 0);
+      return o.Select(o.CompareF(Compare::kGt, zero, x), zero, x);
     }
-    if (cell_ == Cell::kLstm) {
-      bool peepholes = n_.inputs.size() > 6;
-      auto peephole = [&](Value x, int64_t which, Value state) {
-        if (!peepholes) return x;
-        return o.Fma(Element(e, 6, {p.d, e.Add(j, which * hidden_)}), state, x);
-      };
-      Value i = Sigmoid(o, peephole(Gate(p, 0), 0, *c));
-      Value forget = Sigmoid(o, peephole(Gate(p, 2), 2, *c));
-      *c = o.Fma(forget, *c, o.MulF(i, Tanh(o, Gate(p, 3))));
-      Value output = Sigmoid(o, peephole(Gate(p, 1), 1, *c));
-      return o.MulF(output, Tanh(o, *c));
-    }
+    return activation == "sigmoid" ? Sigmoid(o, x) : Tanh(o, x);
+  }
+
+  // Of a GRU whose product is reset.
+  Value GruState(const Point& p, Value h) {
+    Ops& o = p.k.o;
+    Eval e(p.k, lanes_);
+    Index j(p.unit, lanes_ == 1 ? 0 : 1);
     Value z = Sigmoid(o, Gate(p, 0));
-    Value candidate;
-    if (reset_first_) {
-      candidate = Tanh(o, Gate(p, 2));
-    } else {
-      Value r = Sigmoid(o, Gate(p, 1));
-      Value inside = o.AddF(Product(p, 2), Element(e, 3, {p.d, e.Add(j, rows() + 2 * hidden_)}));
-      candidate = Tanh(o, o.Fma(r, inside, Gate(p, 2, false)));
-    }
+    Value r = Sigmoid(o, Gate(p, 1));
+    Value inside = o.AddF(ProductOf(p, 2), Element(e, 3, {p.d, e.Add(j, rows() + 2 * hidden_)}));
+    Value candidate = Tanh(o, o.Fma(r, inside, Projected(p, 2)));
     return o.Fma(z, o.SubF(h, candidate), candidate);
   }
 
-  void ForEachUnit(Kernel& k, Value d, Value projected, Value products, Value h, Value c, Value reset,
-                   const std::function<void(const Point&, Value fresh)>& body) {
-    Ops& o = k.o;
-    int64_t lanes = f_.LanesForBytes(types_.accumulator_bytes, hidden_);
-    o.For(batch_, [&](Value row) {
-      VectorLoop(o, {hidden_}, lanes, {}, [&](const VectorPoint& v, const Values&) {
-        Value linear = o.Add(o.Mul(row, hidden_), v.at[0].base);
-        body({k, d, row, v.at[0].base, lanes, projected, products, h, c, reset, linear}, v.fresh);
+  Value Half(Kernel& k, const Buffer& buffer, Value which) {
+    return k.o.At(k.Pointer(buffer), k.o.Mul(which, state_elements()), AccType(k.o));
+  }
+
+  // The initial states, in the accumulator type; and the last ones as results. A direction and row is an item.
+  void ForEachState(const std::function<void(Kernel&, Value d, Value row, Value unit, Value linear)>& body) {
+    f_.ParallelEach(directions_ * batch_, static_cast<double>(hidden_) / lanes_ * 4, [&](Kernel& k, Value item) {
+      Value d = k.o.Div(item, batch_), row = k.o.Rem(item, batch_);
+      VectorLoop(k.o, {hidden_}, lanes_, {}, [&](const VectorPoint& v, const Values&) {
+        body(k, d, row, v.at[0].base, k.o.Add(k.o.Mul(item, hidden_), v.at[0].base));
         return Values{};
       });
     });
   }
+  void LoadStates() {
+    ForEachState([&](Kernel& k, Value d, Value row, Value unit, Value linear) {
+      Eval e(k, lanes_);
+      Indices at = {d, row, Index(unit, lanes_ == 1 ? 0 : 1)};
+      k.o.StoreElements(acc_, Element(e, 4, at), k.Pointer(h_), linear);
+      if (cell_ == Cell::kLstm) k.o.StoreElements(acc_, Element(e, 5, at), k.Pointer(c_), linear);
+    });
+  }
+  void StoreStates() {
+    ForEachState([&](Kernel& k, Value d, Value row, Value unit, Value linear) {
+      Ops& o = k.o;
+      Value last = o.Int(steps_ % 2);
+      Indices at = {d, row, Index(unit, lanes_ == 1 ? 0 : 1)};
+      k.StoreElement(n_.out(1), at, o.LoadElements(acc_, Half(k, h_, last), linear, lanes_));
+      if (cell_ == Cell::kLstm) {
+        k.StoreElement(n_.out(2), at, o.LoadElements(acc_, Half(k, c_, last), linear, lanes_));
+      }
+    });
+  }
 
-  void Recur() {
-    std::vector<Packed> r;
-    if (reset_first_) {
-      r = {Pack(2, batch_, hidden_, 0, 2 * hidden_), Pack(2, batch_, hidden_, 2 * hidden_, hidden_)};
-    } else {
-      r = {Pack(2, batch_, hidden_, 0, rows())};
-    }
-    int64_t scratch_bytes = 64;
-    for (const Packed& packed : r) scratch_bytes = std::max(scratch_bytes, packed.plan.scratch_bytes());
-    double cost = 2.0 * steps_ * batch_ * rows() * hidden_ / (4.0 * f_.cpu().vector_bytes / types_.accumulator_bytes);
-    f_.ParallelEach(directions_, cost + 100, [&](Kernel& k, Value d) {
+  // Every other step goes through a thread's blocks backwards, beginning with those that its L2 still holds.
+  Value BackAndForth(Kernel& k, Value item, int64_t items) {
+    Ops& o = k.o;
+    mlir::Type i64 = o.b.getI64Type();
+    Value threads = k.NumThreads();
+    Value share = o.DivI(o.Int(items), threads, true);
+    Value even = o.CompareI(Compare::kEq, o.MulI(share, threads), o.ConstI(i64, items), true);
+    share = o.Select(even, share, o.Int(1));
+    Value begin = o.MulI(o.DivI(item, share, true), share);
+    Value mirrored = o.Sub(o.Sub(o.Add(o.Add(begin, begin), share), o.Int(1)), item);
+    return o.Select(o.Equal(o.Rem(k.Iteration(), 2), o.Int(1)), mirrored, item);
+  }
+
+  // A loop over all blocks: the product of `state` (null: the last step's h) with r, then `body` on each vector.
+  using PointBody = std::function<void(const Point& point, Value step, Value now, Value next)>;
+  void ForEachBlock(const Product& p, const Buffer* state, const PointBody& body) {
+    int64_t items = directions_ * p.blocks;
+    // Weights from L2 or L3 at 16 bytes a cycle, or the multiplications.
+    double bytes = static_cast<double>(BlockElements(p) * types_.accumulator_bytes);
+    double cost = std::max(bytes / 16, batch_ * bytes / f_.cpu().vector_bytes / 2) + 60.0 * batch_ * p.vectors;
+    f_.Parallel(items, cost, [&](Kernel& k, Value begin, Value end) {
       Ops& o = k.o;
       mlir::Type acc = AccType(o);
-      Value scratch = k.Scratch(scratch_bytes);
-      auto mine = [&](const Buffer& buffer, int64_t stride) { return o.At(k.Pointer(buffer), o.Mul(d, stride), acc); };
-      Value h = mine(h_, state_stride_), c = mine(c_, state_stride_), reset = mine(reset_, state_stride_);
-      Value products = mine(products_, products_stride_);
-      // The initial states, in the accumulator type.
-      ForEachUnit(k, d, nullptr, nullptr, h, c, reset, [&](const Point& p, Value) {
-        Eval e(k, p.lanes);
-        Index j(p.j, p.lanes == 1 ? 0 : 1);
-        o.StoreElements(acc_, Element(e, 4, {d, p.row, j}), h, p.linear);
-        if (cell_ == Cell::kLstm) o.StoreElements(acc_, Element(e, 5, {d, p.row, j}), c, p.linear);
-      });
-      o.For(steps_, [&](Value i) {
-        Value backwards = o.Sub(o.Int(steps_ - 1), i);
-        Value step = directions_ == 2 ? o.Select(o.Equal(d, o.Int(1)), backwards, i) : reverse_ ? backwards : i;
-        Value first_row = o.Mul(o.Add(o.Mul(d, steps_), step), batch_);
-        Value projected = o.At(k.Pointer(projected_), o.Mul(first_row, rows()), acc);
-        Multiply(k, r[0], d, h, 0, products, scratch);
-        if (reset_first_) {
-          ForEachUnit(k, d, projected, products, h, c, reset, [&](const Point& p, Value) {
-            Value gate = Sigmoid(o, Gate(p, 1));
-            o.StoreElements(acc_, o.MulF(gate, o.LoadElements(acc_, h, p.linear, p.lanes)), reset, p.linear);
+      int64_t width = p.gates * p.units;
+      Value scratch = k.Scratch(p.rows * width * types_.accumulator_bytes);
+      Value iteration = k.Iteration();
+      Value now = o.Rem(iteration, 2), next = o.Sub(o.Int(1), now);
+      Value backwards = o.Sub(o.Int(steps_ - 1), iteration);
+      o.For(begin, end, 1, [&](Value i) {
+        Value item = BackAndForth(k, i, items);
+        Value d = o.Div(item, p.blocks);
+        Value unit = FirstUnit(o, p, o.Rem(item, p.blocks));
+        Value step = directions_ == 2 ? o.Select(o.Equal(d, o.Int(1)), backwards, iteration)
+                     : reverse_       ? backwards
+                                      : iteration;
+        Value from = state != nullptr ? k.Pointer(*state) : Half(k, h_, now);
+        auto tile = [&](int64_t rows, Value row) {
+          RegisterTile t;
+          t.rows = rows;
+          t.vectors = p.gates * p.vectors;
+          t.lanes = lanes_;
+          t.accumulator = t.p_element = t.q_element = acc;
+          t.p = o.At(from, o.Mul(o.Add(o.Mul(d, batch_), row), hidden_), acc);
+          t.p_row_stride = hidden_;
+          t.q = o.At(k.Pointer(p.packed), o.Mul(item, BlockElements(p)), acc);
+          t.q_k_stride = t.q_columns = width;
+          Value zero = o.Zero(KernelBuilder::Vector(lanes_, acc));
+          Values sums = EmitRegisterTile(o, t, o.Int(0), o.Int(hidden_), Values(rows * t.vectors, zero));
+          for (size_t v = 0; v < sums.size(); ++v) o.Store(sums[v], o.At(scratch, v * lanes_, acc));
+          o.For(rows, [&](Value r) {
+            o.For(p.vectors, [&](Value v) {
+              Value at_row = o.Add(row, r);
+              Value u = o.Add(unit, o.Mul(v, lanes_));
+              Value linear = o.Add(o.Mul(o.Add(o.Mul(d, batch_), at_row), hidden_), u);
+              Value first = o.Mul(o.Add(o.Mul(o.Add(o.Mul(d, steps_), step), batch_), at_row), this->rows());
+              Value products = o.At(scratch, o.Add(o.Mul(r, width), o.Mul(v, lanes_)), acc);
+              body({k, d, at_row, u, linear, o.At(k.Pointer(projected_), first, acc), products, p.units}, step, now,
+                   next);
+            });
           });
-          Multiply(k, r[1], d, reset, 2 * hidden_, products, scratch);
-        }
-        ForEachUnit(k, d, projected, products, h, c, reset, [&](const Point& p, Value fresh) {
-          Value old_h = o.LoadElements(acc_, h, p.linear, p.lanes);
-          Value old_c = cell_ == Cell::kLstm ? o.LoadElements(acc_, c, p.linear, p.lanes) : old_h;
-          Value new_c = old_c;
-          Value new_h = NewState(p, old_h, &new_c);
-          // Lanes that a vector shares with the one before it are done already.
-          if (fresh) {
-            new_h = o.Select(fresh, new_h, old_h);
-            new_c = o.Select(fresh, new_c, old_c);
-          }
-          o.StoreElements(acc_, new_h, h, p.linear);
-          if (cell_ == Cell::kLstm) o.StoreElements(acc_, new_c, c, p.linear);
-          k.StoreElement(n_.out(0), {step, d, p.row, Index(p.j, p.lanes == 1 ? 0 : 1)}, new_h);
-        });
+        };
+        o.For(o.Int(0), o.Int(batch_ / p.rows), 1, [&](Value t) { tile(p.rows, o.Mul(t, p.rows)); });
+        if (batch_ % p.rows != 0) tile(batch_ % p.rows, o.Int(batch_ / p.rows * p.rows));
       });
-      ForEachUnit(k, d, nullptr, nullptr, h, c, reset, [&](const Point& p, Value) {
-        Indices at = {d, p.row, Index(p.j, p.lanes == 1 ? 0 : 1)};
-        k.StoreElement(n_.out(1), at, o.LoadElements(acc_, h, p.linear, p.lanes));
-        if (cell_ == Cell::kLstm) k.StoreElement(n_.out(2), at, o.LoadElements(acc_, c, p.linear, p.lanes));
+    });
+  }
+
+  void StoreState(const Point& p, Value step, Value next, Value h) {
+    p.k.o.StoreElements(acc_, h, Half(p.k, h_, next), p.linear);
+    p.k.StoreElement(n_.out(0), {step, p.d, p.row, Index(p.unit, lanes_ == 1 ? 0 : 1)}, h);
+  }
+
+  void Recur() {
+    if (reset_first_) return RecurWithReset();
+    Product r = PackRecurrentWeights(0, gates_);
+    f_.Repeat(steps_, [&] {
+      ForEachBlock(r, nullptr, [&](const Point& p, Value step, Value now, Value next) {
+        Ops& o = p.k.o;
+        if (cell_ == Cell::kLstm) {
+          Value c = o.LoadElements(acc_, Half(p.k, c_, now), p.linear, lanes_);
+          Value h = LstmState(p, &c);
+          o.StoreElements(acc_, c, Half(p.k, c_, next), p.linear);
+          StoreState(p, step, next, h);
+        } else if (cell_ == Cell::kGru) {
+          StoreState(p, step, next, GruState(p, o.LoadElements(acc_, Half(p.k, h_, now), p.linear, lanes_)));
+        } else {
+          StoreState(p, step, next, RnnState(p));
+        }
+      });
+    });
+  }
+
+  // The candidate's product is of the state times the reset gate, of which all units must be known.
+  void RecurWithReset() {
+    Product gates = PackRecurrentWeights(0, 2), candidate = PackRecurrentWeights(2, 1);
+    f_.Repeat(steps_, [&] {
+      ForEachBlock(gates, nullptr, [&](const Point& p, Value, Value now, Value) {
+        Ops& o = p.k.o;
+        o.StoreElements(acc_, Sigmoid(o, Gate(p, 0)), p.k.Pointer(z_), p.linear);
+        Value h = o.LoadElements(acc_, Half(p.k, h_, now), p.linear, lanes_);
+        o.StoreElements(acc_, o.MulF(Sigmoid(o, Gate(p, 1)), h), p.k.Pointer(reset_), p.linear);
+      });
+      ForEachBlock(candidate, &reset_, [&](const Point& p, Value step, Value now, Value next) {
+        Ops& o = p.k.o;
+        Value fresh = Tanh(o, o.AddF(Projected(p, 2), ProductOf(p, 0)));
+        Value z = o.LoadElements(acc_, p.k.Pointer(z_), p.linear, lanes_);
+        Value h = o.LoadElements(acc_, Half(p.k, h_, now), p.linear, lanes_);
+        StoreState(p, step, next, o.Fma(z, o.SubF(h, fresh), fresh));
       });
     });
   }
@@ -289,8 +400,8 @@ class Recurrent {
   DType acc_;
   int64_t steps_, batch_, inputs_, hidden_, gates_, directions_;
   bool reverse_, reset_first_;
-  Buffer projected_, h_, c_, reset_, products_;
-  int64_t state_stride_ = 0, products_stride_ = 0;
+  int64_t lanes_;
+  Buffer projected_, h_, c_, z_, reset_;
 };
 
 }  // namespace

@@ -691,4 +691,10 @@ def test_recurrent(s):
         for activation in ("relu", "sigmoid"):
             run("rnn", 1, 1, "f32", direction, activation=activation, hidden=33)
     run("lstm", 4, 2, "f32", "forward", steps=17, batch=20, hidden=40, inputs=33)
+    # Several vectors of a gate in a block; blocks on several threads, the last one of which overlaps the one before.
+    for hidden in (256, 301):
+        run("lstm", 4, 2, "f32", "bidirectional", batch=1, hidden=hidden, steps=4)
+        run("gru", 3, 1, "f32", "reverse", batch=1, hidden=hidden, steps=3)
+        run("gru", 3, 1, "f32", "forward", batch=5, hidden=hidden, linear_before_reset=True)
+        run("rnn", 1, 1, "f32", "bidirectional", batch=2, hidden=hidden, steps=3)
     s.check()
