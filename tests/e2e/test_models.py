@@ -43,6 +43,21 @@ def test_small(name, config, client, tmp_path):
         check_close(got, want)
 
 
+@pytest.mark.parametrize("backend", ["libxsmm"])
+@pytest.mark.parametrize("mcpu", ["x86-64-v3", "native"])
+@pytest.mark.parametrize("name", ["resnet", "bert", "mlp"])
+def test_library(name, backend, mcpu, client, tmp_path):
+    """Every operator that the library takes, whatever it costs; the rest is native."""
+    model = SMALL[name]()
+    options = {"backends": [backend, "native"], "search": "none", "num_threads": 2}
+    executable = inlay.build(inlay.from_onnx(model), inlay.config.cpu(mcpu, **options), server=client)
+    assert backend in executable.report.backends()
+    inputs = inputs_of(executable)
+    want = reference(model, inputs)
+    for got in run_everywhere(executable, inputs, tmp_path).values():
+        check_close(got, want)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", models.NAMES)
 def test_real(name, config, client, tmp_path):
