@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "absl/base/call_once.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "core/base/file_system.h"
@@ -28,7 +29,8 @@ class MeasuringPoolTest : public ::testing::Test {
     options_.scratch_dir = dir_.path();
   }
   MeasuringPool& pool() {
-    if (pool_ == nullptr) pool_ = std::make_unique<MeasuringPool>(options_, &gate_, &registry_);
+    // Made by whichever thread of a test comes first, of the options that the test has set by then.
+    absl::call_once(made_, [this] { pool_ = std::make_unique<MeasuringPool>(options_, &gate_, &registry_); });
     return *pool_;
   }
   absl::StatusOr<proto::MeasureResult> Measure(const proto::MeasureAction& action) {
@@ -47,6 +49,7 @@ class MeasuringPoolTest : public ::testing::Test {
   MachineGate gate_;
   metrics::Registry registry_;
   MeasuringPoolOptions options_;
+  absl::once_flag made_;
   std::unique_ptr<MeasuringPool> pool_;
 };
 
