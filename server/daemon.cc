@@ -66,6 +66,7 @@ struct Daemon::Impl {
   std::unique_ptr<cache::KeyValueTable> explanations;
   std::unique_ptr<cache::KeyValueTable> published;
   std::unique_ptr<cache::KeyValueTable> plans;
+  std::unique_ptr<cache::KeyValueTable> costs;
 
   MachineGate gate;  // between the workers and the measurer
   std::unique_ptr<WorkerPool> pool;
@@ -105,6 +106,7 @@ absl::Status Daemon::Impl::OpenCache() {
   explanations = disk->Table("explanations");
   published = disk->Table("executables");
   plans = disk->Table("plans");
+  costs = disk->Table("costs");
   return absl::OkStatus();
 }
 
@@ -248,7 +250,8 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const proto::ServerConfig&
   impl->caching = std::make_unique<compiler::CachingCompiler>(impl->pool.get(), impl->blobs.get(), impl->actions.get(),
                                                               impl->explanations.get());
   impl->pipeline = std::make_unique<compiler::Pipeline>(
-      impl->caching.get(), compiler::PipelineTables{impl->published.get(), impl->plans.get()},
+      impl->caching.get(), impl->measurer.get(),
+      compiler::PipelineTables{impl->published.get(), impl->plans.get(), impl->costs.get()},
       backends::ExecutableBuildId());
   impl->FindToolchain(std::move(paths));
   HandleTable::Options handle_options;

@@ -19,8 +19,8 @@ class Merger {
         candidates_in_(groups_.size(), 1),
         quotient_(graph, GroupOf(), groups_.size()) {}
 
-  std::vector<Group> Run() {
-    MergeRegions();
+  std::vector<Group> Run(bool merge_regions) {
+    if (merge_regions) MergeRegions();
     FuseByKind();
     std::vector<Group> ordered;
     for (int group : quotient_.TopologicalOrder()) {
@@ -153,8 +153,8 @@ class Merger {
 
 }  // namespace
 
-std::vector<Group> MergeCover(const DataflowGraph& graph, const std::vector<Candidate>& cover) {
-  return Merger(graph, cover).Run();
+std::vector<Group> MergeCover(const DataflowGraph& graph, const std::vector<Candidate>& cover, bool merge_regions) {
+  return Merger(graph, cover).Run(merge_regions);
 }
 
 }  // namespace inlay::collage

@@ -18,7 +18,9 @@ inline constexpr int kMaxRegionCandidates = 16;
 inline constexpr int kMaxFusedCalls = 40;
 
 // Groups in an order in which each comes after those it needs.
-std::vector<Group> MergeCover(const DataflowGraph& graph, const std::vector<Candidate>& cover);
+// `merge_regions`: also where Backend::merges_regions; fusion by kind is always done.
+std::vector<Group> MergeCover(const DataflowGraph& graph, const std::vector<Candidate>& cover,
+                              bool merge_regions = true);
 
 }  // namespace inlay::collage
 

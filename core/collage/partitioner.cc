@@ -149,6 +149,8 @@ double CostWithTransitions(const DataflowGraph& graph, const std::vector<Group>&
   return total;
 }
 
+}  // namespace
+
 std::unordered_set<const ir::Var*> LiftedParams(const ir::Function& function) {
   std::unordered_set<const ir::Var*> lifted;
   const int64_t count = function.attrs.IntOr("num_lifted_params", 0);
@@ -157,8 +159,6 @@ std::unordered_set<const ir::Var*> LiftedParams(const ir::Function& function) {
   }
   return lifted;
 }
-
-}  // namespace
 
 Partitioner::Partitioner(std::vector<const backend::Backend*> backends, const CostEstimator* estimator)
     : backends_(std::move(backends)), estimator_(estimator) {}
@@ -234,10 +234,15 @@ absl::StatusOr<Cover> Partitioner::BestByEstimate(const SearchSpace& space,
   const bool compares = config.search_mode != target::SearchMode::kNone;  // preferences are no times to add up
   INLAY_ASSIGN_OR_RETURN(std::vector<Cover> covers,
                          Covers(space, config.target(), compares ? static_cast<int>(backends_.size()) : 0));
-  auto best = std::min_element(covers.begin(), covers.end(),
-                               [](const Cover& a, const Cover& b) { return a.estimated_us < b.estimated_us; });
-  best->name += compares ? " by the analytic model" : " by the order of preference";
-  return *std::move(best);
+  Cover& best = covers[CheapestByEstimate(covers)];
+  best.name += compares ? " by the analytic model" : " by the order of preference";
+  return std::move(best);
+}
+
+size_t CheapestByEstimate(const std::vector<Cover>& covers) {
+  return std::min_element(covers.begin(), covers.end(),
+                          [](const Cover& a, const Cover& b) { return a.estimated_us < b.estimated_us; }) -
+         covers.begin();
 }
 
 Partitioned CutAlong(const ir::IRModule& module, const Cover& cover) {

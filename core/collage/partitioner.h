@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -66,6 +67,12 @@ class Partitioner {
   std::vector<const backend::Backend*> backends_;
   const CostEstimator* estimator_;
 };
+
+// The index of the cover whose estimate is lowest.
+size_t CheapestByEstimate(const std::vector<Cover>& covers);
+
+// The parameters of a function that are constant after load: what transform_params makes for it.
+std::unordered_set<const ir::Var*> LiftedParams(const ir::Function& function);
 
 // The module with each group a call of a partition function; structurally equal ones of one backend are one function.
 // `cover` fits the module.

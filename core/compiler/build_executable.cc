@@ -14,58 +14,54 @@
 namespace inlay::compiler {
 namespace {
 
+using Results = std::vector<absl::StatusOr<CompiledPartition>>;
+
+// Compiles everything that the cache has not, on as many threads as workers can make use of.
 class ActionRunner {
  public:
-  ActionRunner(CachingCompiler* compiler, CancelToken* token, const ProgressFn& progress)
-      : compiler_(compiler), token_(token), progress_(progress) {}
+  ActionRunner(const std::vector<Action>& actions, bool stop_at_error, CachingCompiler* compiler, CancelToken* token,
+               const ProgressFn& progress)
+      : actions_(actions), stop_at_error_(stop_at_error), compiler_(compiler), token_(token), progress_(progress) {}
 
-  absl::StatusOr<std::vector<CompiledPartition>> Run(const std::vector<Action>& actions) {
-    results_.resize(actions.size());
+  Results Run() {
     std::vector<int> misses;
-    for (int i = 0; i < static_cast<int>(actions.size()); ++i) {
-      absl::StatusOr<CompiledPartition> hit = compiler_->Lookup(actions[i]);
-      if (hit.ok()) {
-        results_[i] = *std::move(hit);
-      } else {
-        misses.push_back(i);
-      }
+    for (int i = 0; i < static_cast<int>(actions_.size()); ++i) {
+      results_.push_back(compiler_->Lookup(actions_[i]));
+      if (!results_[i].ok()) misses.push_back(i);
     }
-    INLAY_RETURN_IF_ERROR(RunMisses(actions, misses));
+    if (!misses.empty()) RunMisses(misses);
     return std::move(results_);
   }
 
  private:
-  absl::Status RunMisses(const std::vector<Action>& actions, const std::vector<int>& misses) {
-    if (misses.empty()) return absl::OkStatus();
+  void RunMisses(const std::vector<int>& misses) {
     const int total = static_cast<int>(misses.size());
     const int parallelism = std::min(total, std::max(1, compiler_->compiler()->parallelism()));
     std::vector<std::thread> threads;
     for (int i = 0; i < parallelism; ++i) {
       threads.emplace_back([&] {
-        for (int next; (next = next_.fetch_add(1)) < total;) Step(actions[misses[next]], misses[next]);
+        for (int next; (next = next_.fetch_add(1)) < total;) Step(misses[next]);
       });
     }
     ReportUntilDone(total);
     for (std::thread& thread : threads) thread.join();
-    absl::MutexLock lock(&mutex_);
-    return first_error_;
   }
 
-  void Step(const Action& action, int index) {
+  void Step(int index) {
     absl::Status status = token_->status();
-    if (status.ok()) {
+    if (status.ok() && stop_at_error_) {
       absl::MutexLock lock(&mutex_);
       status = first_error_;  // one failed partition fails the request: start nothing more
     }
     if (status.ok()) {
-      absl::StatusOr<CompiledPartition> compiled = compiler_->Compile(action, token_);
-      status = compiled.status();
-      if (compiled.ok()) results_[index] = *std::move(compiled);
+      results_[index] = compiler_->Compile(actions_[index], token_);
+    } else {
+      results_[index] = status;
     }
     absl::MutexLock lock(&mutex_);
-    if (!status.ok() && first_error_.ok()) first_error_ = status;
+    if (first_error_.ok()) first_error_ = results_[index].status();
     ++done_;
-    last_ = absl::StrCat(action.action.backend(), " ", action.name);
+    last_ = absl::StrCat(actions_[index].action.backend(), " ", actions_[index].name);
   }
 
   // Progress goes out in the caller's thread.
@@ -85,10 +81,12 @@ class ActionRunner {
     }
   }
 
+  const std::vector<Action>& actions_;
+  const bool stop_at_error_;
   CachingCompiler* compiler_;
   CancelToken* token_;
   const ProgressFn& progress_;
-  std::vector<CompiledPartition> results_;  // each written by one thread
+  Results results_;  // each written by one thread
   std::atomic<int> next_{0};
   absl::Mutex mutex_;
   absl::Status first_error_ ABSL_GUARDED_BY(mutex_);
@@ -107,10 +105,20 @@ absl::StatusOr<std::vector<Action>> MakeActions(const collage::Partitioned& part
   return actions;
 }
 
+Results CompileEachAction(const std::vector<Action>& actions, CachingCompiler* compiler, CancelToken* token,
+                          const ProgressFn& progress) {
+  return ActionRunner(actions, /*stop_at_error=*/false, compiler, token, progress).Run();
+}
+
 absl::StatusOr<std::vector<CompiledPartition>> CompileActions(const std::vector<Action>& actions,
                                                               CachingCompiler* compiler, CancelToken* token,
                                                               const ProgressFn& progress) {
-  return ActionRunner(compiler, token, progress).Run(actions);
+  std::vector<CompiledPartition> compiled;
+  for (auto& result : ActionRunner(actions, /*stop_at_error=*/true, compiler, token, progress).Run()) {
+    INLAY_RETURN_IF_ERROR(result.status());
+    compiled.push_back(*std::move(result));
+  }
+  return compiled;
 }
 
 absl::StatusOr<proto::Executable> BuildExecutable(const collage::Partitioned& partitioned,

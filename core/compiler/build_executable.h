@@ -22,6 +22,11 @@ absl::StatusOr<std::vector<CompiledPartition>> CompileActions(const std::vector<
                                                               CachingCompiler* compiler, CancelToken* token,
                                                               const ProgressFn& progress);
 
+// The same, where one that fails is no reason not to go on with the others.
+std::vector<absl::StatusOr<CompiledPartition>> CompileEachAction(const std::vector<Action>& actions,
+                                                                 CachingCompiler* compiler, CancelToken* token,
+                                                                 const ProgressFn& progress);
+
 // `compiled`: of each partition, as CompileActions gives them.
 absl::StatusOr<proto::Executable> BuildExecutable(const collage::Partitioned& partitioned,
                                                   const std::vector<CompiledPartition>& compiled);

@@ -10,12 +10,15 @@
 #include "core/base/status_macros.h"
 #include "core/collage/partitioner.h"
 #include "core/compiler/build_executable.h"
+#include "core/compiler/plan_search.h"
 #include "core/ir/proto_conversion.h"
 #include "core/ir/structural_hash.h"
 #include "core/passes/pass_manager.h"
 
 namespace inlay::compiler {
 namespace {
+
+constexpr double kDefaultSearchSeconds = 60;
 
 class Stopwatch {
  public:
@@ -59,20 +62,6 @@ void Explain(proto::PlanRecord record, const char* source, proto::CompileReport*
   report->mutable_cover()->Swap(record.mutable_cover());
   report->mutable_plans()->Swap(record.mutable_plans());
   report->mutable_candidates()->Swap(record.mutable_candidates());
-}
-
-absl::StatusOr<proto::PlanRecord> Search(const ir::IRModule& module, const Digest& module_hash,
-                                         std::vector<const backend::Backend*> backends) {
-  const target::CompilationConfig& config = module.config();
-  std::unique_ptr<collage::CostEstimator> estimator = config.search_mode == target::SearchMode::kNone
-                                                          ? collage::PreferenceEstimator()
-                                                          : collage::AnalyticEstimator(config.target());
-  const collage::Partitioner partitioner(std::move(backends), estimator.get());
-  const collage::SearchSpace space = partitioner.Propose(module);
-  INLAY_ASSIGN_OR_RETURN(collage::Cover best, partitioner.BestByEstimate(space, config));
-  proto::PlanRecord record;
-  *record.mutable_cover() = collage::ToProto(best, module_hash);
-  return record;
 }
 
 void FillReport(const collage::Partitioned& partitioned, const std::vector<Action>& actions,
@@ -133,7 +122,8 @@ absl::StatusOr<CompileResult> Pipeline::CompileAlone(const proto::IRModule& prot
   watch.Lap("normalise");
 
   INLAY_RETURN_IF_ERROR(enter("partition"));
-  INLAY_ASSIGN_OR_RETURN(collage::Cover cover, ChooseCover(module, proto_module.config().search(), &result.report));
+  INLAY_ASSIGN_OR_RETURN(collage::Cover cover,
+                         ChooseCover(module, proto_module.config().search(), token, progress, &result.report));
   const collage::Partitioned partitioned = collage::CutAlong(module, cover);
   watch.Lap("partition");
 
@@ -151,6 +141,7 @@ absl::StatusOr<CompileResult> Pipeline::CompileAlone(const proto::IRModule& prot
 }
 
 absl::StatusOr<collage::Cover> Pipeline::ChooseCover(const ir::IRModule& module, const proto::SearchOptions& options,
+                                                     CancelToken* token, const ProgressFn& progress,
                                                      proto::CompileReport* report) {
   const target::CompilationConfig& config = module.config();
   INLAY_ASSIGN_OR_RETURN(std::vector<const backend::Backend*> backends, collage::SelectBackends(config));
@@ -164,7 +155,12 @@ absl::StatusOr<collage::Cover> Pipeline::ChooseCover(const ir::IRModule& module,
   for (const backend::Backend* backend : backends) {
     INLAY_ASSIGN_OR_RETURN(versions[backend->name()], compiler_->compiler()->BackendVersion(backend->name()));
   }
-  const Digest key = plans_.Key(module_hash, config, versions, "");
+  const bool measures = config.search_mode == target::SearchMode::kMeasured;
+  if (measures && measurer_ == nullptr) {
+    return absl::FailedPreconditionError(
+        "config.search.mode is MEASURED, and this server does not measure (no inlay_measurer beside it): use ANALYTIC");
+  }
+  const Digest key = plans_.Key(module_hash, config, versions, measures ? measurer_->device() : "");
   if (!options.replan()) {
     absl::StatusOr<proto::PlanRecord> known = plans_.Get(key);
     if (known.ok()) {
@@ -175,7 +171,15 @@ absl::StatusOr<collage::Cover> Pipeline::ChooseCover(const ir::IRModule& module,
       }
     }
   }
-  INLAY_ASSIGN_OR_RETURN(proto::PlanRecord record, Search(module, module_hash, backends));
+  const SearchInput input{module, module_hash, backends};
+  int actions_run = 0;
+  const double budget_s = options.budget_s() > 0 ? options.budget_s() : kDefaultSearchSeconds;
+  INLAY_ASSIGN_OR_RETURN(proto::PlanRecord record,
+                         measures ? SearchByMeasuring(input, {compiler_, measurer_, tables_.costs,
+                                                              absl::Seconds(budget_s), token, progress, &actions_run})
+                                  : SearchByEstimate(input));
+  report->set_measure_ms(record.measure_ms());
+  report->set_actions_run(actions_run);  // of the partitions that ship, those are now hits
   if (options.replan()) {
     INLAY_RETURN_IF_ERROR(plans_.Replace(key, record));
   } else if (absl::StatusOr<proto::PlanRecord> kept = plans_.PutIfAbsent(key, record); kept.ok()) {

@@ -14,6 +14,7 @@
 #include "core/cache/key_value_table.h"
 #include "core/collage/cover.h"
 #include "core/compiler/caching_compiler.h"
+#include "core/compiler/measurer.h"
 #include "core/compiler/plan_cache.h"
 #include "core/compiler/progress.h"
 #include "core/compiler/single_flight.h"
@@ -28,6 +29,7 @@ struct PipelineTables {
   // blob into the BlobStore, so this alone tells an Executable whose code may be loaded.
   cache::KeyValueTable* published = nullptr;
   cache::KeyValueTable* plans = nullptr;  // PlanCache's
+  cache::KeyValueTable* costs = nullptr;  // the cost table: what candidates took where they were measured
 };
 
 struct CompileResult {
@@ -38,9 +40,10 @@ struct CompileResult {
 
 class Pipeline {
  public:
-  // `build`: identity of this program.
-  Pipeline(CachingCompiler* compiler, PipelineTables tables, std::string build)
-      : compiler_(compiler), tables_(tables), plans_(tables.plans, std::move(build)) {}
+  // `measurer`: null where nothing is measured (search.mode MEASURED is then refused). `build`: identity of this
+  // program.
+  Pipeline(CachingCompiler* compiler, Measurer* measurer, PipelineTables tables, std::string build)
+      : compiler_(compiler), measurer_(measurer), tables_(tables), plans_(tables.plans, std::move(build)) {}
 
   // INVALID_ARGUMENT: the module, naming the place. FAILED_PRECONDITION: weights that are not in the BlobStore, or a
   // target that no backend serves. UNIMPLEMENTED: what the README's table says. CANCELLED, DEADLINE_EXCEEDED.
@@ -51,10 +54,12 @@ class Pipeline {
                                              const ProgressFn& progress);
   // Pinned, out of the plan cache, or searched for.
   absl::StatusOr<collage::Cover> ChooseCover(const ir::IRModule& module, const proto::SearchOptions& options,
+                                             CancelToken* token, const ProgressFn& progress,
                                              proto::CompileReport* report);
   absl::Status Publish(CompileResult* result);
 
   CachingCompiler* compiler_;
+  Measurer* measurer_;
   PipelineTables tables_;
   PlanCache plans_;
   SingleFlight<CompileResult> flights_;

@@ -109,9 +109,14 @@ absl::StatusOr<CompilationConfig> CompilationConfig::FromProto(const proto::Comp
       config.search_mode = SearchMode::kNone;
       break;
     case proto::SearchOptions::MEASURED:
-      return Unimplemented("search.mode", "MEASURED", "ANALYTIC");
+      config.search_mode = SearchMode::kMeasured;
+      break;
     default:
       return absl::InvalidArgumentError(absl::StrCat("config.search.mode: unknown mode ", proto.search().mode()));
+  }
+  if (!(proto.search().budget_s() >= 0)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("config.search.budget_s is ", proto.search().budget_s(), "; it must be 0 (the default) or more"));
   }
   config.backends.assign(proto.search().backends().begin(), proto.search().backends().end());
   if (proto.passes().has_opt_level()) config.opt_level = proto.passes().opt_level();

@@ -91,6 +91,35 @@ def test_compile_and_run(inlay, model, tmp_path):
     assert json.loads(out)["plan"]["inputs"][0]["name"] == "input"
 
 
+def test_measured_search_and_its_plan(inlay, model, tmp_path):
+    """The fastest plan is chosen by real measurements; a saved plan is repeated without a search, on this model only."""
+    plan = tmp_path / "plan.json"
+    search = ("--threads", 1, "--search", "measured", "--search-budget", 20)
+    first = json.loads(inlay("compile", model, *search, "--save-plan", plan, "--json")[1])
+    assert {p["backend"] for p in first["partitions"]} <= {g["backend"] for g in _groups(plan)} - {""}
+    library = tmp_path / "m.so"
+    again = json.loads(inlay("compile", model, "--threads", 1, "--plan", plan, "-o", library, "--json")[1])
+    assert again["actions_run"] == 0
+    assert [(p["backend"], p["ops"]) for p in again["partitions"]] == [
+        (p["backend"], p["ops"]) for p in first["partitions"]
+    ]
+    renewed = json.loads(inlay("compile", model, *search, "--replan", "--json")[1])
+    assert renewed["partitions"]
+    other = tmp_path / "other.onnx"
+    onnx.save(recurrent.build_mlp(recurrent.MlpConfig(widths=(8, 8), batch=1)), other)
+    code, _, err = inlay("compile", other, "--plan", plan, check=False)
+    assert code == 1
+    assert "made for another module" in err
+    plan.write_text("{")
+    code, _, err = inlay("compile", model, "--plan", plan, check=False)
+    assert code != 0
+    assert "--save-plan" in err
+
+
+def _groups(plan):
+    return [g for f in json.loads(plan.read_text())["functions"] for g in f["groups"]]
+
+
 def test_server_commands(inlay):
     _, out, _ = inlay("info", "--json")
     info = json.loads(out)

@@ -458,7 +458,6 @@ def test_not_unimplemented_but_said(client):
         inlay.CompilationConfig(executor="vm"),
         inlay.CompilationConfig(executor="aot"),
         inlay.CompilationConfig(runtime="crt"),
-        inlay.CompilationConfig(search="measured"),
     ):
         with pytest.raises(inlay.UnsupportedError):
             inlay.build(module, config, server=client)

@@ -1,0 +1,46 @@
+// PlanSearch: which cover a module is cut along, and the record of how that was decided.
+#ifndef INLAY_CORE_COMPILER_PLAN_SEARCH_H_
+#define INLAY_CORE_COMPILER_PLAN_SEARCH_H_
+
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "core/base/cancellation.h"
+#include "core/cache/key_value_table.h"
+#include "core/collage/partitioner.h"
+#include "core/compiler/caching_compiler.h"
+#include "core/compiler/measurer.h"
+#include "core/compiler/progress.h"
+#include "proto/artifact.pb.h"
+
+namespace inlay::compiler {
+
+struct SearchInput {
+  const ir::IRModule& module;  // normalised
+  Digest module_hash;
+  std::vector<const backend::Backend*> backends;
+};
+
+// By the order of preference or the analytic model, as the module's configuration says.
+absl::StatusOr<proto::PlanRecord> SearchByEstimate(const SearchInput& input);
+
+struct MeasuringContext {
+  CachingCompiler* compiler;
+  Measurer* measurer;
+  cache::KeyValueTable* costs;  // the cost table
+  absl::Duration budget;        // for all of it; what is not measured by then is estimated
+  CancelToken* token;
+  const ProgressFn& progress;
+  int* actions_run;  // counts what workers compiled for the search
+};
+
+// Times every site's alternatives (sites.h) in measuring processes, makes the cheapest cover of what was measured, then
+// times that one, the cheapest by estimate and every single-backend plan whole, and takes the fastest. So the result is
+// never slower, but for noise, than any one backend alone. Who crashes or computes something else than the fallback is
+// excluded, with the reason. Times are kept in the cost table.
+absl::StatusOr<proto::PlanRecord> SearchByMeasuring(const SearchInput& input, const MeasuringContext& context);
+
+}  // namespace inlay::compiler
+
+#endif  // INLAY_CORE_COMPILER_PLAN_SEARCH_H_
