@@ -1,5 +1,7 @@
 #include "core/target/compilation_config.h"
 
+#include <cmath>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/config.pb.h"
@@ -80,7 +82,8 @@ TEST(CompilationConfigTest, ErrorsNameTheField) {
   ExpectError([](P* p) { p->mutable_executor()->set_kind(proto::Executor::AOT); }, kUnimplemented,
               "config.executor: AOT");
   ExpectError([](P* p) { p->mutable_runtime()->set_kind(proto::Runtime::CRT); }, kUnimplemented, "config.runtime: CRT");
-  ExpectError([](P* p) { p->mutable_search()->set_mode(proto::SearchOptions::MEASURED); }, kUnimplemented, "MEASURED");
+  ExpectError([](P* p) { p->mutable_search()->set_budget_s(-1); }, kInvalid, "budget_s is -1");
+  ExpectError([](P* p) { p->mutable_search()->set_budget_s(std::nan("")); }, kInvalid, "budget_s");
   ExpectError([](P* p) { p->mutable_executor()->set_kind(static_cast<proto::Executor::Kind>(9)); }, kInvalid,
               "unknown kind 9");
   ExpectError([](P* p) { (*p->mutable_executor()->mutable_options())["x"] = "y"; }, kInvalid, "unknown option 'x'");
