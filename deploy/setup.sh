@@ -28,7 +28,7 @@ APT_PACKAGES=(
   # `inlay explain --svg`
   graphviz
   # backends' libraries, linked statically
-  libxsmm-dev
+  libopenblas-openmp-dev libxsmm-dev
   ca-certificates python3-venv
 )
 # The programs: label, and where Bazel puts them under bazel-bin. Installed beside each other in libexec/inlay, with the

@@ -43,7 +43,7 @@ def test_small(name, config, client, tmp_path):
         check_close(got, want)
 
 
-@pytest.mark.parametrize("backend", ["libxsmm"])
+@pytest.mark.parametrize("backend", ["libxsmm", "openblas"])
 @pytest.mark.parametrize("mcpu", ["x86-64-v3", "native"])
 @pytest.mark.parametrize("name", ["resnet", "bert", "mlp"])
 def test_library(name, backend, mcpu, client, tmp_path):

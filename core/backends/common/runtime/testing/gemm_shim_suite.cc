@@ -7,6 +7,7 @@
 #include <limits>
 #include <memory>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -21,10 +22,11 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 struct Problem {
   int64_t m, n, k;
   bool transpose_a = false, transpose_b = false, constant = true;
+  const char* dtype = "f32";
 
   GemmDescription Description() const {
     GemmDescription d;
-    d.dtype = "f32";
+    d.dtype = dtype;
     d.m = m, d.n = n, d.k = k;
     d.input_elements = {m * k, k * n, n};
     d.a = {0, 0, {}, transpose_a ? 1 : k, transpose_a ? m : 1};
@@ -88,17 +90,19 @@ class Loaded {
   std::vector<std::unique_ptr<void, FreeDeleter>> blocks_;
 };
 
+template <typename T>
 struct Data {
   explicit Data(const Problem& p) : a(p.m * p.k), b(p.k * p.n), row(p.n), c(p.m * p.n, kNan) {
-    for (size_t i = 0; i < a.size(); ++i) a[i] = static_cast<float>(static_cast<int>(i * 7 % 13) - 6) / 4;
-    for (size_t i = 0; i < b.size(); ++i) b[i] = static_cast<float>(static_cast<int>(i * 5 % 11) - 5) / 4;
-    for (size_t i = 0; i < row.size(); ++i) row[i] = static_cast<float>(i % 3);
+    for (size_t i = 0; i < a.size(); ++i) a[i] = static_cast<T>(static_cast<int>(i * 7 % 13) - 6) / 4;
+    for (size_t i = 0; i < b.size(); ++i) b[i] = static_cast<T>(static_cast<int>(i * 5 % 11) - 5) / 4;
+    for (size_t i = 0; i < row.size(); ++i) row[i] = static_cast<T>(i % 3);
   }
-  std::vector<float> a, b, row, c;  // c: NaN where nobody wrote, which no product may read
+  std::vector<T> a, b, row, c;  // c: NaN where nobody wrote, which no product may read
   std::vector<void*> args() { return {a.data(), b.data(), row.data(), c.data()}; }
 };
 
-void RunOnce(const Problem& p, Data* data, int num_threads) {
+template <typename T>
+void RunOnce(const Problem& p, Data<T>* data, int num_threads) {
   const GemmDescription d = p.Description();
   const std::vector<void*> args = data->args();
   Loaded loaded(nlohmann::json(d).dump(), num_threads, args.data());
@@ -107,9 +111,10 @@ void RunOnce(const Problem& p, Data* data, int num_threads) {
 }
 
 // Every product is a small multiple of 1/16: sums are exact in f32.
+template <typename T = float>
 void Check(const Problem& p, int num_threads) {
   SCOPED_TRACE(Name(p) + ", threads " + std::to_string(num_threads));
-  Data data(p);
+  Data<T> data(p);
   RunOnce(p, &data, num_threads);
   for (int64_t i = 0; i < p.m; ++i) {
     for (int64_t j = 0; j < p.n; ++j) {
@@ -118,7 +123,7 @@ void Check(const Problem& p, int num_threads) {
         sum += static_cast<double>(data.a[p.transpose_a ? q * p.m + i : i * p.k + q]) *
                data.b[p.transpose_b ? j * p.k + q : q * p.n + j];
       }
-      ASSERT_EQ(data.c[i * p.n + j], static_cast<float>(sum)) << "at " << i << ", " << j;
+      ASSERT_EQ(data.c[i * p.n + j], static_cast<T>(sum)) << "at " << i << ", " << j;
     }
   }
 }
@@ -150,12 +155,22 @@ TEST(GemmShim, EveryWayRound) {
   }
 }
 
+TEST(GemmShim, F64) {
+  if (!GemmShimUnderTest().f64) GTEST_SKIP() << "f32 alone";
+  for (const bool transposed : {false, true}) {
+    for (const auto& [m, n] : {std::pair<int64_t, int64_t>{1, 40}, {40, 1}, {37, 75}}) {
+      Check<double>({m, n, 66, transposed, !transposed, true, "f64"}, 1);
+      Check<double>({m, n, 66, false, false, false, "f64"}, 2);
+    }
+  }
+}
+
 // 0 times infinity is NaN, and nothing else of the result is touched: no kernel may skip a zero.
 TEST(GemmShim, NanAndInfinity) {
   for (int64_t m : {1, 19}) {
     for (int64_t n : {1, 40}) {
       Problem p{m, n, 33};
-      Data data(p);
+      Data<float> data(p);
       std::fill(data.a.begin(), data.a.end(), 0.f);
       data.b[5 * n] = kInfinity;
       if (n > 1) data.b[7 * n + 1] = kNan;
@@ -174,7 +189,7 @@ TEST(GemmShim, NanAndInfinity) {
 
 TEST(GemmShim, DamagedDescriptionsAreErrors) {
   const Problem p{4, 5, 6};
-  Data data(p);
+  Data<float> data(p);
   const std::vector<void*> args = data.args();
   auto expect_error = [&](const std::string& bytes) {
     Loaded loaded(bytes, 1, args.data());

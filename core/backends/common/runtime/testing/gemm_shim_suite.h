@@ -17,6 +17,7 @@ struct GemmShim {
   void (*destroy)(void*);
   int64_t (*workspace_bytes)(const GemmDescription&);
   std::map<std::string, int64_t> options;
+  bool f64 = false;
 };
 
 GemmShim GemmShimUnderTest();
