@@ -174,6 +174,8 @@ def iree_peer(job: Job) -> Prepared:
         mlir = pathlib.Path(job.scratch) / "model.mlir"
         importer.main(importer.parse_arguments([job.model, "-o", str(mlir), "--opset-version", "17"]))
         options = ["--iree-llvmcpu-target-cpu=host", "--iree-opt-level=O3", "--iree-opt-data-tiling=true"]
+        # A check only: what it refuses at 32 KiB runs well on any thread.
+        options.append("--iree-llvmcpu-stack-allocation-limit=262144")
         compiler.compile_file(str(mlir), output_file=str(binary), target_backends=["llvm-cpu"], extra_args=options)
     if job.threads == 1:
         device = "local-sync"
