@@ -403,6 +403,7 @@ def drain(server, timeout, as_json):
 @click.option("--plans", is_flag=True, help="Also every single-backend plan of ours, beside the mix.")
 @click.option("--target", help='Default: "llvm -mcpu=native".')
 @click.option("--search", type=click.Choice(["measured", "analytic", "none"]), help="How backends are chosen.")
+@click.option("--search-budget", type=float, default=0, metavar="SECONDS", help="Of measuring. Default 60.")
 @click.option("--backends", metavar="A,B", help="Those that may be used.")
 @click.option("--shape", multiple=True, metavar="NAME=DIMS", help="Fix a symbolic dimension or an input's shape.")
 @click.option(
@@ -413,7 +414,7 @@ def drain(server, timeout, as_json):
 @server_option
 @command
 def bench(
-    models, vs, list_peers, random_count, seed, threads, rounds, plans, target, search, backends, shape, cold, limit,
+    models, vs, list_peers, random_count, seed, threads, rounds, plans, target, search, search_budget, backends, shape, cold, limit,
     markdown, server, as_json,
 ):  # fmt: skip
     """Time MODELs (.onnx files, or built-in names) against peers, each in a process of its own, in interleaved rounds."""
@@ -430,7 +431,11 @@ def bench(
         raise click.UsageError("Missing argument 'MODELS...', or --random N.")
     chosen = peers.OTHERS if vs == "all" else () if vs == "none" else _names(vs)
     config = CompilationConfig(
-        targets=[target or "llvm -mcpu=native"], num_threads=threads, search=search, backends=_names(backends)
+        targets=[target or "llvm -mcpu=native"],
+        num_threads=threads,
+        search=search,
+        search_budget_s=search_budget,
+        backends=_names(backends),
     )
     settings = measure.Settings(chosen, config, rounds, _shapes(shape), cold, plans, limit, server)
     found = subjects.named(models) + (subjects.random(random_count, seed) if random_count else [])

@@ -60,6 +60,7 @@ def test_a_random_architecture_is_the_same_every_time(number):
     pytest.importorskip("transformers")
     (subject,) = [s for s in subjects.random(number + 1, seed=0) if s.torch["number"] == number]
     assert subject.detail
+    assert subjects.named([subject.name]) == [subject]
     check(subjects.torch_module(subject.torch), subject.onnx_model())
 
 

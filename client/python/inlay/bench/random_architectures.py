@@ -8,6 +8,7 @@ import contextlib
 import functools
 import io
 import random
+import re
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -180,7 +181,16 @@ def describe(seed: int, number: int) -> tuple[str, str]:
     words = [f"{key}={value}" for key, value in sizes.items()]
     if _FAMILIES[family][4] == "text":
         words.append(f"length={length}")
-    return f"{family}-{seed}.{number}", ", ".join(words)
+    return f"{family}-{seed}-{number}", ", ".join(words)
+
+
+def find(name: str) -> tuple[int, int] | None:
+    """(seed, number) of a name that `describe` gives, else None."""
+    match = re.fullmatch(r"\w+-(\d+)-(\d+)", name)
+    if match is None:
+        return None
+    seed, number = int(match[1]), int(match[2])
+    return (seed, number) if describe(seed, number)[0] == name else None
 
 
 def module(seed: int, number: int, attention: str = "sdpa") -> Any:

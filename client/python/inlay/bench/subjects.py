@@ -17,6 +17,7 @@ import onnx
 
 from inlay import models
 from inlay.bench import random_architectures
+from inlay.bench.random_architectures import describe
 from inlay.errors import InlayError
 from inlay.running import random_input
 
@@ -43,23 +44,33 @@ class Subject:
 
 
 def load_model(name: str) -> onnx.ModelProto:
-    """A .onnx file, or a built-in name. Raises InlayError, ValueError."""
+    """A .onnx file, a built-in name, or a random architecture's ("bert-0-7"). Raises InlayError, ValueError."""
     if name in models.NAMES:
         return models.build(name)
+    if (found := random_architectures.find(name)) is not None:
+        return random_architectures.export(*found)
     if not pathlib.Path(name).exists():
         raise InlayError(f"{name} is neither a file nor a built-in model ({', '.join(models.NAMES)})")
     return onnx.load(name)
 
 
 def named(names: Sequence[str]) -> list[Subject]:
-    return [Subject(name, {"kind": "built-in", "name": name} if name in models.NAMES else {}) for name in names]
+    return [_named(name) for name in names]
+
+
+def _named(name: str) -> Subject:
+    if name in models.NAMES:
+        return Subject(name, {"kind": "built-in", "name": name})
+    if (found := random_architectures.find(name)) is not None:
+        return Subject(name, {"kind": "random", "seed": found[0], "number": found[1]}, describe(*found)[1])
+    return Subject(name, {})
 
 
 def random(count: int, seed: int) -> list[Subject]:
     """Architectures number 0 .. count - 1 of a seed. Raises InlayError where transformers is not installed."""
     found = []
     for number in range(count):
-        title, detail = random_architectures.describe(seed, number)
+        title, detail = describe(seed, number)
         found.append(Subject(title, {"kind": "random", "seed": seed, "number": number}, detail))
     return found
 
