@@ -38,9 +38,10 @@ constexpr int kMostRepeats = 64;
 constexpr int kWarmUpRuns = 1;  // after the one that was checked
 constexpr double kWarmUpUs = 2000;
 constexpr int kMostWarmUpRuns = 20;
-// After min_rounds a subject whose best time is this much longer than another's median has lost. Not than its best:
-// while something else has the core, medians are long, and a subject may not have had one undisturbed run yet.
-constexpr double kHopeless = 1.5;
+// After min_rounds a subject whose best time is longer than another's median by half has lost, and by ever less the
+// more rounds there were. Not than its best: while something else has the core, medians are long, and a subject may not
+// have had one undisturbed run yet.
+constexpr double kHopeless = 0.5;
 constexpr int kRoundsBetweenDrops = 8;
 constexpr absl::Duration kSettleLimit = absl::Milliseconds(20);
 constexpr double kWakingIsNothingUs = 5000;
@@ -285,9 +286,10 @@ class Measurement {
     return absl::OkStatus();
   }
 
-  void DropHopeless() {
+  void DropHopeless(int min_rounds, int rounds) {
+    const double factor = 1 + kHopeless * min_rounds / rounds;
     double bound = std::numeric_limits<double>::infinity();
-    for (const auto& subject : subjects_) bound = std::min(bound, kHopeless * Summarise(subject->samples).median);
+    for (const auto& subject : subjects_) bound = std::min(bound, factor * Summarise(subject->samples).median);
     for (const auto& subject : subjects_) subject->hopeless |= Summarise(subject->samples).min > bound;
   }
 
@@ -297,7 +299,9 @@ class Measurement {
     const Clock::time_point start = Clock::now();
     for (int round = 0; round < max_rounds; ++round) {
       if (round >= min_rounds && MicrosecondsSince(start) >= action_.budget_ms() * 1000) break;
-      if (has_reference() && round >= min_rounds && (round - min_rounds) % kRoundsBetweenDrops == 0) DropHopeless();
+      if (has_reference() && round >= min_rounds && (round - min_rounds) % kRoundsBetweenDrops == 0) {
+        DropHopeless(min_rounds, round);
+      }
       std::vector<int> order;
       for (const auto& subject : subjects_) {
         if (!subject->hopeless) order.push_back(subject->index);
