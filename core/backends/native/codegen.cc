@@ -39,7 +39,7 @@ class NativeCodegen : public backend::BackendCodegen {
   }
 
   absl::StatusOr<proto::StaticLibrary> Codegen(const backend::CodegenRequest& request) const override {
-    INLAY_RETURN_IF_ERROR(CheckNativeTarget(request.target));
+    INLAY_RETURN_IF_ERROR(CheckNativeTarget(request.target, request.codegen_target));
     ContextLease context;
     mlir::OwningOpRef<mlir::ModuleOp> module = mlir::ModuleOp::create(mlir::UnknownLoc::get(context.get()));
     proto::StaticLibrary library;
@@ -74,6 +74,15 @@ class NativeCodegen : public backend::BackendCodegen {
     return absl::OkStatus();
   }
 
+  static absl::StatusOr<WinogradChoice> WinogradOf(const ir::Function& function, const target::Target& codegen_target) {
+    int64_t m = function.attrs.IntOr(kFunctionWinograd, WinogradChoice::kByRule);
+    if (m != WinogradChoice::kByRule && m != WinogradChoice::kNever && m != 2 && m != 4) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the attribute '", kFunctionWinograd, "' is ", m, ", not 0, 2 or 4"));
+    }
+    return WinogradChoice{codegen_target.attr(kWinogradAttr, "1") == "0" ? WinogradChoice::kNever : m};
+  }
+
   static absl::Status Emit(const std::string& symbol, const ir::Function& function,
                            const backend::CodegenRequest& request, mlir::ModuleOp module,
                            proto::StaticLibraryManifest* manifest) {
@@ -81,6 +90,8 @@ class NativeCodegen : public backend::BackendCodegen {
     INLAY_ASSIGN_OR_RETURN(Graph graph, Graph::Build(function));
     FoldComposites(function, &graph);
     FunctionEmitter emitter(module, FeaturesOf(request.target), symbol, &graph);
+    INLAY_ASSIGN_OR_RETURN(WinogradChoice winograd, WinogradOf(function, request.codegen_target));
+    emitter.set_winograd(winograd);
     INLAY_ASSIGN_OR_RETURN(EmittedFunction emitted, emitter.Emit());
     proto::PrimitiveFunction* entry = manifest->add_functions();
     entry->set_symbol(symbol);

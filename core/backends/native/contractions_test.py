@@ -123,7 +123,7 @@ def views(suite):
     suite.add("the same with constant b", f.finish([y]), [values((6, 7, 3)), values((5, 7))], constant=(1,))
 
 
-def conv(suite, x, w, constant=True, with_bias=False, tail=None, op="conv", **attrs):
+def conv(suite, x, w, constant=True, with_bias=False, tail=None, op="conv", winograd=0, **attrs):
     f = FunctionBuilder()
     args = [f.param("x", "f32", x), f.param("w", "f32", w)]
     inputs = [values(x), values(w)]
@@ -138,7 +138,14 @@ def conv(suite, x, w, constant=True, with_bias=False, tail=None, op="conv", **at
     y = f.op(op, *args, **attrs)
     if tail:
         y = tail(f, y, inputs)
-    suite.add(f"{op} {x} {w} {attrs}", f.finish([y]), inputs, constant=tuple(range(1, len(args))) if constant else ())
+    suite.add(
+        f"{op} {x} {w} {attrs} {winograd}",
+        f.finish([y]),
+        inputs,
+        tolerance=(2e-5, 1e-3) if winograd else None,  # of sums of 600 products, magnitudes 3000 together
+        constant=tuple(range(1, len(args))) if constant else (),
+        attrs={"winograd": winograd},
+    )
 
 
 def residual(f, y, inputs):
@@ -197,8 +204,30 @@ def convs(suite):
     conv(suite, (1, 4, 9), (4, 3, 3), op="conv_transpose", constant=False)
 
 
+def winograd(suite):
+    for tile in (2, 4, -1):
+        for extent in (1, 2, 3, 5, 7, 13):
+            conv(suite, (1, 17, extent, extent), (20, 17, 3, 3), pads=[1] * 4, tail=residual, winograd=tile)
+        conv(suite, (3, 65, 7, 9), (17, 65, 3, 3), pads=[1, 0, 2, 1], with_bias=True, tail=residual, winograd=tile)
+        conv(suite, (2, 16, 11, 6), (3, 16, 3, 3), with_bias=True, tail=silu, winograd=tile)
+        conv(suite, (1, 16, 20, 20), (16, 16, 3, 3), pads=[1] * 4, tail=per_row, winograd=tile)
+        conv(suite, (2, 32, 56, 56), (32, 32, 3, 3), pads=[1] * 4, tail=residual, winograd=tile)
+        conv(suite, (1, 3, 6, 300), (16, 3, 3, 3), pads=[1] * 4, with_bias=True, winograd=tile)
+        # Not of Winograd's form, or with weights that are not constant: direct whatever is asked for.
+        conv(suite, (1, 4, 9, 9), (6, 2, 3, 3), groups=2, winograd=tile)
+        conv(suite, (1, 4, 9, 9), (6, 4, 3, 3), strides=[2, 1], winograd=tile)
+        conv(suite, (1, 16, 9, 9), (16, 16, 3, 3), constant=False, winograd=tile)
+
+
+def test_winograd_choice_is_checked():
+    suite = Suite()
+    conv(suite, (1, 4, 9, 9), (4, 4, 3, 3), winograd=3)
+    (failure,) = suite.run(TARGETS[0])
+    assert "INVALID_ARGUMENT" in failure and "the attribute 'winograd' is 3, not 0, 2 or 4" in failure
+
+
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("group", [matmuls, attention, views, convs])
+@pytest.mark.parametrize("group", [matmuls, attention, views, convs, winograd])
 @pytest.mark.parametrize("threads", [3])
 def test_contractions(target, group, threads):
     suite = Suite()

@@ -94,13 +94,16 @@ ConvPlan PlanConv(const VectorIsa& isa, const ConvShape& shape, int64_t element_
     return std::min((kc + shape.taps() - 1) / shape.taps(), channels) * shape.taps();
   };
   plan.gemm.kc = whole_channels(plan.gemm.kc);
+  plan.cycles = PanelCycles(plan);
   if (!CanBePixelRows(plan)) return plan;
   GemmPlan rows = PlanTransposedGemm(isa, element_bytes, shape.n * shape.groups, shape.pixels(), shape.m / shape.groups,
                                      channels * shape.taps(), shape.taps() == 1 ? 0 : DividingTile(shape.out[2]));
   rows.kc = whole_channels(rows.kc);
-  if (TransposedCycles(rows) < PanelCycles(plan)) {
+  double cycles = TransposedCycles(rows);
+  if (cycles < plan.cycles) {
     plan.method = ConvMethod::kPixelRows;
     plan.gemm = rows;
+    plan.cycles = cycles;
   }
   return plan;
 }

@@ -52,6 +52,7 @@ struct ConvPlan {
   int64_t lanes = 16;
   bool padded_input = false;  // the tasks read the padded copy
   int64_t band = 0;           // kDepthwise: output rows that are padded and computed at a time
+  double cycles = 0;          // estimated, of one call; not of kDepthwise
 
   int64_t bands() const { return (shape.out[1] + band - 1) / band; }
   int64_t phase_elements() const { return padded[0] * padded[1] * padded[2]; }

@@ -16,6 +16,7 @@
 #include "core/backends/native/eval.h"
 #include "core/backends/native/fusion.h"
 #include "core/backends/native/graph.h"
+#include "core/backends/native/winograd_plan.h"
 
 namespace inlay::native {
 
@@ -31,11 +32,13 @@ class FunctionEmitter {
  public:
   FunctionEmitter(mlir::ModuleOp module, const CpuFeatures& cpu, std::string symbol, Graph* graph);
 
+  void set_winograd(WinogradChoice choice) { winograd_ = choice; }
   absl::StatusOr<EmittedFunction> Emit();
 
   // --- for lowerings
 
   const CpuFeatures& cpu() const { return cpu_; }
+  WinogradChoice winograd() const { return winograd_; }
   Ops& ops() { return ops_; }
   const Graph& graph() const { return *graph_; }
 
@@ -122,6 +125,7 @@ class FunctionEmitter {
   friend class Kernel;
   mlir::ModuleOp module_;
   CpuFeatures cpu_;
+  WinogradChoice winograd_;
   std::string symbol_;
   Graph* graph_;
   mlir::OpBuilder builder_;

@@ -10,8 +10,15 @@ namespace inlay::native {
 
 inline constexpr char kBackendName[] = "native";
 
-// UNIMPLEMENTED, saying what it can serve.
-absl::Status CheckNativeTarget(const target::Target& target);
+// UNIMPLEMENTED, saying what it can serve; INVALID_ARGUMENT for an attribute of the codegen target `native` that there
+// is not, or a value that it can't have.
+absl::Status CheckNativeTarget(const target::Target& target, const target::Target& codegen_target);
+
+// Of the codegen target: "0": no convolution by Winograd; "1" (default): where it is estimated to be faster.
+inline constexpr char kWinogradAttr[] = "winograd";
+// Of a partition function, an int: its convolutions by F(2x2) (2), by F(4x4) (4), or directly (0) rather than by the
+// estimate. The codegen target's 0 goes before.
+inline constexpr char kFunctionWinograd[] = "winograd";
 
 // Floating-point (and integer) operations of one call, a multiply-add counted as two; shapes must be static.
 double CountFlops(const ir::Function& function);

@@ -9,6 +9,7 @@
 #include "core/backends/native/lowerings/gemm_support.h"
 #include "core/backends/native/lowerings/views.h"
 #include "core/backends/native/lowerings/windows.h"
+#include "core/backends/native/winograd.h"
 #include "mlir/IR/BuiltinTypes.h"
 
 namespace inlay::native {
@@ -23,34 +24,96 @@ Spatial ThreeAxes(const std::vector<int64_t>& values, int64_t absent) {
   return result;
 }
 
-absl::Status Convolution(FunctionEmitter& f, const Node& n, bool transposed) {
+ConvShape ShapeOf(const Node& n, bool transposed) {
   const Tensor &x = n.in(0), &w = n.in(1), &out = n.out();
-  if (out.NumElements() == 0) return absl::OkStatus();
   std::vector<int64_t> taps(w.shape.begin() + 2, w.shape.end());
   std::vector<int64_t> in(x.shape.begin() + 2, x.shape.end()), pixels(out.shape.begin() + 2, out.shape.end());
   Windows windows(*n.attrs, taps);
   int64_t groups = n.attrs->IntOr("groups", 1), channels = out.shape[1];
-  ConvShape shape;
   if (transposed) {
-    shape = TransposedConvShape(x.shape[0], x.shape[1], channels, groups, ThreeAxes(in, 1), ThreeAxes(taps, 1),
-                                ThreeAxes(windows.strides, 1), ThreeAxes(windows.dilations, 1),
-                                ThreeAxes(windows.pads_begin, 0), ThreeAxes(pixels, 1));
-  } else {
-    shape = {x.shape[0],
-             x.shape[1],
-             channels,
-             groups,
-             ThreeAxes(in, 1),
-             ThreeAxes(taps, 1),
-             ThreeAxes(windows.strides, 1),
-             ThreeAxes(windows.dilations, 1),
-             ThreeAxes(windows.pads_begin, 0),
-             ThreeAxes(pixels, 1),
-             {1, 1, 1}};
+    return TransposedConvShape(x.shape[0], x.shape[1], channels, groups, ThreeAxes(in, 1), ThreeAxes(taps, 1),
+                               ThreeAxes(windows.strides, 1), ThreeAxes(windows.dilations, 1),
+                               ThreeAxes(windows.pads_begin, 0), ThreeAxes(pixels, 1));
   }
-  GemmTypes types(f, x.dtype);
-  ConvPlan plan = PlanConv(VectorIsaOf(f.cpu()), shape, types.accumulator_bytes);
+  return {x.shape[0],
+          x.shape[1],
+          channels,
+          groups,
+          ThreeAxes(in, 1),
+          ThreeAxes(taps, 1),
+          ThreeAxes(windows.strides, 1),
+          ThreeAxes(windows.dilations, 1),
+          ThreeAxes(windows.pads_begin, 0),
+          ThreeAxes(pixels, 1),
+          {1, 1, 1}};
+}
 
+// Whether every tensor of the tail numbers pixels through all spatial axes, as the kernels do; and its shapes then.
+bool FlatPixels(FunctionEmitter& f, const Node& n, std::map<const Tensor*, std::vector<int64_t>>* shapes) {
+  if (f.MergeDims(n, {1, 1, static_cast<int>(n.out().shape.size()) - 2}, shapes)) return true;
+  shapes->clear();
+  return false;
+}
+
+// Bias, tail and store of what the kernels compute.
+Epilogue StorePixels(Kernel& k, const Node& n, int64_t groups, bool flat) {
+  return [&k, &n, groups, flat](KernelBuilder&, Value batch, Value row, Value column, Value acc) {
+    Ops& o = k.o;
+    const Tensor& out = n.out();
+    Value image = o.Div(batch, groups);
+    Value channel = o.Add(o.Mul(o.Rem(batch, groups), out.shape[1] / groups), row);
+    if (n.inputs.size() > 2) {
+      Eval e(k, Ops::Lanes(acc));
+      acc = o.AddF(acc, e.At(n.in(2), {channel}));
+    }
+    if (flat) {
+      k.StoreResult(out, {image, channel, Index(column, Ops::Lanes(acc) == 1 ? 0 : 1)}, acc);
+      return;
+    }
+    // A tail that broadcasts within the image: pixel by pixel.
+    std::vector<int64_t> pixels(out.shape.begin() + 2, out.shape.end());
+    for (int64_t lane = 0; lane < Ops::Lanes(acc); ++lane) {
+      Indices at = {image, channel};
+      for (const Index& i : Delinearise(o, o.Add(column, lane), pixels)) at.push_back(i);
+      k.StoreResult(out, at, o.Extract(acc, lane));
+    }
+  };
+}
+
+void Winograd(FunctionEmitter& f, const Node& n, const WinogradPlan& plan) {
+  const Tensor &x = n.in(0), &w = n.in(1);
+  auto floats = [](int64_t elements) { return (elements + 64) * int64_t{sizeof(float)}; };
+  Buffer weights = f.State(floats(plan.packed_weight_elements()));
+  f.Parallel(
+      1, 0, [&](Kernel& k, Value, Value) { EmitWinogradWeights(k.o, plan, k.Pointer(w), k.Pointer(weights)); },
+      Phase::kInit);
+  Buffer input = f.Temporary(floats(plan.planes_elements()));
+  f.Parallel(plan.plane_row_items(), static_cast<double>(plan.plane_columns()) * 6,
+             [&](Kernel& k, Value begin, Value end) {
+               EmitWinogradPlanes(k.o, plan, k.Pointer(x), begin, end, k.Pointer(input));
+             });
+  if (!plan.fused) {
+    Buffer planes = input;
+    input = f.Temporary(floats(plan.shared_input_elements()));
+    f.Parallel(plan.transform_tasks(), static_cast<double>(plan.block_tiles()) * plan.products() * 4,
+               [&](Kernel& k, Value begin, Value end) {
+                 EmitWinogradInput(k.o, plan, k.Pointer(planes), begin, end, k.Pointer(input));
+               });
+  }
+  std::map<const Tensor*, std::vector<int64_t>> shapes;
+  bool flat = FlatPixels(f, n, &shapes);
+  EmitTasks(f, plan.tasks(), plan.cycles / plan.tasks(), plan.scratch_bytes(),
+            [&](Kernel& k, Value begin, Value end, Value scratch) {
+              k.shapes = shapes;
+              WinogradKernel kernel{plan, k.Pointer(input), k.Pointer(weights), StorePixels(k, n, 1, flat)};
+              EmitWinogradTasks(k.o, kernel, begin, end, scratch);
+            });
+}
+
+void Direct(FunctionEmitter& f, const Node& n, const ConvPlan& plan) {
+  const Tensor &x = n.in(0), &w = n.in(1), &out = n.out();
+  const ConvShape& shape = plan.shape;
+  GemmTypes types(f, x.dtype);
   // Weights in the layout of the tasks: once at load where they are constant, else by every call.
   Buffer weights = f.BufferOf(w);
   auto weight_type = [&](Ops& o) {
@@ -77,11 +140,9 @@ absl::Status Convolution(FunctionEmitter& f, const Node& n, bool transposed) {
                               k.Pointer(input));
                });
   }
-  // The kernels number pixels through all spatial axes.
   std::map<const Tensor*, std::vector<int64_t>> shapes;
-  bool flat = f.MergeDims(n, {1, 1, static_cast<int>(pixels.size())}, &shapes);
-  if (!flat) shapes.clear();
-  double flops = 2.0 * out.NumElements() * Product(taps) * (x.shape[1] / groups);
+  bool flat = FlatPixels(f, n, &shapes);
+  double flops = 2.0 * out.NumElements() * shape.taps() * (shape.c / shape.groups);
   double cost = flops / (4.0 * plan.lanes) / std::max<int64_t>(plan.tasks(), 1) + 50;
   EmitTasks(f, plan.tasks(), cost, plan.scratch_bytes(), [&](Kernel& k, Value begin, Value end, Value scratch) {
     k.shapes = shapes;
@@ -93,27 +154,23 @@ absl::Status Convolution(FunctionEmitter& f, const Node& n, bool transposed) {
     conv.weights = k.Pointer(weights);
     conv.weight_element = weight_type(k.o);
     conv.inline_epilogue = flat && InlineEpilogue(f, n);
-    conv.epilogue = [&](KernelBuilder&, Value batch, Value row, Value column, Value acc) {
-      Ops& o = k.o;
-      Value image = o.Div(batch, groups);
-      Value channel = o.Add(o.Mul(o.Rem(batch, groups), channels / groups), row);
-      if (n.inputs.size() > 2) {
-        Eval e(k, Ops::Lanes(acc));
-        acc = o.AddF(acc, e.At(n.in(2), {channel}));
-      }
-      if (flat) {
-        k.StoreResult(out, {image, channel, Index(column, Ops::Lanes(acc) == 1 ? 0 : 1)}, acc);
-        return;
-      }
-      // A tail that broadcasts within the image: pixel by pixel.
-      for (int64_t lane = 0; lane < Ops::Lanes(acc); ++lane) {
-        Indices at = {image, channel};
-        for (const Index& i : Delinearise(o, o.Add(column, lane), pixels)) at.push_back(i);
-        k.StoreResult(out, at, o.Extract(acc, lane));
-      }
-    };
+    conv.epilogue = StorePixels(k, n, shape.groups, flat);
     EmitConvTasks(k.o, conv, begin, end, scratch);
   });
+}
+
+absl::Status Convolution(FunctionEmitter& f, const Node& n, bool transposed) {
+  if (n.out().NumElements() == 0) return absl::OkStatus();
+  const VectorIsa isa = VectorIsaOf(f.cpu());
+  ConvPlan plan = PlanConv(isa, ShapeOf(n, transposed), GemmTypes(f, n.in(0).dtype).accumulator_bytes);
+  // Transforming weights takes longer than Winograd gains: only those that are constant.
+  if (n.in(0).dtype == ir::DType::kF32 && f.IsConstantParam(n.in(1))) {
+    if (auto winograd = ChooseWinograd(isa, plan, f.winograd())) {
+      Winograd(f, n, *winograd);
+      return absl::OkStatus();
+    }
+  }
+  Direct(f, n, plan);
   return absl::OkStatus();
 }
 

@@ -191,8 +191,9 @@ class Suite:
     def __init__(self):
         self.cases = {}
 
-    def add(self, name, module, inputs, tolerance=None, constant=(), expected=None) -> None:
-        """`constant`: indices of the parameters that are constant after load. `expected`: instead of the evaluator."""
+    def add(self, name, module, inputs, tolerance=None, constant=(), expected=None, attrs=()) -> None:
+        """`constant`: indices of the parameters that are constant after load. `expected`: instead of the evaluator.
+        `attrs`: integers by name, of the function."""
         name = "t_" + "".join(c if c.isalnum() else "_" for c in name)
         while name in self.cases:
             name += "_"
@@ -200,6 +201,8 @@ class Suite:
         proto.CopyFrom(module.proto)
         if constant:
             proto.functions["main"].attrs["constant_params"].ints.v.extend(constant)
+        for attr, value in dict(attrs).items():
+            proto.functions["main"].attrs[attr].i = value
         self.cases[name] = (module, proto, [np.asarray(i) for i in inputs], tolerance, expected)
 
     def compile(self, target: str, directory: str):

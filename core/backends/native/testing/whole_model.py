@@ -1,6 +1,6 @@
 """A whole model as one native partition: checked against onnxruntime and timed beside it, one thread, no daemon.
 
-    .venv/bin/python core/backends/native/testing/whole_model.py resnet50 [--target "llvm -mcpu=..."] [--rounds 20]
+    .venv/bin/python core/backends/native/testing/whole_model.py resnet50 [--target "llvm -mcpu=..."] [--rounds 20] [--winograd 0]
 
 Needs //core/passes:inlay_opt and //core/backends/native/testing:compile_main built. For finding out what a change of the
 kernels or of fusion does to real models; the figures that count are those of `inlay bench`.
@@ -26,9 +26,7 @@ from inlay._proto import ir_pb2
 from reference.evaluator import evaluate
 
 OPT = os.environ.get("INLAY_OPT", str(ROOT / "bazel-bin/core/passes/inlay_opt"))
-COMPILER = os.environ.get(
-    "INLAY_NATIVE_COMPILER", str(ROOT / "bazel-bin/core/backends/native/testing/compile_main")
-)
+COMPILER = os.environ.get("INLAY_NATIVE_COMPILER", str(ROOT / "bazel-bin/core/backends/native/testing/compile_main"))
 
 
 def weights_as_params(module: ir_pb2.IRModule) -> list[bytes]:
@@ -105,10 +103,12 @@ def main() -> None:
     parser.add_argument("model", nargs="+")
     parser.add_argument("--target", default="llvm -mcpu=x86-64-v4")
     parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--winograd", type=int, choices=[-1, 0, 2, 4], default=-1, help="-1: where estimated faster")
     args = parser.parse_args()
     for name in args.model:
         with tempfile.TemporaryDirectory() as directory:
             module, constants, model = prepare(name, pathlib.Path(directory))
+            module.functions["main"].attrs["winograd"].i = args.winograd
             kernel, compile_ms = compile_native(module, args.target, pathlib.Path(directory))
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
@@ -118,9 +118,7 @@ def main() -> None:
         for i in session.get_inputs():
             shape = [d if isinstance(d, int) else 1 for d in i.shape]
             integer = "int" in i.type
-            feeds[i.name] = (
-                np.ones(shape, np.int64) if integer else random.standard_normal(shape).astype(np.float32)
-            )
+            feeds[i.name] = np.ones(shape, np.int64) if integer else random.standard_normal(shape).astype(np.float32)
         kernel.init(list(feeds.values()) + constants)
         want = session.run(None, feeds)
         kernel.run()

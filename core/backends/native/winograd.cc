@@ -1,0 +1,337 @@
+#include "core/backends/native/winograd.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "core/backends/native/packing.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/TypeUtilities.h"
+
+namespace inlay::native {
+namespace {
+
+namespace arith = mlir::arith;
+using mlir::Type;
+using mlir::Value;
+using Values = std::vector<Value>;
+
+Value Constant(KernelBuilder& kb, Type type, double value) {
+  mlir::FloatAttr scalar = kb.b.getFloatAttr(mlir::getElementTypeOrSelf(type), value);
+  if (auto vector = mlir::dyn_cast<mlir::VectorType>(type)) {
+    return kb.b.create<arith::ConstantOp>(kb.loc, mlir::DenseElementsAttr::get(vector, mlir::Attribute(scalar)));
+  }
+  return kb.b.create<arith::ConstantOp>(kb.loc, scalar);
+}
+
+Value Plus(KernelBuilder& kb, Value x, Value y) { return kb.b.create<arith::AddFOp>(kb.loc, x, y); }
+Value Minus(KernelBuilder& kb, Value x, Value y) { return kb.b.create<arith::SubFOp>(kb.loc, x, y); }
+Value Times(KernelBuilder& kb, double c, Value x) {
+  return kb.b.create<arith::MulFOp>(kb.loc, x, Constant(kb, x.getType(), c));
+}
+// c * x + y
+Value Axpy(KernelBuilder& kb, double c, Value x, Value y) { return kb.MultiplyAdd(Constant(kb, x.getType(), c), x, y); }
+
+constexpr double kA = kWinogradA, kB = kWinogradB, kA2 = kA * kA, kB2 = kB * kB;
+
+// B^T d. The rows of a pair of points +-p share their even and their odd part.
+Values InputTransform(KernelBuilder& kb, const Values& d) {
+  if (d.size() == 4) return {Minus(kb, d[0], d[2]), Plus(kb, d[1], d[2]), Minus(kb, d[2], d[1]), Minus(kb, d[3], d[1])};
+  Value even_a = Axpy(kb, -kB2, d[2], d[4]), odd_a = Axpy(kb, -kB2, d[1], d[3]);
+  Value even_b = Axpy(kb, -kA2, d[2], d[4]), odd_b = Axpy(kb, -kA2, d[1], d[3]);
+  return {Axpy(kb, kA2 * kB2, d[0], Axpy(kb, -(kA2 + kB2), d[2], d[4])),
+          Axpy(kb, kA, odd_a, even_a),
+          Axpy(kb, -kA, odd_a, even_a),
+          Axpy(kb, kB, odd_b, even_b),
+          Axpy(kb, -kB, odd_b, even_b),
+          Axpy(kb, kA2 * kB2, d[1], Axpy(kb, -(kA2 + kB2), d[3], d[5]))};
+}
+
+// A^T v.
+Values OutputTransform(KernelBuilder& kb, const Values& v) {
+  if (v.size() == 4) {
+    return {Plus(kb, Plus(kb, v[0], v[1]), v[2]), Plus(kb, Minus(kb, v[1], v[2]), v[3])};
+  }
+  Value sum_a = Plus(kb, v[1], v[2]), difference_a = Minus(kb, v[1], v[2]);
+  Value sum_b = Plus(kb, v[3], v[4]), difference_b = Minus(kb, v[3], v[4]);
+  return {Plus(kb, Plus(kb, v[0], sum_a), sum_b), Axpy(kb, kB, difference_b, Times(kb, kA, difference_a)),
+          Axpy(kb, kB2, sum_b, Times(kb, kA2, sum_a)),
+          Axpy(kb, kB2 * kB, difference_b, Axpy(kb, kA2 * kA, difference_a, v[5]))};
+}
+
+// G g.
+Values WeightTransform(KernelBuilder& kb, int64_t m, const Values& g) {
+  auto pair = [&](double p, double scale) -> Values {
+    Value even = Axpy(kb, p * p, g[2], g[0]), odd = Times(kb, p, g[1]);
+    return {Times(kb, scale, Plus(kb, even, odd)), Times(kb, scale, Minus(kb, even, odd))};
+  };
+  if (m == 2) {
+    Values one = pair(1, 0.5);
+    return {g[0], one[0], one[1], g[2]};
+  }
+  Values a = pair(kA, 1 / (2 * kA2 * (kA2 - kB2))), b = pair(kB, 1 / (2 * kB2 * (kB2 - kA2)));
+  return {Times(kb, 1 / (kA2 * kB2), g[0]), a[0], a[1], b[0], b[1], g[2]};
+}
+
+// T X T^T for a square X (rows x rows, row by row) of which element (i, j) is get(i, j).
+template <typename Get, typename Transform>
+Values BothWays(int64_t rows, const Get& get, const Transform& transform) {
+  std::vector<Values> columns;
+  for (int64_t j = 0; j < rows; ++j) {
+    Values column;
+    for (int64_t i = 0; i < rows; ++i) column.push_back(get(i, j));
+    columns.push_back(transform(column));
+  }
+  Values result;
+  for (size_t i = 0; i < columns[0].size(); ++i) {
+    Values row;
+    for (int64_t j = 0; j < rows; ++j) row.push_back(columns[j][i]);
+    for (Value v : transform(row)) result.push_back(v);
+  }
+  return result;
+}
+
+// One block: its transformed input, products and results.
+class BlockEmitter {
+ public:
+  BlockEmitter(KernelBuilder& kb, const WinogradPlan& plan, Value block)
+      : kb_(kb), plan_(plan), f32_(kb.b.getF32Type()), vector_(KernelBuilder::Vector(plan.lanes, f32_)) {
+    first_row_ = kb.Mul(kb.Div(block, plan.column_blocks()), plan.block_rows);
+    first_column_ = kb.Mul(kb.Rem(block, plan.column_blocks()), plan.block_columns);
+  }
+
+  // One group of channels of the block, from the planes to `to` (input_elements()).
+  void TransformInput(Value planes, Value group, Value to) {
+    int64_t lanes = plan_.lanes, n = plan_.n(), pitch = plan_.plane_columns() * lanes;
+    ForTileRows([&](Value r, Value image, Value row) {
+      Value plane = kb_.Add(kb_.Mul(image, plan_.channel_groups()), group);
+      Value from = kb_.At(planes, kb_.Mul(plane, plan_.plane_elements()), f32_);
+      from = kb_.At(from, kb_.Mul(row, plan_.m * pitch), f32_);
+      kb_.For(plan_.block_columns, [&](Value t) {
+        Value d = kb_.At(from, kb_.Mul(kb_.Add(first_column_, t), plan_.m * lanes), f32_);
+        Values v = BothWays(
+            n, [&](int64_t i, int64_t j) { return kb_.Load(vector_, kb_.At(d, i * pitch + j * lanes, f32_)); },
+            [&](const Values& x) { return InputTransform(kb_, x); });
+        Value tile = kb_.Add(kb_.Mul(r, plan_.block_columns), t);
+        Value at = kb_.Add(kb_.Mul(tile, plan_.tile_channels()), kb_.Mul(group, lanes));
+        Value target = kb_.At(to, at, f32_);
+        for (size_t i = 0; i < v.size(); ++i) kb_.Store(v[i], kb_.At(target, i * plan_.input_pitch(), f32_));
+      });
+    });
+  }
+
+  // All products of the block with one panel of output channels.
+  void Multiply(Value input, Value weights, Value panel, Value to) {
+    GemmKernel g;
+    g.plan = plan_.gemm;
+    g.accumulator = g.p.element = g.q.element = f32_;
+    g.inline_epilogue = true;
+    g.p.pointer = input;
+    g.p.row_stride = plan_.tile_channels();
+    g.p.batch_offset = [&](KernelBuilder& kb, Value batch) {
+      return kb.Mul(kb.Rem(batch, plan_.products()), plan_.input_pitch());
+    };
+    g.q.pointer = weights;
+    g.q.batch_offset = [&](KernelBuilder& kb, Value batch) { return kb.Mul(batch, plan_.gemm.k * plan_.gemm.nr()); };
+    g.epilogue = [&](KernelBuilder& kb, Value batch, Value row, Value column, Value acc) {
+      Value at = kb.Add(kb.Mul(kb.Rem(batch, plan_.products()), plan_.product_pitch()),
+                        kb.Add(kb.Mul(row, plan_.gemm.nr()), column));
+      kb.Store(acc, kb.At(to, at, f32_));
+    };
+    Value first = kb_.Mul(panel, plan_.products());
+    EmitGemmTasks(kb_, g, first, kb_.Add(first, plan_.products()), to);
+  }
+
+  // Products to results, tile row by tile row; `results`: result_elements(), `square`: lanes^2.
+  void TransformOutput(Value products, Value panel, const Epilogue& epilogue, Value results, Value square) {
+    int64_t lanes = plan_.lanes, m = plan_.m, pitch = plan_.result_pitch();
+    kb_.For(plan_.gemm.nv, [&](Value v) {
+      Value channel = kb_.Mul(kb_.Add(kb_.Mul(panel, plan_.gemm.nv), v), lanes);
+      ForTileRows([&](Value r, Value image, Value row) {
+        // From right to left: what the last tile has too much falls into the next row's first columns, which are yet to
+        // be written.
+        kb_.For(plan_.block_columns, [&](Value i) {
+          Value t = kb_.Sub(kb_.Int(plan_.block_columns - 1), i);
+          Value tile = kb_.Add(kb_.Mul(r, plan_.block_columns), t);
+          Value from = kb_.At(products, kb_.Add(kb_.Mul(tile, plan_.gemm.nr()), kb_.Mul(v, lanes)), f32_);
+          Values y = BothWays(
+              plan_.n(),
+              [&](int64_t i, int64_t j) {
+                return kb_.Load(vector_, kb_.At(from, (i * plan_.n() + j) * plan_.product_pitch(), f32_));
+              },
+              [&](const Values& x) { return OutputTransform(kb_, x); });
+          Value to = kb_.At(results, kb_.Mul(t, m * lanes), f32_);
+          for (int64_t p = 0; p < m; ++p) {
+            for (int64_t q = 0; q < m; ++q) kb_.Store(y[p * m + q], kb_.At(to, (p * pitch + q) * lanes, f32_));
+          }
+        });
+        Value first_row = kb_.Mul(row, m);
+        Value rows = kb_.Min(kb_.Int(m), kb_.Sub(kb_.Int(plan_.shape.out[1]), first_row));
+        if (!plan_.split_columns()) {
+          Run(results, kb_.Mul(rows, pitch), image, channel, kb_.Mul(first_row, pitch), epilogue, square);
+          return;
+        }
+        Value column = kb_.Mul(first_column_, m);
+        Value length = kb_.Min(kb_.Int(pitch), kb_.Sub(kb_.Int(plan_.shape.out[2]), column));
+        kb_.For(kb_.Int(0), rows, 1, [&](Value p) {
+          Value pixel = kb_.Add(kb_.Mul(kb_.Add(first_row, p), plan_.shape.out[2]), column);
+          Run(kb_.At(results, kb_.Mul(p, pitch * lanes), f32_), length, image, channel, pixel, epilogue, square);
+        });
+      });
+    });
+  }
+
+ private:
+  // body(row in the block, image, row in the image) for the tile rows that exist.
+  void ForTileRows(const std::function<void(Value, Value, Value)>& body) {
+    int64_t all = plan_.shape.n * plan_.tile_rows;
+    Value rows = kb_.Int(plan_.block_rows);
+    if (all % plan_.block_rows != 0) rows = kb_.Min(rows, kb_.Sub(kb_.Int(all), first_row_));
+    kb_.For(kb_.Int(0), rows, 1, [&](Value r) {
+      Value row = kb_.Add(first_row_, r);
+      if (plan_.shape.n == 1) return body(r, kb_.Int(0), row);
+      body(r, kb_.Div(row, plan_.tile_rows), kb_.Rem(row, plan_.tile_rows));
+    });
+  }
+
+  // `length` pixels of a group of channels, [pixel][lane], to the epilogue, which wants vectors of pixels.
+  void Run(Value results, Value length, Value image, Value channel, Value pixel, const Epilogue& epilogue,
+           Value square) {
+    int64_t lanes = plan_.lanes;
+    Value channels = kb_.Int(lanes);
+    if (plan_.shape.m % lanes != 0 || plan_.shape.m < plan_.panels() * plan_.gemm.nr()) {
+      channels = kb_.Max(kb_.Int(0), kb_.Min(channels, kb_.Sub(kb_.Int(plan_.shape.m), channel)));
+    }
+    auto squares = [&] {
+      kb_.For(kb_.Int(0), length, lanes, [&](Value at) {
+        // The last square begins earlier.
+        Value first = kb_.Min(at, kb_.Sub(length, kb_.Int(lanes)));
+        Value from = kb_.At(results, kb_.Mul(first, lanes), f32_);
+        Values block;
+        for (int64_t p = 0; p < lanes; ++p) block.push_back(kb_.Load(vector_, kb_.At(from, p * lanes, f32_)));
+        block = TransposeSquare(kb_, block);
+        for (int64_t c = 0; c < lanes; ++c) kb_.Store(block[c], kb_.At(square, c * lanes, f32_));
+        kb_.For(kb_.Int(0), channels, 1, [&](Value c) {
+          epilogue(kb_, image, kb_.Add(channel, c), kb_.Add(pixel, first),
+                   kb_.Load(vector_, kb_.At(square, kb_.Mul(c, lanes), f32_)));
+        });
+      });
+    };
+    auto elements = [&] {
+      kb_.For(kb_.Int(0), channels, 1, [&](Value c) {
+        kb_.For(kb_.Int(0), length, 1, [&](Value p) {
+          epilogue(kb_, image, kb_.Add(channel, c), kb_.Add(pixel, p),
+                   kb_.Load(f32_, kb_.At(results, kb_.Add(kb_.Mul(p, lanes), c), f32_)));
+        });
+      });
+    };
+    kb_.If(kb_.Less(length, kb_.Int(lanes)), elements, squares);
+  }
+
+  KernelBuilder& kb_;
+  const WinogradPlan& plan_;
+  Type f32_, vector_;
+  Value first_row_, first_column_;
+};
+
+}  // namespace
+
+void EmitWinogradWeights(KernelBuilder& kb, const WinogradPlan& plan, Value w, Value to) {
+  Type f32 = kb.b.getF32Type(), f64 = kb.b.getF64Type();
+  const ConvShape& s = plan.shape;
+  int64_t nr = plan.gemm.nr(), product = s.c * nr;
+  kb.For(plan.panels() * nr, [&](Value channel) {
+    // Columns beyond the last channel repeat it: computed, never stored.
+    Value from = kb.At(w, kb.Mul(kb.Min(channel, kb.Int(s.m - 1)), s.c * 9), f32);
+    Value column = kb.Add(kb.Mul(kb.Div(channel, nr), plan.products() * product), kb.Rem(channel, nr));
+    kb.For(s.c, [&](Value c) {
+      Value g = kb.At(from, kb.Mul(c, 9), f32);
+      Values u = BothWays(
+          3, [&](int64_t i, int64_t j) { return kb.Widen(kb.Load(f32, kb.At(g, i * 3 + j, f32)), f64); },
+          [&](const Values& x) { return WeightTransform(kb, plan.m, x); });
+      Value target = kb.At(to, kb.Add(column, kb.Mul(c, nr)), f32);
+      for (size_t i = 0; i < u.size(); ++i) {
+        kb.Store(kb.b.create<arith::TruncFOp>(kb.loc, f32, u[i]), kb.At(target, i * product, f32));
+      }
+    });
+  });
+}
+
+void EmitWinogradPlanes(KernelBuilder& kb, const WinogradPlan& plan, Value x, Value begin, Value end, Value to) {
+  const ConvShape& s = plan.shape;
+  Type f32 = kb.b.getF32Type(), vector = KernelBuilder::Vector(plan.lanes, f32);
+  int64_t lanes = plan.lanes, width = plan.plane_columns();
+  // Columns [left, left + count) are those of x from `skip` on.
+  int64_t left = std::clamp<int64_t>(s.pad[2], 0, width), skip = std::max<int64_t>(-s.pad[2], 0);
+  int64_t count = std::clamp<int64_t>(s.in[2] - skip, 0, width - left);
+  kb.For(begin, end, 1, [&](Value item) {
+    Value plane = kb.Div(item, plan.plane_rows()), row = kb.Rem(item, plan.plane_rows());
+    Value image = kb.Div(plane, plan.channel_groups()), group = kb.Rem(plane, plan.channel_groups());
+    Value in_row = kb.Add(row, -s.pad[1]);
+    Value target = kb.At(to, kb.Mul(item, width * lanes), f32);
+    auto zero = [&](int64_t first, int64_t last) {
+      kb.For(kb.Int(first), kb.Int(last), 1,
+             [&](Value q) { kb.Store(kb.Zero(vector), kb.At(target, kb.Mul(q, lanes), f32)); });
+    };
+    Value inside = kb.And(kb.Less(kb.Int(-1), in_row), kb.Less(in_row, kb.Int(s.in[1])));
+    kb.If(
+        inside,
+        [&] {
+          zero(0, left);
+          zero(left + count, width);
+          if (count == 0) return;
+          Value first = kb.Add(kb.Mul(image, s.c), kb.Mul(group, lanes));
+          int64_t in_plane = s.in[1] * s.in[2], loaded = std::min(count, lanes);
+          kb.For(kb.Int(0), kb.Int(count), lanes, [&](Value at) {
+            Value q = count < lanes ? kb.Int(0) : kb.Min(at, kb.Int(count - lanes));
+            Value offset = kb.Add(kb.Add(kb.Mul(in_row, s.in[2]), q), skip);
+            Values block;
+            for (int64_t l = 0; l < lanes; ++l) {
+              // Channels beyond the last repeat it: no product reads them.
+              Value channel = kb.Add(first, l);
+              if (s.c % lanes != 0) channel = kb.Min(channel, kb.Add(kb.Mul(image, s.c), s.c - 1));
+              block.push_back(kb.LoadFirst(vector, kb.At(x, kb.Add(kb.Mul(channel, in_plane), offset), f32), loaded));
+            }
+            block = TransposeSquare(kb, block);
+            Value out = kb.At(target, kb.Mul(kb.Add(q, left), lanes), f32);
+            for (int64_t l = 0; l < loaded; ++l) kb.Store(block[l], kb.At(out, l * lanes, f32));
+          });
+        },
+        [&] { zero(0, width); });
+  });
+}
+
+void EmitWinogradInput(KernelBuilder& kb, const WinogradPlan& plan, Value planes, Value begin, Value end, Value to) {
+  kb.For(begin, end, 1, [&](Value item) {
+    Value block = kb.Div(item, plan.channel_groups());
+    Value target = kb.At(to, kb.Mul(block, plan.input_elements()), kb.b.getF32Type());
+    BlockEmitter(kb, plan, block).TransformInput(planes, kb.Rem(item, plan.channel_groups()), target);
+  });
+}
+
+void EmitWinogradTasks(KernelBuilder& kb, const WinogradKernel& kernel, Value begin, Value end, Value scratch) {
+  const WinogradPlan& plan = kernel.plan;
+  Type f32 = kb.b.getF32Type();
+  auto aligned = [](int64_t elements) { return (elements + 15) / 16 * 16; };
+  Value results = kb.At(scratch, aligned(plan.product_elements()), f32);
+  Value square = kb.At(results, aligned(plan.result_elements()), f32);
+  Value transformed = kb.At(square, aligned(plan.lanes * plan.lanes), f32);
+  kb.For(begin, end, 1, [&](Value task) {
+    auto panel_of = [&](BlockEmitter& emitter, Value input, Value panel) {
+      emitter.Multiply(input, kernel.weights, panel, scratch);
+      emitter.TransformOutput(scratch, panel, kernel.epilogue, results, square);
+    };
+    if (plan.fused) {
+      BlockEmitter emitter(kb, plan, task);
+      kb.For(plan.channel_groups(), [&](Value group) { emitter.TransformInput(kernel.input, group, transformed); });
+      kb.For(plan.panels(), [&](Value panel) { panel_of(emitter, transformed, panel); });
+      return;
+    }
+    Value block = plan.panels_outer ? kb.Rem(task, plan.blocks()) : kb.Div(task, plan.panels());
+    Value panel = plan.panels_outer ? kb.Div(task, plan.blocks()) : kb.Rem(task, plan.panels());
+    BlockEmitter emitter(kb, plan, block);
+    panel_of(emitter, kb.At(kernel.input, kb.Mul(block, plan.input_elements()), f32), panel);
+  });
+}
+
+}  // namespace inlay::native

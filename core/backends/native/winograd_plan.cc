@@ -1,0 +1,136 @@
+#include "core/backends/native/winograd_plan.h"
+
+#include <algorithm>
+
+namespace inlay::native {
+namespace {
+
+constexpr int64_t kFloatBytes = 4;
+constexpr int64_t kL2Bytes = 512 << 10;
+constexpr int64_t kBlockScratchBytes = 512 << 10;  // lies on a task's stack
+constexpr int64_t kFusedScratchBytes = 448 << 10;  // stays in L2 beside the weights
+constexpr int64_t kMaxBlockTiles = 64;
+constexpr int64_t kMinBlockColumns = 24;
+// Whole blocks are handed to threads only where there are enough of them.
+constexpr int64_t kMinFusedBlocks = 6;
+// Both estimates are rough, and the direct way's error is smaller.
+constexpr double kClearly = 0.9;
+// Cycles, measured on Zen 5: a tile of a group of channels there and back, a square of vectors transposed and stored.
+constexpr double kInputTileCycles[2] = {70, 150};
+constexpr double kOutputTileCycles[2] = {50, 120};
+// Bytes a cycle at which transformed weights come from L2, and from what lies behind it.
+constexpr double kNearBytes = 24, kFarBytes = 7;
+// A register tile's cycles for a vector of weights, above those that its multiplications hide.
+constexpr double kReadCycles = 0.35;
+
+double SquareCycles(int64_t lanes) { return 0.6 * lanes * lanes; }
+
+double Cycles(const WinogradPlan& plan) {
+  const ConvShape& s = plan.shape;
+  const GemmPlan& g = plan.gemm;
+  double blocks = static_cast<double>(plan.blocks());
+  double weight_bytes = static_cast<double>(plan.packed_weight_elements()) * kFloatBytes;
+  double input_bytes = blocks * plan.input_elements() * kFloatBytes;
+  // What comes from beyond L2 is not quite hidden; the first time weights do: the other layers' lie in L2 then.
+  double again = plan.panels_outer ? 0 : (blocks - 1) * weight_bytes;
+  double weights = weight_bytes / kFarBytes + again / (weight_bytes > kL2Bytes ? kFarBytes : kNearBytes);
+  double inputs =
+      plan.panels() * input_bytes / (plan.panels_outer && input_bytes > kL2Bytes ? 2 * kFarBytes : 8 * kNearBytes);
+  double tiles_of_product = static_cast<double>((g.m + g.mr - 1) / g.mr);
+  double reading = blocks * g.batch * tiles_of_product * g.k * g.nv * kReadCycles;
+  double products = std::max(EstimateCycles(g) * blocks + reading, weights) + inputs;
+  double tiles = blocks * plan.block_tiles();
+  int kind = plan.m == 4 ? 1 : 0;
+  double groups_out = static_cast<double>(plan.panels()) * g.nv;
+  double squares_in = (s.in[2] + plan.lanes - 1) / plan.lanes * s.in[1] * plan.channel_groups() * s.n;
+  double squares_out = static_cast<double>(s.pixels()) / plan.lanes * groups_out * s.n;
+  double spread = plan.fused ? 1 : 1.3;  // what is not fused goes by way of a farther cache
+  return products +
+         tiles * (plan.channel_groups() * kInputTileCycles[kind] * spread + groups_out * kOutputTileCycles[kind]) +
+         (squares_in + squares_out) * SquareCycles(plan.lanes);
+}
+
+// The cheapest register tile for the plan's blocks.
+void ChooseTile(const VectorIsa& isa, WinogradPlan* plan, std::optional<WinogradPlan>* best) {
+  const ConvShape& s = plan->shape;
+  int64_t vectors = (s.m + plan->lanes - 1) / plan->lanes;
+  GemmPlan& g = plan->gemm;
+  g.lanes = plan->lanes;
+  g.element_bytes = kFloatBytes;
+  g.source = ColumnSource::kPacked;
+  g.m = g.mc = plan->block_tiles();
+  g.k = g.kc = s.c;
+  g.prefetch = true;
+  for (int64_t nv = 1; nv <= std::min<int64_t>(vectors, 6); ++nv) {
+    for (int64_t mr = 1; mr <= std::min<int64_t>(g.m, 12); ++mr) {
+      if (nv > 1 && mr * nv + nv + 1 > isa.registers) continue;
+      g.mr = mr;
+      g.nv = g.nv_last = nv;
+      g.n = g.nr();
+      g.batch = (vectors + nv - 1) / nv * plan->products();
+      for (int option = 0; option < 3; ++option) {
+        plan->fused = option == 1;
+        plan->panels_outer = option == 2;
+        if (plan->fused && (plan->blocks() < kMinFusedBlocks || plan->scratch_bytes() > kFusedScratchBytes)) continue;
+        if (plan->scratch_bytes() > kBlockScratchBytes || (plan->panels_outer && plan->blocks() == 1)) {
+          continue;
+        }
+        plan->cycles = Cycles(*plan);
+        if (!best->has_value() || plan->cycles < (*best)->cycles) *best = *plan;
+      }
+    }
+  }
+}
+
+}  // namespace
+
+int64_t WinogradPlan::scratch_bytes() const {
+  int64_t elements = product_elements() + result_elements() + lanes * lanes + (fused ? input_elements() : 0);
+  return elements * kFloatBytes + 4 * 64;
+}
+
+bool IsWinogradShape(const ConvShape& s) {
+  const Spatial ones{1, 1, 1}, kernel{1, 3, 3};
+  return s.kernel == kernel && s.stride == ones && s.dilation == ones && s.input_dilation == ones && !s.reversed &&
+         s.groups == 1 && s.in[0] == 1 && s.out[0] == 1 && s.pad[0] == 0;
+}
+
+std::optional<WinogradPlan> PlanWinograd(const VectorIsa& isa, const ConvShape& shape, int64_t only_m) {
+  std::optional<WinogradPlan> best;
+  if (!IsWinogradShape(shape)) return best;
+  for (int64_t m : {2, 4}) {
+    if (only_m != 0 && m != only_m) continue;
+    WinogradPlan plan;
+    plan.shape = shape;
+    plan.lanes = isa.vector_bytes / kFloatBytes;
+    plan.m = m;
+    plan.tile_rows = (shape.out[1] + m - 1) / m;
+    plan.tile_columns = (shape.out[2] + m - 1) / m;
+    // Narrower blocks than need be, where only those leave room in L2 for a fused task.
+    int64_t least = (plan.tile_columns + kMaxBlockTiles - 1) / kMaxBlockTiles;
+    int64_t most = std::max(least, (plan.tile_columns + kMinBlockColumns - 1) / kMinBlockColumns);
+    for (int64_t column_blocks = least; column_blocks <= most; ++column_blocks) {
+      plan.block_columns = (plan.tile_columns + column_blocks - 1) / column_blocks;
+      if (plan.column_blocks() != column_blocks) continue;
+      int64_t rows = shape.n * plan.tile_rows;
+      for (int64_t r = 1; r <= rows && (r == 1 || r * plan.block_columns <= kMaxBlockTiles); ++r) {
+        if (r > 1 && plan.split_columns()) break;
+        // Blocks of equal size.
+        if (r > 1 && (rows + (rows + r - 1) / r - 1) / ((rows + r - 1) / r) != r) continue;
+        plan.block_rows = r;
+        ChooseTile(isa, &plan, &best);
+      }
+    }
+  }
+  return best;
+}
+
+std::optional<WinogradPlan> ChooseWinograd(const VectorIsa& isa, const ConvPlan& direct, WinogradChoice choice) {
+  if (choice.m == WinogradChoice::kNever) return std::nullopt;
+  if (choice.m != WinogradChoice::kByRule) return PlanWinograd(isa, direct.shape, choice.m);
+  std::optional<WinogradPlan> plan = PlanWinograd(isa, direct.shape);
+  if (plan.has_value() && plan->cycles > kClearly * direct.cycles) plan.reset();
+  return plan;
+}
+
+}  // namespace inlay::native

@@ -1,0 +1,273 @@
+// Winograd convolutions against loops in f64, within the componentwise bound of their rounding errors.
+#include "core/backends/native/winograd.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "core/backends/native/testing/kernel_jit.h"
+#include "mlir/IR/BuiltinTypes.h"
+
+namespace inlay::native {
+namespace {
+
+using mlir::Type;
+using mlir::Value;
+using testing::KernelJit;
+
+struct Case {
+  int64_t n, c, m, height, width;
+  int64_t top = 1, left = 1, bottom = 1, right = 1;
+};
+
+using Matrix = std::vector<std::vector<double>>;
+
+// |A|, |B| and |G|, transposed as they are used.
+struct Magnitudes {
+  Matrix a, b, g;
+};
+
+Magnitudes MagnitudesOf(int64_t m) {
+  if (m == 2) {
+    return {{{1, 1, 1, 0}, {0, 1, 1, 1}},
+            {{1, 0, 1, 0}, {0, 1, 1, 0}, {0, 1, 1, 0}, {0, 1, 0, 1}},
+            {{1, 0, 0}, {.5, .5, .5}, {.5, .5, .5}, {0, 0, 1}}};
+  }
+  double a = kWinogradA, b = kWinogradB, a2 = a * a, b2 = b * b;
+  double ga = 1 / (2 * a2 * (b2 - a2)), gb = 1 / (2 * b2 * (b2 - a2));
+  std::vector<double> at_a = {0, a * b2, b2, a, 1, 0}, at_b = {0, b * a2, a2, b, 1, 0};
+  std::vector<double> weights_a = {ga, a * ga, a2 * ga}, weights_b = {gb, b * gb, b2 * gb};
+  return {{{1, 1, 1, 1, 1, 0}, {0, a, a, b, b, 0}, {0, a2, a2, b2, b2, 0}, {0, a2 * a, a2 * a, b2 * b, b2 * b, 1}},
+          {{a2 * b2, 0, a2 + b2, 0, 1, 0}, at_a, at_a, at_b, at_b, {0, a2 * b2, 0, a2 + b2, 0, 1}},
+          {{1 / (a2 * b2), 0, 0}, weights_a, weights_a, weights_b, weights_b, {0, 0, 1}}};
+}
+
+// t x t^T
+Matrix BothWays(const Matrix& t, const Matrix& x) {
+  Matrix y(t.size(), std::vector<double>(t.size(), 0));
+  for (size_t i = 0; i < t.size(); ++i)
+    for (size_t j = 0; j < t.size(); ++j)
+      for (size_t k = 0; k < x.size(); ++k)
+        for (size_t l = 0; l < x.size(); ++l) y[i][j] += t[i][k] * x[k][l] * t[j][l];
+  return y;
+}
+
+std::vector<float> Random(int64_t n, int seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal;
+  std::vector<float> v(n);
+  for (float& x : v) x = normal(random);
+  return v;
+}
+
+struct Outcome {
+  std::vector<float> x, w, y;
+  int64_t height, width;
+};
+
+// Compiles and runs. `plan` as PlanWinograd made it; everything the kernels do not write is NaN.
+Outcome Execute(KernelJit& jit, const Case& c, const WinogradPlan& plan, std::vector<float> x) {
+  const ConvShape& s = plan.shape;
+  Outcome r{std::move(x), Random(c.m * c.c * 9, 2), {}, s.out[1], s.out[2]};
+  r.y.assign(c.n * c.m * s.pixels() + 64, 77.0f);
+  std::vector<float> packed(plan.packed_weight_elements() + 64, NAN), planes(plan.planes_elements() + 64, NAN),
+      input(plan.shared_input_elements() + 64, NAN), scratch(plan.scratch_bytes() / 4 + 64, NAN);
+  auto run = jit.Compile(7, [&](KernelBuilder& kb, const std::vector<Value>& p) {
+    Type f32 = kb.b.getF32Type();
+    EmitWinogradWeights(kb, plan, p[1], p[2]);
+    EmitWinogradPlanes(kb, plan, p[0], kb.Int(0), kb.Int(plan.plane_row_items()), p[3]);
+    WinogradKernel kernel;
+    kernel.plan = plan;
+    kernel.input = p[3];
+    kernel.weights = p[2];
+    if (!plan.fused) {
+      EmitWinogradInput(kb, plan, p[3], kb.Int(0), kb.Int(plan.transform_tasks()), p[4]);
+      kernel.input = p[4];
+    }
+    kernel.epilogue = [&](KernelBuilder& kb, Value image, Value channel, Value pixel, Value value) {
+      Value plane = kb.Add(kb.Mul(image, c.m), channel);
+      kb.Store(value, kb.At(kb.At(p[5], kb.Mul(plane, s.pixels()), f32), pixel, f32));
+    };
+    EmitWinogradTasks(kb, kernel, kb.Int(0), kb.Int(plan.tasks()), p[6]);
+  });
+  void* args[] = {r.x.data(), r.w.data(), packed.data(), planes.data(), input.data(), r.y.data(), scratch.data()};
+  run(args);
+  return r;
+}
+
+ConvShape ShapeOf(const Case& c) {
+  ConvShape s;
+  s.n = c.n;
+  s.c = c.c;
+  s.m = c.m;
+  s.in = {1, c.height, c.width};
+  s.kernel = {1, 3, 3};
+  s.pad = {0, c.top, c.left};
+  s.out = {1, c.height + c.top + c.bottom - 2, c.width + c.left + c.right - 2};
+  return s;
+}
+
+void Check(const std::string& cpu, const Case& c, int64_t m, bool fused) {
+  SCOPED_TRACE(cpu + " F(" + std::to_string(m) + ") " + std::to_string(c.n) + "x" + std::to_string(c.c) + "x" +
+               std::to_string(c.height) + "x" + std::to_string(c.width) + " to " + std::to_string(c.m));
+  KernelJit jit(cpu);
+  std::optional<WinogradPlan> found = PlanWinograd(jit.isa(), ShapeOf(c), m);
+  ASSERT_TRUE(found.has_value());
+  WinogradPlan plan = *found;
+  if (fused) plan.fused = true;
+  Outcome r = Execute(jit, c, plan, Random(c.n * c.c * c.height * c.width, 1));
+  Magnitudes magnitudes = MagnitudesOf(m);
+  std::vector<Matrix> weights;
+  for (int64_t i = 0; i < c.m * c.c; ++i) {
+    Matrix g(3, std::vector<double>(3));
+    for (int t = 0; t < 9; ++t) g[t / 3][t % 3] = std::abs(r.w[i * 9 + t]);
+    weights.push_back(BothWays(magnitudes.g, g));
+  }
+  // Sums of c terms, and the roundings of the transforms.
+  double unit = (static_cast<double>(c.c) + 20) * std::ldexp(1.0, -24), worst = 0;
+  int64_t n = m + 2, rows = (r.height + m - 1) / m, columns = (r.width + m - 1) / m;
+  for (int64_t image = 0; image < c.n; ++image) {
+    for (int64_t tile = 0; tile < rows * columns; ++tile) {
+      int64_t top = tile / columns * m, left = tile % columns * m;
+      std::vector<Matrix> d(c.c, Matrix(n, std::vector<double>(n, 0))), magnitude;
+      for (int64_t ch = 0; ch < c.c; ++ch) {
+        Matrix absolute = d[ch];
+        for (int64_t i = 0; i < n; ++i) {
+          for (int64_t j = 0; j < n; ++j) {
+            int64_t h = top + i - c.top, w = left + j - c.left;
+            if (h < 0 || w < 0 || h >= c.height || w >= c.width) continue;
+            d[ch][i][j] = r.x[((image * c.c + ch) * c.height + h) * c.width + w];
+            absolute[i][j] = std::abs(d[ch][i][j]);
+          }
+        }
+        magnitude.push_back(BothWays(magnitudes.b, absolute));
+      }
+      for (int64_t o = 0; o < c.m; ++o) {
+        Matrix sum(n, std::vector<double>(n, 0));
+        for (int64_t ch = 0; ch < c.c; ++ch)
+          for (int64_t i = 0; i < n; ++i)
+            for (int64_t j = 0; j < n; ++j) sum[i][j] += magnitude[ch][i][j] * weights[o * c.c + ch][i][j];
+        Matrix bound = BothWays(magnitudes.a, sum);
+        for (int64_t i = 0; i < m; ++i) {
+          for (int64_t j = 0; j < m; ++j) {
+            if (top + i >= r.height || left + j >= r.width) continue;
+            double want = 0;
+            for (int64_t ch = 0; ch < c.c; ++ch)
+              for (int t = 0; t < 9; ++t) want += d[ch][i + t / 3][j + t % 3] * r.w[(o * c.c + ch) * 9 + t];
+            double got = r.y[((image * c.m + o) * r.height + top + i) * r.width + left + j];
+            double error = std::abs(want - got);
+            ASSERT_LE(error, unit * bound[i][j]) << "channel " << o << " at " << top + i << ", " << left + j;
+            worst = std::max(worst, error / (unit * bound[i][j]));
+          }
+        }
+      }
+    }
+  }
+  for (size_t i = r.y.size() - 64; i < r.y.size(); ++i) ASSERT_EQ(r.y[i], 77.0f);
+  ::testing::Test::RecordProperty("share_of_bound", std::to_string(worst));
+}
+
+class WinogradTest : public ::testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    if (GetParam() == "x86-64-v4" && !__builtin_cpu_supports("avx512vl")) GTEST_SKIP() << "no AVX-512 here";
+    if (GetParam() == "x86-64-v3" && !__builtin_cpu_supports("avx2")) GTEST_SKIP() << "no AVX2 here";
+  }
+  void CheckAll(const Case& c) {
+    for (int64_t m : {2, 4}) {
+      for (bool fused : {false, true}) Check(GetParam(), c, m, fused);
+    }
+  }
+};
+
+TEST_P(WinogradTest, Extents) {
+  for (int64_t extent : {1, 2, 3, 5, 7, 13, 14, 28}) CheckAll({1, 16, 16, extent, extent});
+  CheckAll({1, 16, 16, 1, 29});
+  CheckAll({1, 16, 16, 29, 1});
+  CheckAll({1, 16, 16, 5, 18});
+}
+
+TEST_P(WinogradTest, Padding) {
+  CheckAll({1, 16, 16, 9, 11, 0, 0, 0, 0});
+  CheckAll({1, 16, 16, 9, 11, 0, 1, 2, 0});
+  CheckAll({1, 16, 16, 5, 6, 4, 3, 0, 5});
+  CheckAll({1, 16, 16, 3, 3, 0, 0, 0, 0});
+  CheckAll({1, 16, 16, 9, 9, -1, -2, 1, 1});
+}
+
+TEST_P(WinogradTest, ChannelTails) {
+  for (int64_t channels : {1, 3, 17, 65}) {
+    CheckAll({1, channels, 16, 6, 7});
+    CheckAll({1, 16, channels, 6, 7});
+    CheckAll({1, channels, channels, 9, 5});
+  }
+}
+
+TEST_P(WinogradTest, Batches) {
+  CheckAll({2, 17, 20, 7, 7});
+  CheckAll({5, 16, 16, 13, 3});
+  CheckAll({3, 16, 48, 14, 14});
+}
+
+TEST_P(WinogradTest, WideImages) {
+  CheckAll({1, 3, 5, 6, 523});
+  Check(GetParam(), {2, 3, 5, 3, 263}, 2, false);
+}
+
+// Layers of ResNet-50 and VGG by Winograd; few channels, tiny images and other forms not.
+TEST(WinogradChoiceTest, Rule) {
+  for (VectorIsa isa : {VectorIsa{64, 32}, VectorIsa{32, 16}, VectorIsa{16, 16}}) {
+    auto choice = [&](const ConvShape& shape) -> int64_t {
+      auto plan = ChooseWinograd(isa, PlanConv(isa, shape, 4), {});
+      return plan ? plan->m : 0;
+    };
+    for (const Case& c :
+         {Case{1, 64, 64, 56, 56}, Case{1, 128, 128, 28, 28}, Case{1, 256, 256, 14, 14}, Case{1, 64, 64, 224, 224}}) {
+      EXPECT_EQ(choice(ShapeOf(c)), 4) << c.c;
+    }
+    EXPECT_NE(choice(ShapeOf({1, 512, 512, 7, 7})), 0);
+    EXPECT_EQ(choice(ShapeOf({1, 3, 64, 224, 224})), 0);
+    EXPECT_EQ(choice(ShapeOf({1, 64, 64, 1, 1})), 0);
+    ConvShape other = ShapeOf({1, 64, 64, 56, 56});
+    other.groups = 2;
+    EXPECT_EQ(choice(other), 0);
+    other = ShapeOf({1, 64, 64, 56, 56});
+    other.stride = {1, 2, 2};
+    other.out = {1, 28, 28};
+    EXPECT_EQ(choice(other), 0);
+  }
+}
+
+// What a NaN or an infinity touches directly is lost, and no more than its tiles are.
+TEST_P(WinogradTest, NotFinite) {
+  for (int64_t m : {2, 4}) {
+    for (float poison : {static_cast<float>(NAN), static_cast<float>(INFINITY)}) {
+      Case c{1, 16, 16, 13, 13};
+      KernelJit jit(GetParam());
+      WinogradPlan plan = *PlanWinograd(jit.isa(), ShapeOf(c), m);
+      std::vector<float> x = Random(c.c * 13 * 13, 1);
+      x[3 * 169 + 6 * 13 + 7] = poison;
+      Outcome r = Execute(jit, c, plan, x);
+      for (int64_t i = 0; i < c.m * 169; ++i) {
+        int64_t h = i % 169 / 13, w = i % 13;
+        bool touched = std::abs(h - 6) <= 1 && std::abs(w - 7) <= 1;
+        // Tiles whose input holds the pixel.
+        auto near = [&](int64_t out, int64_t in) { return in >= out / m * m - 1 && in <= out / m * m + m; };
+        if (touched) {
+          EXPECT_FALSE(std::isfinite(r.y[i])) << h << ", " << w;
+        } else if (!near(h, 6) || !near(w, 7)) {
+          EXPECT_TRUE(std::isfinite(r.y[i])) << h << ", " << w;
+        }
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cpus, WinogradTest, ::testing::Values("x86-64", "x86-64-v3", "x86-64-v4"),
+                         [](const auto& info) { return "cpu" + std::to_string(info.index); });
+
+}  // namespace
+}  // namespace inlay::native
