@@ -26,25 +26,34 @@ Value Polynomial(Ops& o, Value x, std::initializer_list<double> coefficients) {
 }
 
 // The expansions' constants are those of Cephes (expf, logf, tanhf), and of Eigen's generic_fast_erf for Erf.
+constexpr uint32_t kMagicBits = 0x4b400000;  // of 1.5 * 2^23
+
+// x = n ln 2 + r. Adding 1.5 * 2^23 rounds n to an integer and leaves it in the low bits of `shifted`: no conversion
+// that NaN would make undefined. Gives e^r.
+Value ExpReduced(Ops& o, Value x, Value* shifted) {
+  Type type = x.getType();
+  Value magic = o.ConstF(type, 12582912.0);
+  *shifted = o.Fma(x, o.ConstF(type, 1.44269504088896341), magic);
+  Value n = o.SubF(*shifted, magic);
+  Value r = o.Fma(n, o.ConstF(type, -0.693359375), x);
+  r = o.Fma(n, o.ConstF(type, 2.12194440e-4), r);
+  Value p = Polynomial(
+      o, r, {1.9875691500E-4, 1.3981999507E-3, 8.3334519073E-3, 4.1665795894E-2, 1.6666665459E-1, 5.0000001201E-1});
+  return o.AddF(o.Fma(o.MulF(r, r), p, r), o.ConstF(type, 1.0));
+}
+
 Value ExpF32(Ops& o, Value x) {
   Type type = x.getType();
   // Beyond these the result is infinity or zero anyway; written so that NaN passes.
   Value high = o.ConstF(type, 89.0), low = o.ConstF(type, -104.0);
   x = o.Select(o.CompareF(Compare::kGt, x, high), high, x);
   x = o.Select(o.CompareF(Compare::kLt, x, low), low, x);
-  // Adding 1.5 * 2^23 rounds to an integer and leaves it in the low bits: no conversion that NaN would make undefined.
-  Value magic = o.ConstF(type, 12582912.0);
-  Value shifted = o.Fma(x, o.ConstF(type, 1.44269504088896341), magic);
-  Value n = o.SubF(shifted, magic);
-  Value r = o.Fma(n, o.ConstF(type, -0.693359375), x);
-  r = o.Fma(n, o.ConstF(type, 2.12194440e-4), r);
-  Value p = Polynomial(
-      o, r, {1.9875691500E-4, 1.3981999507E-3, 8.3334519073E-3, 4.1665795894E-2, 1.6666665459E-1, 5.0000001201E-1});
-  p = o.AddF(o.Fma(o.MulF(r, r), p, r), o.ConstF(type, 1.0));
+  Value shifted;
+  Value p = ExpReduced(o, x, &shifted);
   // 2^n in two factors, so that results near overflow and subnormal ones come out right.
   Type i32 = o.b.getI32Type();
   Value bits = o.Bitcast(shifted, i32);
-  bits = o.SubI(bits, o.ConstI(bits.getType(), 0x4b400000));
+  bits = o.SubI(bits, o.ConstI(bits.getType(), kMagicBits));
   Value half = o.ShiftRight(bits, o.ConstI(bits.getType(), 1), true);
   Value rest = o.SubI(bits, half);
   auto power = [&](Value exponent) {
@@ -52,6 +61,15 @@ Value ExpF32(Ops& o, Value x) {
     return o.Bitcast(o.ShiftLeft(biased, o.ConstI(exponent.getType(), 23)), o.b.getF32Type());
   };
   return o.MulF(o.MulF(p, power(half)), power(rest));
+}
+
+// At -88 n is -127, whose biased exponent is 0: the factor is 0.0.
+Value ExpOfNonPositiveF32(Ops& o, Value x) {
+  Value low = o.ConstF(x.getType(), -88.0), shifted;
+  Value p = ExpReduced(o, o.Select(o.CompareF(Compare::kLt, x, low), low, x), &shifted);
+  Value bits = o.Bitcast(shifted, o.b.getI32Type());
+  Value biased = o.SubI(bits, o.ConstI(bits.getType(), kMagicBits - 127));
+  return o.MulF(p, o.Bitcast(o.ShiftLeft(biased, o.ConstI(bits.getType(), 23)), o.b.getF32Type()));
 }
 
 Value LogF32(Ops& o, Value x) {
@@ -116,6 +134,7 @@ Value ErfF32(Ops& o, Value x) {
 }  // namespace
 
 Value Exp(Ops& o, Value x) { return IsF32(x) ? ExpF32(o, x) : o.Libm("exp", {x}); }
+Value ExpOfNonPositive(Ops& o, Value x) { return IsF32(x) ? ExpOfNonPositiveF32(o, x) : Exp(o, x); }
 Value Log(Ops& o, Value x) { return IsF32(x) ? LogF32(o, x) : o.Libm("log", {x}); }
 Value Tanh(Ops& o, Value x) { return IsF32(x) ? TanhF32(o, x) : o.Libm("tanh", {x}); }
 Value Erf(Ops& o, Value x) { return IsF32(x) ? ErfF32(o, x) : o.Libm("erf", {x}); }

@@ -34,7 +34,7 @@ class RowsEmitter {
     Values sums = o_.For(o_.Int(0), o_.Int(RoundUp(s_.extent, lanes_)), lanes_, zeros, [&](Value i, const Values& in) {
       Values out;
       for (size_t r = 0; r < lines_.size(); ++r) {
-        Value e = Exp(o_, o_.SubF(Load(r, i), maxima[r]));
+        Value e = ExpOfNonPositive(o_, o_.SubF(Load(r, i), maxima[r]));
         Store(r, i, e);
         out.push_back(o_.AddF(in[r], e));
       }

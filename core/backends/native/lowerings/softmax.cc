@@ -58,7 +58,7 @@ void SoftmaxRows(FunctionEmitter& f, const Node& n, bool logarithm) {
       maximum = o.ReduceLanes(maximum, max);
       Value maxima = o.Broadcast(maximum, lanes);
       Value sum = o.For(o.Int(0), o.Int(padded), lanes, {o.ConstF(vector, 0)}, [&](Value i, const Values& sums) {
-        Value v = Exp(o, o.SubF(o.LoadElements(acc, line, i, lanes), maxima));
+        Value v = ExpOfNonPositive(o, o.SubF(o.LoadElements(acc, line, i, lanes), maxima));
         if (!logarithm) o.StoreElements(acc, v, line, i);
         return Values{o.AddF(sums[0], v)};
       })[0];
@@ -107,12 +107,12 @@ void SoftmaxColumns(FunctionEmitter& f, const Node& n, bool logarithm, int64_t a
                        return Values{o.MaxN(acc, best[0], element(i))};
                      })[0];
                      Value sum = o.For(zero, end, 1, {o.ConstF(vector, 0)}, [&](Value i, const Values& sums) {
-                       return Values{o.AddF(sums[0], Exp(o, o.SubF(element(i), maximum)))};
+                       return Values{o.AddF(sums[0], ExpOfNonPositive(o, o.SubF(element(i), maximum)))};
                      })[0];
                      Value factor = logarithm ? o.AddF(maximum, Log(o, sum)) : o.DivF(o.ConstF(vector, 1), sum);
                      o.For(zero, end, 1, [&](Value i) {
                        Value v = element(i);
-                       v = logarithm ? o.SubF(v, factor) : o.MulF(Exp(o, o.SubF(v, maximum)), factor);
+                       v = logarithm ? o.SubF(v, factor) : o.MulF(ExpOfNonPositive(o, o.SubF(v, maximum)), factor);
                        k.StoreResult(n.out(), indices(i), v);
                      });
                      return Values{};

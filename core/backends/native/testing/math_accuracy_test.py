@@ -70,3 +70,35 @@ def test_bounds(target):
             found[op] = errors(got, want)
             print(f"{op}: {found[op]:.2f} ulp")
     assert all(found[op] <= LIMITS[op][1] for op in LIMITS), found
+
+
+@pytest.mark.parametrize("target", runnable([f"llvm -mcpu=x86-64-v{level}" for level in (4, 3, 2)]))
+@pytest.mark.parametrize("axis", [0, 1])
+def test_softmax(target, axis):
+    """Its exponentials are of differences to the maximum: as accurate down to the least normal number, then 0."""
+    x = np.random.default_rng(3).uniform(-87, 0, (500, 37)).astype(np.float32)
+    x[:, 0] = 0
+    x[0, 1:], x[1, 1:9] = -1e5, -np.inf
+    alone = slice(100, 500)  # beside these 1, the others do not count: the results are the exponentials
+    x[alone, 1:] = np.random.default_rng(4).uniform(-87.3, -25, (400, 36))
+    x[2, 5], x[3, 5], x[4, :] = np.nan, np.inf, -np.inf
+    x = x if axis == 1 else np.ascontiguousarray(x.T)
+    suite = Suite()
+    b = FunctionBuilder()
+    suite.add("softmax", b.finish([b.op("softmax", b.param("x", "f32", x.shape), axis=axis)]), [x])
+    with tempfile.TemporaryDirectory() as directory:
+        library, _ = suite.compile(target, directory)
+        manifest = artifact_pb2.StaticLibraryManifest()
+        manifest.ParseFromString(pathlib.Path(directory, "t_softmax.manifest").read_bytes())
+        kernel = Kernel(library, manifest, 1)
+        kernel.init([x])
+        kernel.run()
+        got = kernel.results()[0]
+    x, got = (x, got) if axis == 1 else (x.T, got.T)
+    assert np.isnan(got[2:5]).all()
+    x, got = np.delete(x, [2, 3, 4], 0), np.delete(got, [2, 3, 4], 0)
+    want = np.exp(x.astype(np.float64))
+    assert errors(got[97:, 1:], want[97:, 1:]) <= 1.0
+    want /= want.sum(axis=1, keepdims=True)
+    assert np.all(got[0, 1:] == 0) and np.all(got[1, 1:9] == 0)
+    assert np.all(np.abs(got - want) <= 5e-7 * want + 1.2e-38)
