@@ -27,8 +27,9 @@ APT_PACKAGES=(
   prometheus-cpp-dev protobuf-compiler protobuf-compiler-grpc
   # `inlay explain --svg`
   graphviz
-  # backends' libraries, linked statically
+  # backends' libraries: linked statically; shared
   libopenblas-openmp-dev libxsmm-dev
+  libpthreadpool-dev libxnnpack-dev
   ca-certificates python3-venv
 )
 # The programs: label, and where Bazel puts them under bazel-bin. Installed beside each other in libexec/inlay, with the

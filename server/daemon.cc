@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "core/artifact/linker.h"
+#include "core/backend/backend.h"
 #include "core/backends/common/build_id.h"
 #include "core/base/file_system.h"
 #include "core/base/status_macros.h"
@@ -86,6 +87,7 @@ struct Daemon::Impl {
   absl::Status StartWorkers(const Paths& paths);
   void SetUpMeasuring(const Paths& paths);
   void FindToolchain(Paths paths);
+  void LogUnusableBackends();
   absl::Status StartService();
   absl::Status Bind(grpc::ServerBuilder* builder, std::vector<std::pair<std::string, int>>* ports);
   proto::GetServerInfoResponse Info();
@@ -148,6 +150,16 @@ void Daemon::Impl::FindToolchain(Paths paths) {
     toolchain = std::make_unique<artifact::LinkToolchain>(*std::move(found));
   } else {
     spdlog::warn("no export on this server: {}", std::string(found.status().message()));
+  }
+}
+
+// For this machine's CPU, and without attributes: whose library is not here, for instance.
+void Daemon::Impl::LogUnusableBackends() {
+  const absl::StatusOr<target::Target> host = target::HostTarget().Completed();
+  if (!host.ok()) return;
+  for (const backend::Backend* backend : backend::BackendRegistry::Global().All()) {
+    const absl::Status usable = backend->CheckTarget(*host, target::Target());
+    if (!usable.ok()) spdlog::warn("backend {} is not offered: {}", backend->name(), std::string(usable.message()));
   }
 }
 
@@ -254,6 +266,7 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const proto::ServerConfig&
       compiler::PipelineTables{impl->published.get(), impl->plans.get(), impl->costs.get()},
       backends::ExecutableBuildId());
   impl->FindToolchain(std::move(paths));
+  impl->LogUnusableBackends();
   HandleTable::Options handle_options;
   handle_options.max_bytes = config.jit_memory_bytes();
   handle_options.idle_expiry = absl::Seconds(config.jit_idle_expiry_s());

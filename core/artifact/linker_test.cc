@@ -229,7 +229,8 @@ TEST(Linker, ExportsAndNeedsOnlyWhatItShould) {
   EXPECT_EQ(exported, (std::set<std::string>{"__tvm_ffi_get_metadata", "__tvm_ffi_load", "__tvm_ffi_main",
                                              "__tvm_ffi_main_into", "__tvm_ffi_profile", "__tvm_ffi_set_num_threads"}));
   for (const std::string& name : needed) {
-    EXPECT_TRUE(name == "libnot_on_this_machine.so.7" || name == "libtvm_ffi.so" || name == "libm.so.6" || name == "libc.so.6" || name == "ld-linux-x86-64.so.2")
+    EXPECT_TRUE(name == "libnot_on_this_machine.so.7" || name == "libtvm_ffi.so" || name == "libm.so.6" ||
+                name == "libc.so.6" || name == "ld-linux-x86-64.so.2")
         << name;
   }
 }

@@ -207,7 +207,7 @@ TEST_F(CollageTest, ConvexityLooksThroughOutsiders) {
   auto b = Call("exp", {a});
   auto c = Call("add", {a, b});
   builder_.Return({c});
-  DataflowGraph graph(function_.body);
+  DataflowGraph graph(function_);
   EXPECT_FALSE(IsConvex(graph, {0, 2}));
   EXPECT_TRUE(IsConvex(graph, {0, 1}));
   EXPECT_TRUE(IsConvex(graph, {0, 1, 2}));
@@ -222,7 +222,7 @@ TEST_F(CollageTest, CoverWithoutCyclesBetweenPartitions) {
   auto c = Call("add", {b, a});
   auto d = Call("mul", {a, b});
   builder_.Return({c, d});
-  DataflowGraph graph(function_.body);
+  DataflowGraph graph(function_);
   std::vector<Candidate> candidates;
   for (int i = 0; i < 4; ++i) candidates.push_back({{i}, &native_, "single", 10});
   candidates.push_back({{0, 3}, &lib_, "pair", 1});

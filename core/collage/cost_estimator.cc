@@ -30,7 +30,7 @@ class Analytic : public CostEstimator {
   explicit Analytic(const target::Target& target) : target_(target) {}
 
   double EstimateMicros(const DataflowGraph& graph, const Candidate& candidate) const override {
-    Outlined outlined = Outline(graph, candidate.positions, {});
+    Outlined outlined = Outline(graph, candidate.positions);
     double micros = candidate.backend->EstimateMicros(outlined.function, target_);
     if (micros < 0) micros = preference_.EstimateMicros(graph, candidate);
     return micros + kDispatchMicros;

@@ -122,7 +122,7 @@ absl::StatusOr<Cover> FromProto(const proto::Cover& proto, const ir::IRModule& m
         return Misfit(function.function(), absl::StrCat("backend '", in.backend(), "' can't be used here"));
       }
     }
-    INLAY_RETURN_IF_ERROR(CheckGroups(function.function(), DataflowGraph(found->second.body), groups));
+    INLAY_RETURN_IF_ERROR(CheckGroups(function.function(), DataflowGraph(found->second), groups));
   }
   for (const char* name : {"transform_params", "main"}) {
     if (module.functions.count(name) > 0 && cover.functions.count(name) == 0) return Misfit(name, "it is not covered");

@@ -24,14 +24,25 @@ void SortUnique(std::vector<int>* values) {
   values->erase(std::unique(values->begin(), values->end()), values->end());
 }
 
+std::unordered_set<const ir::Var*> LiftedParams(const ir::Function& function) {
+  std::unordered_set<const ir::Var*> lifted;
+  const int64_t count = function.attrs.IntOr("num_lifted_params", 0);
+  for (size_t i = function.params.size() - count; i < function.params.size(); ++i) {
+    lifted.insert(function.params[i].get());
+  }
+  return lifted;
+}
+
 }  // namespace
 
-DataflowGraph::DataflowGraph(const ir::Block& block)
-    : block_(block),
-      def_use_(block),
-      producers_(block.bindings.size()),
-      consumers_(block.bindings.size()),
-      is_result_(block.bindings.size(), false) {
+DataflowGraph::DataflowGraph(const ir::Function& function)
+    : block_(function.body),
+      constants_(LiftedParams(function)),
+      def_use_(block_, constants_),
+      producers_(block_.bindings.size()),
+      consumers_(block_.bindings.size()),
+      is_result_(block_.bindings.size(), false) {
+  const ir::Block& block = block_;
   std::unordered_map<const ir::Var*, int> definer;
   definer.reserve(block.bindings.size());
   for (int i = 0; i < size(); ++i) {

@@ -1,6 +1,7 @@
 #include "core/collage/outline.h"
 
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,9 +12,7 @@ namespace {
 
 class Outliner {
  public:
-  Outliner(const DataflowGraph& graph, const std::vector<int>& positions,
-           const std::unordered_set<const ir::Var*>& constant_vars)
-      : graph_(graph), positions_(positions), constant_vars_(constant_vars) {}
+  Outliner(const DataflowGraph& graph, const std::vector<int>& positions) : graph_(graph), positions_(positions) {}
 
   Outlined Run() {
     for (int position : positions_) inside_.insert(graph_.binding(position).var.get());
@@ -44,7 +43,7 @@ class Outliner {
     const void* key = operand.is_var() ? static_cast<const void*>(operand.var.get()) : operand.constant.get();
     auto found = renamed_.find(key);
     if (found != renamed_.end()) return found->second;
-    const bool constant = operand.is_weight() || constant_vars_.count(operand.var.get()) > 0;
+    const bool constant = operand.is_weight() || graph_.constants().count(operand.var.get()) > 0;
     std::string name = operand.is_var() ? operand.var->name : operand.constant->name;
     auto param = ir::MakeVar(std::move(name), operand.type());
     if (constant) constant_params_.push_back(static_cast<int64_t>(outlined_.function.params.size()));
@@ -65,7 +64,6 @@ class Outliner {
 
   const DataflowGraph& graph_;
   const std::vector<int>& positions_;
-  const std::unordered_set<const ir::Var*>& constant_vars_;
   std::unordered_set<const ir::Var*> inside_;
   std::unordered_map<const void*, ir::VarPtr> renamed_;
   std::vector<int64_t> constant_params_;
@@ -74,9 +72,8 @@ class Outliner {
 
 }  // namespace
 
-Outlined Outline(const DataflowGraph& graph, const std::vector<int>& positions,
-                 const std::unordered_set<const ir::Var*>& constant_vars) {
-  return Outliner(graph, positions, constant_vars).Run();
+Outlined Outline(const DataflowGraph& graph, const std::vector<int>& positions) {
+  return Outliner(graph, positions).Run();
 }
 
 }  // namespace inlay::collage

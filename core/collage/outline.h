@@ -2,7 +2,6 @@
 #ifndef INLAY_CORE_COLLAGE_OUTLINE_H_
 #define INLAY_CORE_COLLAGE_OUTLINE_H_
 
-#include <unordered_set>
 #include <vector>
 
 #include "core/collage/dataflow_graph.h"
@@ -16,10 +15,8 @@ struct Outlined {
   std::vector<ir::VarPtr> results;  // the original Vars that the call defines, in the function's order
 };
 
-// `constant_vars`: Vars of the surrounding function that are constant after load (lifted parameters). Literals stay
-// inside, weights and Vars from outside become parameters. Tuples don't cross the border: their items do.
-Outlined Outline(const DataflowGraph& graph, const std::vector<int>& positions,
-                 const std::unordered_set<const ir::Var*>& constant_vars);
+// Literals stay inside, weights and Vars from outside become parameters. Tuples don't cross the border: their items do.
+Outlined Outline(const DataflowGraph& graph, const std::vector<int>& positions);
 
 }  // namespace inlay::collage
 

@@ -21,13 +21,12 @@ namespace {
 class FunctionPartitioner {
  public:
   FunctionPartitioner(const ir::Function& function, const Cover& cover, const std::vector<Group>& groups,
-                      const std::unordered_set<const ir::Var*>& constant_vars, const target::CompilationConfig& config,
-                      Partitioned* out, std::unordered_map<std::string, int>* index_of)
+                      const target::CompilationConfig& config, Partitioned* out,
+                      std::unordered_map<std::string, int>* index_of)
       : function_(function),
         cover_(cover),
         groups_(groups),
-        graph_(function.body),
-        constant_vars_(constant_vars),
+        graph_(function),
         config_(config),
         out_(out),
         index_of_(index_of) {}
@@ -47,7 +46,7 @@ class FunctionPartitioner {
 
  private:
   void AddCall(const Group& group, ir::Block* body) {
-    Outlined outlined = Outline(graph_, group.positions, constant_vars_);
+    Outlined outlined = Outline(graph_, group.positions);
     outlined.function.attrs.Set("backend", group.backend->name());
     const std::string name = AddPartition(group, std::move(outlined.function));
     ir::Binding call;
@@ -115,7 +114,6 @@ class FunctionPartitioner {
   const Cover& cover_;
   const std::vector<Group>& groups_;
   const DataflowGraph graph_;
-  const std::unordered_set<const ir::Var*>& constant_vars_;
   const target::CompilationConfig& config_;
   Partitioned* out_;
   std::unordered_map<std::string, int>* index_of_;
@@ -151,15 +149,6 @@ double CostWithTransitions(const DataflowGraph& graph, const std::vector<Group>&
 
 }  // namespace
 
-std::unordered_set<const ir::Var*> LiftedParams(const ir::Function& function) {
-  std::unordered_set<const ir::Var*> lifted;
-  const int64_t count = function.attrs.IntOr("num_lifted_params", 0);
-  for (size_t i = function.params.size() - count; i < function.params.size(); ++i) {
-    lifted.insert(function.params[i].get());
-  }
-  return lifted;
-}
-
 Partitioner::Partitioner(std::vector<const backend::Backend*> backends, const CostEstimator* estimator)
     : backends_(std::move(backends)), estimator_(estimator) {}
 
@@ -173,7 +162,7 @@ SearchSpace Partitioner::Propose(const ir::IRModule& module) const {
     if (function == module.functions.end()) continue;
     FunctionSpace& added = space.functions.emplace_back();
     added.name = name;
-    added.graph = std::make_unique<DataflowGraph>(function->second.body);
+    added.graph = std::make_unique<DataflowGraph>(function->second);
     added.candidates = rule->Find(*added.graph, module.config().target(), added.is_main() ? &space.refusals : nullptr);
     for (Candidate& candidate : added.candidates) {
       candidate.cost_us = estimator_->EstimateMicros(*added.graph, candidate);
@@ -252,11 +241,9 @@ Partitioned CutAlong(const ir::IRModule& module, const Cover& cover) {
   for (const char* name : {"transform_params", "main"}) {
     auto function = module.functions.find(name);
     if (function == module.functions.end()) continue;
-    // Nothing in transform_params depends on an argument: all of it is constant.
-    const std::unordered_set<const ir::Var*> constants = LiftedParams(function->second);
-    result.module.functions[name] = FunctionPartitioner(function->second, cover, cover.functions.at(name), constants,
-                                                        module.config(), &result, &index_of)
-                                        .Run();
+    result.module.functions[name] =
+        FunctionPartitioner(function->second, cover, cover.functions.at(name), module.config(), &result, &index_of)
+            .Run();
   }
   return result;
 }

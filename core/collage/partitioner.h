@@ -4,7 +4,6 @@
 
 #include <memory>
 #include <string>
-#include <unordered_set>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -70,9 +69,6 @@ class Partitioner {
 
 // The index of the cover whose estimate is lowest.
 size_t CheapestByEstimate(const std::vector<Cover>& covers);
-
-// The parameters of a function that are constant after load: what transform_params makes for it.
-std::unordered_set<const ir::Var*> LiftedParams(const ir::Function& function);
 
 // The module with each group a call of a partition function; structurally equal ones of one backend are one function.
 // `cover` fits the module.

@@ -49,12 +49,7 @@ class Finder {
  public:
   Finder(const ir::IRModule& module, const collage::Partitioner& partitioner, const collage::CostEstimator* estimator,
          const collage::FunctionSpace& space)
-      : module_(module),
-        partitioner_(partitioner),
-        estimator_(estimator),
-        space_(space),
-        graph_(*space.graph),
-        constants_(collage::LiftedParams(module.functions.at("main"))) {
+      : module_(module), partitioner_(partitioner), estimator_(estimator), space_(space), graph_(*space.graph) {
     for (const backend::Backend* backend : partitioner.backends()) {
       if (backend->is_fallback()) fallback_ = backend;
     }
@@ -172,8 +167,7 @@ class Finder {
     group.rules = {rule};
     for (size_t i = 0; i < positions.size(); ++i) group.positions.push_back(static_cast<int>(i));
     collage::Candidate whole{group.positions, backend, rule, 0};
-    added.estimate_us =
-        estimator_->EstimateMicros(collage::DataflowGraph(site.module.functions.at("main").body), whole);
+    added.estimate_us = estimator_->EstimateMicros(collage::DataflowGraph(site.module.functions.at("main")), whole);
     added.cover.name = backend->name();
     added.cover.functions["main"].push_back(std::move(group));
     site.alternatives.push_back(std::move(added));
@@ -181,7 +175,7 @@ class Finder {
   }
 
   absl::StatusOr<int> SiteOf(const Positions& positions) {
-    collage::Outlined outlined = collage::Outline(graph_, positions, constants_);
+    collage::Outlined outlined = collage::Outline(graph_, positions);
     const Digest structure = ir::StructuralHash(outlined.function);
     auto [found, is_new] = by_structure_.emplace(structure, static_cast<int>(sites_.size()));
     if (is_new) {
@@ -211,7 +205,6 @@ class Finder {
   const collage::CostEstimator* estimator_;
   const collage::FunctionSpace& space_;
   const collage::DataflowGraph& graph_;
-  const std::unordered_set<const ir::Var*> constants_;
   const backend::Backend* fallback_ = nullptr;
   std::vector<Site> sites_;
   std::map<Digest, int> by_structure_;  // -> index; -1: beyond kMaxSites

@@ -2,7 +2,8 @@
 
 namespace inlay::ir {
 
-DefUse::DefUse(const Block& block) : block_(&block) {
+DefUse::DefUse(const Block& block, std::unordered_set<const Var*> constants)
+    : block_(&block), constants_(std::move(constants)) {
   uses_.reserve(block.bindings.size() * 2);
   for (const Binding& binding : block.bindings) {
     for (const Operand& arg : binding.args) {
@@ -61,6 +62,10 @@ const std::vector<const Binding*>& DefUse::Users(const VarPtr& var) const {
 bool DefUse::IsResult(const VarPtr& var) const {
   const Uses* uses = Find(var);
   return uses != nullptr && uses->is_result;
+}
+
+bool DefUse::IsConstant(const Operand& operand) const {
+  return operand.constant != nullptr || constants_.count(operand.var.get()) > 0;
 }
 
 int DefUse::Position(const Binding* binding) const { return static_cast<int>(binding - block_->bindings.data()); }

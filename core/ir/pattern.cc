@@ -89,7 +89,7 @@ class Matcher {
       case Pattern::Kind::kAny:
         return Record(pattern, operand, nullptr, rest);
       case Pattern::Kind::kConstant:
-        return operand.constant != nullptr && Record(pattern, operand, nullptr, rest);
+        return def_use_.IsConstant(operand) && Record(pattern, operand, nullptr, rest);
       case Pattern::Kind::kLiteral:
         return operand.is_literal() && Record(pattern, operand, nullptr, rest);
       case Pattern::Kind::kOp:

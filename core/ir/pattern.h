@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -26,17 +27,17 @@ class Pattern {
  public:
   enum class Kind { kAny, kConstant, kLiteral, kOp, kTupleItem, kOr };
   Kind kind = Kind::kAny;
-  std::vector<std::string> ops;  // kOp: any of these
-  std::vector<PatternPtr> args;  // kOp: empty = arguments are not looked at; fewer than the call has = the rest is
-                                 // free. kTupleItem: the tuple
-  bool commutative = false;                       // kOp with two arguments: also the other way round
-  std::vector<PatternPtr> choices;                // kOr, tried in order
+  std::vector<std::string> ops;     // kOp: any of these
+  std::vector<PatternPtr> args;     // kOp: empty = arguments are not looked at; fewer than the call has = the rest is
+                                    // free. kTupleItem: the tuple
+  bool commutative = false;         // kOp with two arguments: also the other way round
+  std::vector<PatternPtr> choices;  // kOr, tried in order
   std::function<bool(const Binding&)> predicate;  // kOp
   std::string name;                               // "" = not recorded
 };
 
 PatternPtr Any(std::string name = "");
-PatternPtr IsConstant(std::string name = "");  // weight or literal
+PatternPtr IsConstant(std::string name = "");  // weight, literal, or a Var that DefUse was told is constant
 PatternPtr IsLiteral(std::string name = "");
 PatternPtr Op(std::string op, std::vector<PatternPtr> args = {}, std::string name = "");
 PatternPtr OpOf(std::vector<std::string> ops, std::vector<PatternPtr> args = {}, std::string name = "");
@@ -58,13 +59,15 @@ struct PatternMatch {
 // Who defines a Var and who uses it, within one block. It points into the block, which must outlive it unchanged.
 class DefUse {
  public:
-  explicit DefUse(const Block& block);
+  // `constants`: Vars of outside that are constant after load (lifted parameters of main, constant_params).
+  explicit DefUse(const Block& block, std::unordered_set<const Var*> constants = {});
   const Binding* Def(const VarPtr& var) const;  // nullptr: a parameter
   int NumUses(const VarPtr& var) const;         // uses by bindings (nested blocks too) and by the block's results
   // In order, each once; a use in a nested block counts as one of the binding that holds the block.
   const std::vector<const Binding*>& Users(const VarPtr& var) const;
   bool IsResult(const VarPtr& var) const;
   int Position(const Binding* binding) const;  // of a binding of this block
+  bool IsConstant(const Operand& operand) const;
 
  private:
   struct Uses {
@@ -78,6 +81,7 @@ class DefUse {
 
   const Block* block_;
   absl::flat_hash_map<const Var*, Uses> uses_;
+  std::unordered_set<const Var*> constants_;
 };
 
 // Matches at `root`. Inner bindings (all but the root) must have all of their uses inside the match; with the root as

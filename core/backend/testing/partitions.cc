@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "absl/strings/str_cat.h"
 
@@ -41,7 +42,9 @@ ir::Function Outline(const ir::Function& function, const std::vector<const ir::B
 
 std::vector<TestPartition> PartitionsOf(const Backend& backend, const ir::Function& function,
                                         const target::Target& target, std::vector<std::string>* refusals) {
-  const ir::DefUse def_use(function.body);
+  std::unordered_set<const ir::Var*> constants;
+  for (int64_t i : function.attrs.IntsOr(kConstantParams, {})) constants.insert(function.params[i].get());
+  const ir::DefUse def_use(function.body, std::move(constants));
   std::vector<TestPartition> partitions;
   std::set<std::vector<const ir::Binding*>> seen;
   std::set<const ir::Binding*> covered;

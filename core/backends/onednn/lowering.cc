@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/backend/backend.h"
+#include "core/backends/common/partition_function.h"
 #include "core/backends/onednn/description_json.h"
 #include "core/backends/onednn/support.h"
 #include "core/backends/onednn/views.h"
@@ -35,11 +36,11 @@ class Lowering {
   explicit Lowering(const ir::Function& function) : function_(function), def_use_(function.body) {}
 
   absl::StatusOr<Lowered> Run() {
-    INLAY_RETURN_IF_ERROR(AddParams());
+    INLAY_RETURN_IF_ERROR(backends::CheckPartitionFunction(function_));
+    AddParams();
     for (const Binding& binding : function_.body.bindings) {
       absl::Status status = CheckCall(binding);
       if (!status.ok()) return absl::Status(status.code(), absl::StrCat(ir::Describe(binding), ": ", status.message()));
-      for (const Operand& arg : binding.args) INLAY_RETURN_IF_ERROR(CheckOperand(arg, binding));
       LowerCall(binding);
     }
     INLAY_RETURN_IF_ERROR(AddResults());
@@ -48,48 +49,19 @@ class Lowering {
   }
 
  private:
-  absl::Status AddParams() {
-    if (!function_.attrs.Has(backend::kConstantParams)) {
-      return absl::InvalidArgumentError("a partition function without the attribute 'constant_params'");
-    }
-    for (const VarPtr& param : function_.params) {
-      if (!param->type.is_tensor() || !param->type.tensor().is_static()) {
-        return absl::InvalidArgumentError(absl::StrCat("parameter '", param->name, "' is no tensor of known shape"));
-      }
-      value_of_[param.get()] = AddValue(param->type.tensor());
-    }
+  void AddParams() {
+    for (const VarPtr& param : function_.params) value_of_[param.get()] = AddValue(param->type.tensor());
     description_.num_inputs = static_cast<int>(function_.params.size());
-    for (int64_t i : function_.attrs.IntsOr(backend::kConstantParams, {})) {
-      if (i < 0 || i >= description_.num_inputs) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("constant_params names parameter ", i, ", there are ", description_.num_inputs));
-      }
-      description_.values[i].constant = true;
-    }
-    return absl::OkStatus();
+    for (int64_t i : function_.attrs.Ints(backend::kConstantParams)) description_.values[i].constant = true;
   }
 
   absl::Status AddResults() {
-    if (function_.body.results.empty()) return absl::InvalidArgumentError("a partition function without results");
     for (const Operand& result : function_.body.results) {
-      if (!result.is_var() || value_of_.count(result.var.get()) == 0) {
-        return absl::InvalidArgumentError("a result that no call of the partition makes");
-      }
       const int value = value_of_.at(result.var.get());
       if (value < description_.num_inputs) {
         return absl::InvalidArgumentError("a result that is a parameter of the partition");
       }
       description_.outputs.push_back(value);
-    }
-    return absl::OkStatus();
-  }
-
-  absl::Status CheckOperand(const Operand& operand, const Binding& binding) const {
-    if (operand.is_weight()) {
-      return absl::InvalidArgumentError(absl::StrCat(ir::Describe(binding), ": a weight inside a partition"));
-    }
-    if (operand.is_var() && value_of_.count(operand.var.get()) == 0 && gates_.count(operand.var.get()) == 0) {
-      return absl::InvalidArgumentError(absl::StrCat(ir::Describe(binding), ": an argument that is not defined"));
     }
     return absl::OkStatus();
   }

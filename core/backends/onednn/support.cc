@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "core/backends/common/partition_function.h"
 #include "core/ir/literal.h"
 
 namespace inlay::onednn {
@@ -15,23 +16,12 @@ namespace {
 using ir::Binding;
 using ir::TensorType;
 
+constexpr int kMaxRank = 8;
+
 absl::Status Refuse(absl::string_view reason) { return absl::UnimplementedError(reason); }
 
 const TensorType& Arg(const Binding& call, int i) { return call.args[i].tensor_type(); }
 const TensorType& Out(const Binding& call) { return call.var->type.tensor(); }
-
-// f16 and bf16 would round inside a partition, where the operators' contract says f32; the others have no primitives.
-absl::Status CheckTensor(const TensorType& type) {
-  if (type.dtype != ir::DType::kF32) {
-    return Refuse(absl::StrCat("dtype ", ir::Name(type.dtype), "; only f32 is supported"));
-  }
-  if (!type.is_static()) return Refuse(absl::StrCat("dimension '", type.FirstSymbol(), "' is symbolic"));
-  if (type.rank() > 8) return Refuse("rank above 8");
-  if (type.NumElements() == 0) return Refuse("a tensor without elements");
-  // oneDNN's kernels count in 32 bits here and there.
-  if (type.NumElements() >= int64_t{1} << 31) return Refuse("a tensor of 2^31 elements or more");
-  return absl::OkStatus();
-}
 
 absl::Status CheckEltwise(const Binding& call) {
   PostOp post_op;
@@ -158,9 +148,9 @@ absl::Status CheckCall(const Binding& call) {
   if (found == Checks().end()) return Refuse(absl::StrCat("no primitive for operator '", call.callee, "'"));
   if (!call.var->type.is_tensor()) return Refuse("several results");
   for (const ir::Operand& arg : call.args) {
-    if (absl::Status status = CheckTensor(arg.tensor_type()); !status.ok()) return status;
+    if (absl::Status status = backends::CheckF32Tensor(arg.tensor_type(), kMaxRank); !status.ok()) return status;
   }
-  if (absl::Status status = CheckTensor(Out(call)); !status.ok()) return status;
+  if (absl::Status status = backends::CheckF32Tensor(Out(call), kMaxRank); !status.ok()) return status;
   return found->second(call);
 }
 

@@ -1,9 +1,9 @@
 #include "core/backends/onednn/runtime/program.h"
 
-#include <cstdlib>
 #include <random>
 #include <string>
 
+#include "core/backend/testing/call_site.h"
 #include "core/backend/testing/cases.h"
 #include "core/backends/onednn/lowering.h"
 #include "core/backends/onednn/runtime/program_builder.h"
@@ -12,6 +12,8 @@
 
 namespace inlay::onednn {
 namespace {
+
+using backend::testing::CallSite;
 
 Storage Temporary(int64_t bytes, int first, int last) {
   Storage storage;
@@ -36,40 +38,18 @@ TEST(PlanMemory, SharesWhatIsNotAliveAtOnce) {
   }
 }
 
-// Init of a partition, with memory that the test gives.
-class Site {
- public:
-  explicit Site(const ir::Function& function) {
-    for (const auto& param : function.params) args_.push_back(New(param->type.tensor().NumBytes()));
-    context_.num_threads = 1;
-    context_.owner = this;
-    context_.alloc = [](void* owner, int64_t bytes) { return static_cast<Site*>(owner)->New(bytes); };
-    context_.set_error = [](void* owner, int32_t, const char* text) { static_cast<Site*>(owner)->error = text; };
-  }
-  ~Site() {
-    for (void* block : blocks_) std::free(block);
-  }
-  int32_t Init(const std::string& bytes) {
-    void* state = nullptr;
-    const int32_t code =
-        inlay_onednn_init(&context_, args_.data(), &state, bytes.data(), static_cast<int64_t>(bytes.size()));
-    if (code == INLAY_OK) inlay_onednn_destroy(state);
-    return code;
-  }
-  std::unique_ptr<Program> Build(const std::string& bytes) {
-    auto read = ReadAndCheck(bytes.data(), static_cast<int64_t>(bytes.size()));
-    return ProgramBuilder(read, context_, args_.data()).Build();
-  }
-  std::string error;
+int32_t Init(const CallSite& site, const std::string& bytes) {
+  void* state = nullptr;
+  const int32_t code =
+      inlay_onednn_init(&site.context(), site.args(), &state, bytes.data(), static_cast<int64_t>(bytes.size()));
+  if (code == INLAY_OK) inlay_onednn_destroy(state);
+  return code;
+}
 
- private:
-  void* New(int64_t bytes) {
-    blocks_.push_back(std::aligned_alloc(64, (bytes + 127) / 64 * 64));
-    return blocks_.back();
-  }
-  InlayCallContext context_ = {};
-  std::vector<void*> args_, blocks_;
-};
+std::unique_ptr<Program> Build(const CallSite& site, const std::string& bytes) {
+  auto read = ReadAndCheck(bytes.data(), static_cast<int64_t>(bytes.size()));
+  return ProgramBuilder(read, site.context(), site.args()).Build();
+}
 
 // What CheckCall accepts runs in generated kernels, on whatever CPU this is; and the manifest's workspace is enough.
 TEST(Program, HasNoReferenceKernels) {
@@ -77,7 +57,7 @@ TEST(Program, HasNoReferenceKernels) {
   for (const auto& c : backend::testing::AllCases()) {
     auto lowered = Lower(c.function);
     if (!lowered.ok()) continue;
-    auto program = Site(c.function).Build(Serialize(*lowered));
+    auto program = Build(CallSite(c.function, 1), Serialize(*lowered));
     for (const std::string& line : program->Describe()) {
       EXPECT_EQ(line.find(" ref"), std::string::npos) << c.name << ": " << line;
     }
@@ -99,21 +79,21 @@ std::string Bytes(const std::string& name, ir::Function* function) {
 TEST(Shim, RefusesDamagedDescriptions) {
   ir::Function function;
   const std::string good = Bytes("residual_block", &function);
-  Site site(function);
-  EXPECT_EQ(site.Init(good), INLAY_OK) << site.error;
-  EXPECT_EQ(site.Init(good.substr(0, good.size() / 2)), INLAY_E_INTERNAL);
-  EXPECT_NE(site.error, "");
+  const CallSite site(function, 1);
+  EXPECT_EQ(Init(site, good), INLAY_OK) << site.error();
+  EXPECT_EQ(Init(site, good.substr(0, good.size() / 2)), INLAY_E_INTERNAL);
+  EXPECT_NE(site.error(), "");
   std::string other = good;
   other.replace(other.find("\"version\":1"), 11, "\"version\":7");
-  EXPECT_EQ(site.Init(other), INLAY_E_INTERNAL);
-  EXPECT_NE(site.error.find("version 7"), std::string::npos) << site.error;
+  EXPECT_EQ(Init(site, other), INLAY_E_INTERNAL);
+  EXPECT_NE(site.error().find("version 7"), std::string::npos) << site.error();
 }
 
 // Digits changed at random: an error or another partition of the same memory, never a crash.
 TEST(Shim, SurvivesRandomDigits) {
   ir::Function function;
   const std::string good = Bytes("conv_scale_shift", &function);
-  Site site(function);
+  const CallSite site(function, 1);
   std::mt19937 random(7);
   int refused = 0;
   for (int round = 0; round < 300; ++round) {
@@ -121,7 +101,7 @@ TEST(Shim, SurvivesRandomDigits) {
     size_t at = random() % bytes.size();
     while (bytes[at] < '0' || bytes[at] > '9') at = random() % bytes.size();
     bytes[at] = static_cast<char>('0' + random() % 10);
-    refused += site.Init(bytes) != INLAY_OK;
+    refused += Init(site, bytes) != INLAY_OK;
   }
   EXPECT_GT(refused, 50);
 }

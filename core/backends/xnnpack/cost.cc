@@ -1,0 +1,61 @@
+#include "core/backends/xnnpack/cost.h"
+
+#include <algorithm>
+
+namespace inlay::xnnpack {
+namespace {
+
+// On the same scale as the other CPU backends' estimates: a core of 3 GHz with two fused multiply-adds a cycle. How
+// much of such a core's peak each kind of kernel reached (README, "Measured").
+constexpr double kCyclesPerMicro = 3e3;
+constexpr double kConv = 0.67, kMatmul = 0.55, kDepthwise = 0.30;
+constexpr double kChannelsOfKernel = 16;  // a kernel's width: channels of a group are rounded up to it
+constexpr double kBytesPerMicro = 25e3;
+constexpr double kOperatorMicros = 0.6;  // setup, run
+
+double RoundUp(double channels) {
+  return std::max(1.0,
+                  static_cast<double>(static_cast<int64_t>((channels + kChannelsOfKernel - 1) / kChannelsOfKernel))) *
+         kChannelsOfKernel;
+}
+
+// Cycles of a core with `lanes`.
+double Cycles(const Step& step, double lanes) {
+  const double peak = lanes * 2 * 2;
+  if (step.op == "fully_connected") {
+    return 2.0 * step.rows * step.channels * RoundUp(step.out_channels) / (peak * kMatmul);
+  }
+  if (step.op != "conv" && step.op != "deconv") return 0;
+  const double taps = static_cast<double>(step.kernel[0] * step.kernel[1]);
+  const double pixels = static_cast<double>(step.batch) *
+                        (step.op == "conv" ? step.out_height * step.out_width : step.height * step.width);
+  if (step.op == "conv" && step.groups == step.channels && step.groups == step.out_channels && step.groups > 1) {
+    return 2 * taps * pixels * RoundUp(step.out_channels) / (peak * kDepthwise);
+  }
+  const double of_group = RoundUp(static_cast<double>(step.out_channels) / step.groups);
+  return 2 * taps * pixels * step.channels * of_group / (peak * kConv);
+}
+
+}  // namespace
+
+double EstimateMicros(const Lowered& lowered, const target::Target& target) {
+  const double lanes = target.HasFeature("avx512f") ? 16 : target.HasFeature("avx2") ? 8 : 4;
+  double micros = 0;
+  bool contracts = false;
+  for (const Step& step : lowered.description.steps) {
+    const Value& out = lowered.description.values[step.out];
+    if (out.constant || step.op == "transpose") continue;
+    double elements = out.elements;
+    for (int arg : step.args) elements += lowered.description.values[arg].elements;
+    const double cycles = Cycles(step, lanes);
+    contracts |= cycles > 0;
+    // What moves memory only is no region of its own: somewhere else it would have been fused to its neighbours, which
+    // saves a pass over its argument and its result. Pools excepted: nobody fuses windows.
+    const bool fusible = step.op == "softmax" || step.op == "binary" || step.op == "unary" || step.op == "concat";
+    if (fusible && !contracts) elements *= 2;
+    micros += kOperatorMicros + std::max(cycles / kCyclesPerMicro, elements * sizeof(float) / kBytesPerMicro);
+  }
+  return micros;
+}
+
+}  // namespace inlay::xnnpack
