@@ -58,6 +58,27 @@ ConvShape TransposedConvShape(int64_t n, int64_t c, int64_t m, int64_t groups, c
   return s;
 }
 
+// Output rows whose sums stay in registers while the input's rows go by once; 0 where rows need a padded copy.
+int64_t DepthwiseBlockRows(const VectorIsa& isa, const ConvPlan& plan) {
+  const ConvShape& s = plan.shape;
+  const Spatial ones{1, 1, 1};
+  const bool fits = s.in[0] == 1 && s.out[0] == 1 && s.kernel[0] == 1 && s.dilation == ones &&
+                    s.input_dilation == ones && s.stride[1] == s.stride[2] && s.stride[2] <= 2 &&
+                    s.taps() <= kMaxDepthwiseTaps;
+  if (!fits) return 0;
+  const int64_t most = isa.registers >= 32 ? 8 : 4;
+  auto cost = [&](int64_t rows) {
+    const int64_t loaded = (rows - 1) * s.stride[1] + s.kernel[1];
+    const int64_t tail = rows * s.out[2] % plan.lanes;  // pixels one by one
+    return static_cast<double>((s.out[1] + rows - 1) / rows) * (loaded * s.kernel[2] + tail);
+  };
+  int64_t best = 1;
+  for (int64_t rows = 2; rows <= std::min(most, s.out[1]); ++rows) {
+    if (cost(rows) < cost(best)) best = rows;
+  }
+  return best;
+}
+
 ConvPlan PlanConv(const VectorIsa& isa, const ConvShape& shape, int64_t element_bytes) {
   ConvPlan plan;
   plan.shape = shape;
@@ -72,6 +93,9 @@ ConvPlan PlanConv(const VectorIsa& isa, const ConvShape& shape, int64_t element_
   plan.SetPadded(shape.out[1]);
   if (shape.groups == shape.c && shape.c > 1) {
     plan.method = ConvMethod::kDepthwise;
+    plan.block_rows = DepthwiseBlockRows(isa, plan);
+    if (plan.block_rows > 0 && plan.scratch_bytes() <= kMaxScratchBytes) return plan;
+    plan.block_rows = 0;
     plan.band = shape.out[1];
     bool divisible = shape.out[0] == 1 && shape.input_dilation == ones;
     while (divisible && plan.band > 1 && plan.scratch_bytes() > kBandBytes) {
@@ -136,6 +160,7 @@ int64_t ConvPlan::packed_weight_elements() const {
 
 int64_t ConvPlan::scratch_bytes() const {
   if (method != ConvMethod::kDepthwise) return gemm.scratch_bytes();
+  if (block_rows > 0) return (zero_row_elements() + block_rows * shape.out[2] + lanes) * gemm.element_bytes;
   // The padded plane, then the results in rows as wide as the padded ones.
   int64_t results = shape.out[0] * band * padded[2] + 2 * lanes + slack_elements();
   int64_t accumulator_bytes = gemm.element_bytes;

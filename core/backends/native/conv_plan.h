@@ -34,6 +34,9 @@ struct ConvShape {
 ConvShape TransposedConvShape(int64_t n, int64_t c, int64_t m, int64_t groups, const Spatial& in, const Spatial& kernel,
                               const Spatial& stride, const Spatial& dilation, const Spatial& pad, const Spatial& out);
 
+// Depthwise: the weights of so many taps are held in registers (and on the stack).
+inline constexpr int64_t kMaxDepthwiseTaps = 25;
+
 enum class ConvMethod {
   kPointwise,
   kPanels,
@@ -52,6 +55,7 @@ struct ConvPlan {
   int64_t lanes = 16;
   bool padded_input = false;  // the tasks read the padded copy
   int64_t band = 0;           // kDepthwise: output rows that are padded and computed at a time
+  int64_t block_rows = 0;     // kDepthwise straight from x: output rows that are computed at a time; 0: not so
   double cycles = 0;          // estimated, of one call; not of kDepthwise
 
   int64_t bands() const { return (shape.out[1] + band - 1) / band; }
@@ -60,6 +64,7 @@ struct ConvPlan {
   // The padded copy of x: of all planes (kPanels, shared by the tasks) or of a band (kDepthwise, each worker's own).
   int64_t padded_elements() const;
   int64_t slack_elements() const;  // read, never used, after the last plane
+  int64_t zero_row_elements() const { return (shape.in[2] + lanes - 1) / lanes * lanes; }  // kDepthwise by rows
   int64_t tasks() const;
   int64_t packed_weight_elements() const;
   int64_t scratch_bytes() const;  // of a worker

@@ -182,7 +182,17 @@ TEST_P(ConvTest, Depthwise) {
     Check(GetParam(), {1, 5, 5, 5, {1, extent, extent}, k133, k1, k1, k011, k011});
     Check(GetParam(), {2, 3, 6, 3, {1, extent, extent}, {1, 5, 5}, k122, k1, {0, 2, 2}, {0, 2, 2}});
   }
-  Check(GetParam(), {1, 2, 2, 2, {1, 131, 150}, k133, k1, k1, k011, k011});  // in bands
+  for (int64_t width : {16, 32, 40, 57}) {  // whole vectors a row, several, a rest
+    Check(GetParam(), {1, 3, 3, 3, {1, 9, width}, k133, k1, k1, k011, k011});
+    Check(GetParam(), {1, 3, 6, 3, {1, 9, 2 * width}, k133, k122, k1, k011, k011});
+    Check(GetParam(), {2, 2, 2, 2, {1, 6, width}, {1, 2, 4}, k122, k1, k0, {0, 1, 2}});
+    Check(GetParam(), {1, 2, 2, 2, {1, 4, width}, {1, 5, 5}, k1, k1, {0, 4, 4}, {0, 3, 3}});
+  }
+  Check(GetParam(),
+        {1, 2, 2, 2, {1, 1, 40001}, k133, k1, k1, k011, k011});  // a row that is too long for a task's stack
+  Check(GetParam(), {1, 2, 2, 2, {1, 31, 20}, k133, {1, 1, 2}, k1, k011, k011});
+  Check(GetParam(), {1, 2, 2, 2, {1, 131, 150}, k133, k1, {1, 2, 2}, {0, 2, 2}, {0, 2, 2}});  // in bands
+  Check(GetParam(), {1, 2, 2, 2, {1, 131, 150}, k133, k1, k1, k011, k011});
   Check(GetParam(), {1, 2, 4, 2, {1, 301, 299}, k133, k122, k1, k011, k011});
   Check(GetParam(), {1, 3, 3, 3, {1, 16, 15}, {1, 7, 7}, k1, k1, {0, 3, 3}, {0, 3, 3}});
 }
