@@ -7,10 +7,12 @@ import gc
 import json
 import os
 import shutil
+import signal
 import struct
 import sys
 import tempfile
 import threading
+import time
 import unittest
 
 import numpy as np
@@ -111,14 +113,53 @@ class PythonLoadTest(unittest.TestCase):
             shutil.copy(f"{DIR}/beside.so.safetensors", f"{d}/m.so.safetensors")
             self.check(module)
 
-    def test_threads_at_once(self) -> None:
+    def test_one_thread_is_the_callers(self) -> None:
+        with tempfile.TemporaryDirectory() as d:
+            shutil.copy(f"{DIR}/inside.so", f"{d}/m.so")  # a library that nobody has loaded yet
+            module = tvm_ffi.load_module(f"{d}/m.so", keep_module_alive=False)
+        module["set_num_threads"](1)
+        before = set(os.listdir("/proc/self/task"))
+
+        def started() -> int:
+            return len(set(os.listdir("/proc/self/task")) - before)
+
+        self.check(module)
+        self.assertEqual(started(), 0)
+        module["set_num_threads"](3)
+        self.check(module)
+        self.assertEqual(started(), 2)
+        del module
+        gc.collect()
+        deadline = time.monotonic() + 20  # a thread that was joined may be listed a moment longer
+        while started() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        self.assertEqual(started(), 0)
+
+    def test_a_forked_child_runs_too(self) -> None:
         module = tvm_ffi.load_module(f"{DIR}/inside.so")
+        module["set_num_threads"](2)
+        self.check(module)
+        child = os.fork()
+        if child == 0:
+            signal.alarm(30)
+            try:
+                self.check(module, 2)
+                os._exit(0)
+            except BaseException:  # noqa: BLE001 - the parent sees the exit code
+                os._exit(1)
+        self.assertEqual(os.waitpid(child, 0)[1], 0)
+        self.check(module)
+
+    def test_threads_at_once(self) -> None:
+        modules = [tvm_ffi.load_module(f"{DIR}/{n}.so") for n in ("inside", "beside")]
+        for module in modules:
+            module["set_num_threads"](2)
         errors: list[BaseException] = []
 
         def work(seed: int) -> None:
             try:
                 for _ in range(50):
-                    self.check(module, seed)
+                    self.check(modules[seed % 2], seed)
             except BaseException as e:  # noqa: BLE001 - reported below
                 errors.append(e)
 

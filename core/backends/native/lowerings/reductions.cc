@@ -261,43 +261,122 @@ Lowering Reduce(Kind kind) {
   return lowering;
 }
 
-// Index of the largest (smallest) element. A NaN counts as larger (smaller) than all, as in NumPy.
+// Index of the largest (smallest) element; the first of several, or the last. A NaN counts as larger (smaller) than
+// all, as in NumPy.
+struct ArgExtreme {
+  DType dtype;
+  bool largest, select_last;
+
+  Value Beats(Ops& o, Value v, Value best) const {
+    return o.CompareN(largest ? Compare::kGt : Compare::kLt, dtype, v, best);
+  }
+  // Whether v, which comes after `best`, replaces it.
+  Value Replaces(Ops& o, Value v, Value best) const {
+    Value better = select_last ? o.CompareN(largest ? Compare::kGe : Compare::kLe, dtype, v, best) : Beats(o, v, best);
+    if (!ir::IsFloat(dtype)) return better;
+    return o.Or(better, select_last ? o.IsNan(v) : o.And(o.IsNan(v), o.Not(o.IsNan(best))));
+  }
+  // {value, index} of the two; in any order.
+  Values Merge(Ops& o, const Values& x, const Values& y) const {
+    Value wins = Beats(o, y[0], x[0]), same = o.CompareN(Compare::kEq, dtype, y[0], x[0]);
+    if (ir::IsFloat(dtype)) {
+      Value x_nan = o.IsNan(x[0]), y_nan = o.IsNan(y[0]);
+      wins = o.Or(wins, o.And(y_nan, o.Not(x_nan)));
+      same = o.Or(same, o.And(x_nan, y_nan));
+    }
+    Value ahead = o.CompareI(select_last ? Compare::kGt : Compare::kLt, y[1], x[1], true);
+    wins = o.Or(wins, o.And(same, ahead));
+    return {o.Select(wins, y[0], x[0]), o.Select(wins, y[1], x[1])};
+  }
+};
+
+// Along the last dimension: each lane keeps the best of what it has seen.
+void ArgReduceRows(FunctionEmitter& f, const Node& n, const ArgExtreme& extreme, int64_t lanes, int cost) {
+  const Tensor& x = n.in(0);
+  std::vector<int64_t> others(x.shape.begin(), x.shape.end() - 1);
+  int64_t extent = x.shape.back(), whole = extent / lanes * lanes;
+  f.ParallelEach(Product(others), static_cast<double>(extent) / lanes * (cost + 3) + 60, [&](Kernel& k, Value item) {
+    Ops& o = k.o;
+    Indices at = Delinearise(o, item, others);
+    auto candidate = [&](Value i) -> Values {
+      Eval e(k, lanes);
+      Indices in = at;
+      in.push_back(Index(i, lanes == 1 ? 0 : 1));
+      return {e.At(x, in), e.AsVector(in.back())};
+    };
+    auto step = [&](Value i, const Values& best) -> Values {
+      Values next = candidate(i);
+      Value better = extreme.Replaces(o, next[0], best[0]);
+      return {o.Select(better, next[0], best[0]), o.Select(better, next[1], best[1])};
+    };
+    Value index = o.Int(0);
+    if (extent > 0) {
+      Values best = o.For(o.Int(lanes), o.Int(whole), lanes, candidate(o.Int(0)), step);
+      if (whole < extent) best = step(o.Int(extent - lanes), best);
+      Values winner = best;
+      if (lanes > 1) winner = {o.Extract(best[0], 0), o.Extract(best[1], 0)};
+      for (int64_t l = 1; l < lanes; ++l) {
+        winner = extreme.Merge(o, winner, {o.Extract(best[0], l), o.Extract(best[1], l)});
+      }
+      index = winner[1];
+    }
+    if (n.attrs->BoolOr("keepdims", false)) at.push_back(Index(o.Int(0)));
+    k.StoreElement(n.out(), at, index);
+  });
+}
+
+// Along another dimension: a vector of results.
+void ArgReduceColumns(FunctionEmitter& f, const Node& n, const ArgExtreme& extreme, int64_t axis, int64_t lanes,
+                      int cost) {
+  const Tensor& x = n.in(0);
+  std::vector<int64_t> others(x.shape.begin(), x.shape.end() - 1);
+  others.erase(others.begin() + axis);
+  int64_t extent = x.shape[axis], inner = x.shape.back();
+  f.ParallelEach(Product(others), static_cast<double>(extent * inner) / lanes * (cost + 3), [&](Kernel& k, Value item) {
+    Ops& o = k.o;
+    Indices outer = Delinearise(o, item, others);
+    VectorLoop(o, {inner}, lanes, {}, [&](const VectorPoint& point, const Values&) {
+      Indices at = outer;
+      at.push_back(point.at[0]);
+      auto element = [&](Value i) {
+        Eval e(k, lanes);
+        Indices in = at;
+        in.insert(in.begin() + axis, Index(i));
+        return e.At(x, in);
+      };
+      Value index = o.Broadcast(o.Int(0), lanes);
+      if (extent > 0) {
+        index = o.For(o.Int(1), o.Int(extent), 1, {element(o.Int(0)), index}, [&](Value i, const Values& best) {
+          Value v = element(i);
+          Value better = extreme.Replaces(o, v, best[0]);
+          return Values{o.Select(better, v, best[0]), o.Select(better, o.Broadcast(i, lanes), best[1])};
+        })[1];
+      }
+      if (n.attrs->BoolOr("keepdims", false)) at.insert(at.begin() + axis, Index(o.Int(0)));
+      k.StoreElement(n.out(), at, index);
+      return Values{};
+    });
+  });
+}
+
 absl::Status ArgReduce(FunctionEmitter& f, const Node& n, bool largest) {
   const Tensor& x = n.in(0);
   if (n.out().NumElements() == 0) return absl::OkStatus();
   int64_t axis = n.attrs->IntOr("axis", 0);
-  bool keepdims = n.attrs->BoolOr("keepdims", false), select_last = n.attrs->BoolOr("select_last", false);
-  std::vector<int64_t> others = x.shape;
-  others.erase(others.begin() + axis);
-  int64_t extent = x.shape[axis];
+  ArgExtreme extreme{x.dtype, largest, n.attrs->BoolOr("select_last", false)};
   int cost = 0;
-  f.Expression(x, nullptr, nullptr, &cost);
-  f.ParallelEach(Product(others), extent * (cost + 3.0), [&](Kernel& k, Value item) {
-    Ops& o = k.o;
-    Indices at = Delinearise(o, item, others);
-    auto element = [&](Value i) {
-      Indices in = at;
-      in.insert(in.begin() + axis, Index(i));
-      Eval e(k, 1);
-      return e.At(x, in);
-    };
-    Value index = o.Int(0);
-    if (extent > 0) {
-      index = o.For(o.Int(1), o.Int(extent), 1, {element(o.Int(0)), o.Int(0)}, [&](Value i, const Values& best) {
-        Value v = element(i);
-        Compare predicate =
-            largest ? (select_last ? Compare::kGe : Compare::kGt) : (select_last ? Compare::kLe : Compare::kLt);
-        Value better = o.CompareN(predicate, x.dtype, v, best[0]);
-        if (ir::IsFloat(x.dtype)) {
-          Value best_nan = o.IsNan(best[0]);
-          Value nan_wins = select_last ? o.IsNan(v) : o.And(o.IsNan(v), o.Not(best_nan));
-          better = o.Or(better, nan_wins);
-        }
-        return Values{o.Select(better, v, best[0]), o.Select(better, i, best[1])};
-      })[1];
+  std::vector<const Tensor*> tensors = f.Expression(x, nullptr, nullptr, &cost);
+  // Of narrow types too, no more lanes than of f32: the indices are of 64 bits.
+  int64_t lanes = std::min(f.LanesFor(tensors, x.shape.back()), f.cpu().vector_bytes / 4);
+  // Merging a row's lanes costs as much as 30 scalars; with masks (AVX-512) scalars take longer than that.
+  bool short_row = axis == x.rank() - 1 && f.cpu().vector_bytes < 64 && x.shape.back() < f.cpu().vector_bytes;
+  if (x.dtype == DType::kBool || short_row) lanes = 1;
+  f.WithLanesOrScalar(lanes, cost, [&](int64_t lanes) {
+    if (axis == x.rank() - 1) {
+      ArgReduceRows(f, n, extreme, lanes, cost);
+    } else {
+      ArgReduceColumns(f, n, extreme, axis, lanes, cost);
     }
-    if (keepdims) at.insert(at.begin() + axis, Index(o.Int(0)));
-    k.StoreElement(n.out(), at, index);
   });
   return absl::OkStatus();
 }

@@ -87,6 +87,7 @@ class Kernel:
         self.run_c = getattr(library, self.function.symbol + "_run")
         self.init_c = getattr(library, self.function.symbol + "_init") if self.function.has_state else None
         self.threads = threads
+        self.loops = 0  # calls of parallel_for
         self.keep: list[np.ndarray] = []
         self.parallel = PARALLEL(self._parallel_for)
         self.alloc = ALLOC(self._alloc)
@@ -106,10 +107,12 @@ class Kernel:
 
     def _parallel_for(self, pool, n, task, closure):
         run = TASK(task)
-        bounds = [n * i // self.threads for i in range(self.threads + 1)]
-        for worker in reversed(range(self.threads)):  # any order must do
-            if bounds[worker] < bounds[worker + 1]:
-                run(closure, bounds[worker], bounds[worker + 1], worker)
+        self.loops += 1
+        pieces = 3 * self.threads
+        bounds = [n * i // pieces for i in range(pieces + 1)]
+        for piece in reversed(range(pieces)):  # any order must do, and several pieces a worker
+            if bounds[piece] < bounds[piece + 1]:
+                run(closure, bounds[piece], bounds[piece + 1], piece % self.threads)
 
     def _alloc(self, owner, nbytes):
         memory = aligned(nbytes, 0)
@@ -190,6 +193,7 @@ class Suite:
 
     def __init__(self):
         self.cases = {}
+        self.loops = {}  # of each case's run: how often it used several threads
 
     def add(self, name, module, inputs, tolerance=None, constant=(), expected=None, attrs=()) -> None:
         """`constant`: indices of the parameters that are constant after load. `expected`: instead of the evaluator.
@@ -243,7 +247,9 @@ class Suite:
                 try:
                     kernel = Kernel(library, manifest, threads)
                     kernel.init(inputs)
+                    before = kernel.loops
                     kernel.run()
+                    self.loops[name.rstrip("_")] = kernel.loops - before
                     got = kernel.results()
                 except RuntimeError as problem:
                     failures.append(f"{name}: {problem}")
