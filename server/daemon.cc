@@ -14,9 +14,11 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "core/artifact/linker.h"
 #include "core/backend/backend.h"
+#include "core/backend/external_compilers.h"
 #include "core/backends/common/build_id.h"
 #include "core/base/file_system.h"
 #include "core/base/status_macros.h"
@@ -124,6 +126,12 @@ absl::Status Daemon::Impl::StartWorkers(const Paths& paths) {
   options.action_timeout = absl::Seconds(config.action_timeout_s());
   options.scratch_dir = scratch->path();
   options.gate = &gate;
+  if (!config.compilers().empty()) {
+    // Here, where configurations are checked, and in the workers.
+    const std::vector<std::string> compilers(config.compilers().begin(), config.compilers().end());
+    INLAY_RETURN_IF_ERROR(backend::ExternalCompilers::Global().Set(compilers));
+    options.flags.push_back(absl::StrCat("--compilers=", absl::StrJoin(compilers, ",")));
+  }
   INLAY_ASSIGN_OR_RETURN(pool, WorkerPool::Start(options, &registry));
   return absl::OkStatus();
 }
@@ -155,19 +163,27 @@ void Daemon::Impl::FindToolchain(Paths paths) {
 
 // For this machine's CPU, and without attributes: whose library is not here, for instance.
 void Daemon::Impl::LogUnusableBackends() {
-  const absl::StatusOr<target::Target> host = target::HostTarget().Completed();
-  if (!host.ok()) return;
-  for (const backend::Backend* backend : backend::BackendRegistry::Global().All()) {
-    const absl::Status usable = backend->CheckTarget(*host, target::Target());
-    if (!usable.ok()) spdlog::warn("backend {} is not offered: {}", backend->name(), std::string(usable.message()));
+  const proto::GetServerInfoResponse info = Info();
+  for (const proto::BackendInfo& backend : info.backends()) {
+    if (!backend.unusable().empty()) spdlog::warn("backend {} is not offered: {}", backend.name(), backend.unusable());
   }
 }
 
 proto::GetServerInfoResponse Daemon::Impl::Info() {
   proto::GetServerInfoResponse info;
   info.set_version(kVersion);
-  for (const proto::BackendInfo& backend : pool->backends()) *info.add_backends() = backend;
   const target::Target host = target::HostTarget();
+  const absl::StatusOr<target::Target> completed = host.Completed();
+  for (const proto::BackendInfo& compiled : pool->backends()) {
+    proto::BackendInfo* added = info.add_backends();
+    *added = compiled;
+    const backend::Backend* backend = backend::BackendRegistry::Global().Find(compiled.name());
+    if (backend == nullptr) continue;
+    added->set_on_request(backend->is_hidden());
+    const absl::Status usable =
+        completed.ok() ? backend->CheckTarget(*completed, target::Target{backend->name(), {}}) : completed.status();
+    if (!usable.ok()) added->set_unusable(std::string(usable.message()));
+  }
   info.mutable_host()->set_kind(host.kind);
   for (const auto& [name, value] : host.attrs) (*info.mutable_host()->mutable_attrs())[name] = value;
   info.set_num_workers(config.workers());
@@ -202,6 +218,7 @@ absl::Status Daemon::Impl::StartService() {
   deps.scratch_dir = scratch->path();
   deps.queue_limit = config.queue_limit();
   deps.jit_enabled = config.trust_cache_for_jit();
+  deps.trust_client_kernels = config.trust_client_kernels();
   service = std::make_unique<CompileServiceImpl>(std::move(deps));
 
   grpc::EnableDefaultHealthCheckService(true);

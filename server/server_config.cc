@@ -28,6 +28,8 @@ ABSL_FLAG(absl::optional<int64_t>, max_message_bytes, absl::nullopt, "largest me
 ABSL_FLAG(absl::optional<int64_t>, jit_memory_bytes, absl::nullopt, "bound of all loaded modules");
 ABSL_FLAG(absl::optional<double>, jit_idle_expiry_s, absl::nullopt, "seconds until an unused handle goes");
 ABSL_FLAG(absl::optional<bool>, trust_cache_for_jit, absl::nullopt, "load objects of the cache into this process");
+ABSL_FLAG(std::vector<std::string>, compilers, {}, "C compilers that backends may call: /path or name=/path, or none");
+ABSL_FLAG(absl::optional<bool>, trust_client_kernels, absl::nullopt, "run clients' own C kernels in this server");
 ABSL_FLAG(absl::optional<std::string>, metrics_listen, absl::nullopt, "127.0.0.1:port of the Prometheus page");
 ABSL_FLAG(absl::optional<std::string>, log_file, absl::nullopt, "where the log goes (default: stderr)");
 ABSL_FLAG(absl::optional<std::string>, log_level, absl::nullopt, "debug, info, warn or error");
@@ -125,6 +127,10 @@ void ApplyFlags(proto::ServerConfig* config) {
   if (auto v = absl::GetFlag(FLAGS_jit_memory_bytes)) config->set_jit_memory_bytes(*v);
   if (auto v = absl::GetFlag(FLAGS_jit_idle_expiry_s)) config->set_jit_idle_expiry_s(*v);
   if (auto v = absl::GetFlag(FLAGS_trust_cache_for_jit)) config->set_trust_cache_for_jit(*v);
+  const std::vector<std::string> compilers = absl::GetFlag(FLAGS_compilers);
+  if (!compilers.empty()) config->clear_compilers();
+  for (const std::string& compiler : compilers) config->add_compilers(compiler);
+  if (auto v = absl::GetFlag(FLAGS_trust_client_kernels)) config->set_trust_client_kernels(*v);
   if (auto v = absl::GetFlag(FLAGS_metrics_listen)) config->set_metrics_listen(*v);
   if (auto v = absl::GetFlag(FLAGS_log_file)) config->set_log_file(*v);
   if (auto v = absl::GetFlag(FLAGS_log_level)) config->set_log_level(*v);

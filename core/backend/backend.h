@@ -35,6 +35,8 @@ struct PatternRule {
   // explanations.
   std::function<absl::Status(const ir::PatternMatch&, const target::Target&)> check;
   int priority = 0;  // among this backend's rules: higher first (bigger patterns)
+  // The configuration asks for just this (a user's own kernel): what it matches goes to nobody else, at any cost.
+  bool intended = false;
 };
 
 struct CodegenRequest {
@@ -54,13 +56,19 @@ class Backend {
   // Whether it can serve a target at all (kind, architecture, features).
   virtual absl::Status CheckTarget(const target::Target& target, const target::Target& codegen_target) const = 0;
   virtual const std::vector<PatternRule>& rules() const = 0;
+  // Rules that come from the codegen target's attributes, in addition to rules(). Both targets have been checked.
+  virtual std::vector<PatternRule> ConfiguredRules(const target::Target& target,
+                                                   const target::Target& codegen_target) const {
+    return {};
+  }
   // Whether adjacent matches may be merged into one partition, within which it chooses the layouts.
   virtual bool merges_regions() const { return false; }
   // Whether neighbouring partitions are fused by the kinds of their operators (ir::OpPattern): for a code generator.
   virtual bool fuses_by_kind() const { return false; }
   // Whether it takes any operator, so that others are preferred where nothing is known about costs.
   virtual bool is_fallback() const { return false; }
-  // Whether it is used only where a configuration names it (null, fakes).
+  // Whether it is used only where a configuration names it: among the backends it may use, or by a codegen target (then
+  // for the latter's ConfiguredRules alone).
   virtual bool is_hidden() const { return false; }
   // What it costs to bring a tensor that crosses a partition's border into (or out of) the layout that the backend
   // works in, in microseconds. The search adds it up over borders.

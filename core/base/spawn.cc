@@ -77,6 +77,7 @@ struct Plan {
   int fds[3];
   ResourceLimits limits;
   pid_t parent;
+  bool in_parents_group;
   volatile int error = 0;               // the child's errno where it could not execute
   const char* volatile step = nullptr;  // and what it was doing
 };
@@ -93,7 +94,7 @@ void Limit(int resource, int64_t value) {
     plan->error = errno;
     _exit(127);
   };
-  setpgid(0, 0);
+  if (!plan->in_parents_group) setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != plan->parent) _exit(127);  // it died before the line above took effect
   for (int number = 1; number < NSIG; ++number) signal(number, SIG_DFL);
@@ -197,6 +198,7 @@ absl::StatusOr<SpawnedChild> Spawn(const SubprocessOptions& options) {
   plan.fds[1] = options.pipe_stdout ? out.write.get() : null.get();
   plan.fds[2] = err.write.get();
   plan.limits = options.limits;
+  plan.in_parents_group = options.in_parents_group;
   plan.parent = getpid();
 
   SpawnedChild child;
@@ -215,7 +217,7 @@ absl::StatusOr<SpawnedChild> Spawn(const SubprocessOptions& options) {
   if (child.pidfd < 0) {
     const absl::Status status = plan.error != 0 ? ErrnoStatus(plan.error, plan.step, options.argv[0])
                                                 : ErrnoStatus(errno, "open the pidfd of", options.argv[0]);
-    kill(-child.pid, SIGKILL);
+    kill(options.in_parents_group ? child.pid : -child.pid, SIGKILL);
     while (waitpid(child.pid, nullptr, 0) < 0 && errno == EINTR) {
     }
     return status;

@@ -85,10 +85,12 @@ struct Subprocess::State {
     }
   }
 
+  pid_t KillTarget() const { return options.in_parents_group ? child.pid : -child.pid; }
+
   void Kill() {
     absl::MutexLock lock(&mu);
     // Not after the reaping: the number may be somebody else's by then.
-    if (!reaped) kill(-child.pid, SIGKILL);
+    if (!reaped) kill(KillTarget(), SIGKILL);
   }
 
   // False at the end of standard error.
@@ -121,7 +123,7 @@ struct Subprocess::State {
     }
     {
       absl::MutexLock lock(&mu);
-      kill(-child.pid, SIGKILL);  // before the reaping, while the number is still the group's
+      kill(KillTarget(), SIGKILL);  // before the reaping, while the number is still the group's
       while (waitpid(child.pid, &exit_status, 0) < 0 && errno == EINTR) {
       }
       reaped = true;

@@ -2,9 +2,8 @@
 // may.
 //
 // The child
-//   - is the leader of its own process group, and the whole group is killed (SIGKILL) by Kill, by a timeout, when the
-//   child
-//     itself exits (whatever it left behind), and by the destructor;
+//   - is the leader of its own process group (in_parents_group: is not), and the whole group is killed (SIGKILL) by
+//     Kill, by a timeout, when the child itself exits (whatever it left behind), and by the destructor;
 //   - is killed when this process dies (PDEATHSIG; all children are started by one thread that never ends, because the
 //     kernel ties that signal to the thread that forked);
 //   - has descriptors 0, 1 and 2 and no other, default signal handlers, and no core dumps;
@@ -43,6 +42,9 @@ struct SubprocessOptions {
   std::vector<std::string> env;   // "NAME=value", all of it: nothing is inherited
   std::string working_directory;  // empty: this process's
   ResourceLimits limits;
+  // The child stays in this process's group: for a program that starts others (gcc), inside a process that is itself
+  // killed by its group. Kill and the end of the child then leave those others to that.
+  bool in_parents_group = false;
   bool pipe_stdin = false;   // else /dev/null
   bool pipe_stdout = false;  // else /dev/null
   size_t stderr_tail_bytes = 16 << 10;

@@ -104,6 +104,33 @@ TEST(SubprocessTest, ADescendantThatLeftTheGroupCannotHoldTheParentUp) {
   EXPECT_LT(absl::Now() - start, absl::Seconds(20));
 }
 
+TEST(SubprocessTest, AGroupTakesTheChildrenThatStayInIt) {
+  TempDir dir = TempDir::Create("subprocess_test").value();
+  const std::string pid_file = JoinPath(dir.path(), "pid");
+  // A process with a child in its group, which has one of its own: all end when the first is killed.
+  SubprocessOptions options;
+  options.argv = {std::filesystem::read_symlink("/proc/self/exe"), "--gtest_also_run_disabled_tests",
+                  "--gtest_filter=*DISABLED_ParentInOneGroup"};
+  options.env = {"PID_FILE=" + pid_file};
+  auto process = Subprocess::Start(options).value();
+  for (int i = 0; i < 2000 && !ReadFile(pid_file).ok(); ++i) absl::SleepFor(absl::Milliseconds(10));
+  process->Kill();
+  int pid = 0;
+  ASSERT_TRUE(absl::SimpleAtoi(ReadFile(pid_file).value(), &pid));
+  EXPECT_TRUE(Gone(pid));
+}
+
+// Not a test: the process that the one above runs.
+TEST(SubprocessTest, DISABLED_ParentInOneGroup) {
+  const char* pid_file = getenv("PID_FILE");
+  ASSERT_NE(pid_file, nullptr);
+  SubprocessOptions options =
+      Shell(absl::StrCat("sleep 1000 & echo $! > ", pid_file, ".new; mv ", pid_file, ".new ", pid_file, "; wait"));
+  options.in_parents_group = true;
+  auto process = Subprocess::Start(options).value();
+  process->Wait(absl::InfiniteFuture()).IgnoreError();
+}
+
 TEST(SubprocessTest, DestructorKills) {
   pid_t pid;
   {

@@ -12,8 +12,9 @@ namespace inlay::collage {
 struct Candidate {
   std::vector<int> positions;  // in the block, ascending; TupleGetItems of its tuples included
   const backend::Backend* backend = nullptr;
-  std::string rule;    // the rule that found it, for explanations
-  double cost_us = 0;  // given by the CostEstimator
+  std::string rule;       // the rule that found it, for explanations
+  double cost_us = 0;     // given by the CostEstimator
+  bool intended = false;  // the configuration asks for it: PatternRule::intended
 };
 
 struct Refusal {

@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "core/collage/convexity.h"
 
 namespace inlay::collage {
@@ -11,8 +12,12 @@ namespace {
 
 class BackendPatternsRule : public PartitionRule {
  public:
-  explicit BackendPatternsRule(const backend::Backend* backend) : backend_(backend) {
-    for (const backend::PatternRule& rule : backend->rules()) by_priority_.push_back(&rule);
+  BackendPatternsRule(const backend::Backend* backend, std::vector<backend::PatternRule> configured, bool with_own)
+      : backend_(backend), configured_(std::move(configured)) {
+    for (const backend::PatternRule& rule : configured_) by_priority_.push_back(&rule);
+    if (with_own) {
+      for (const backend::PatternRule& rule : backend->rules()) by_priority_.push_back(&rule);
+    }
     std::stable_sort(by_priority_.begin(), by_priority_.end(),
                      [](const auto* a, const auto* b) { return a->priority > b->priority; });
   }
@@ -48,11 +53,14 @@ class BackendPatternsRule : public PartitionRule {
       std::vector<int> positions;
       for (const ir::Binding* binding : match.bindings) positions.push_back(graph.def_use().Position(binding));
       positions = graph.WithTupleItems(std::move(positions));
-      if (seen.insert(positions).second) found->push_back({std::move(positions), backend_, rule->name, 0});
+      if (seen.insert(positions).second) {
+        found->push_back({std::move(positions), backend_, rule->name, 0, rule->intended});
+      }
     }
   }
 
   const backend::Backend* backend_;
+  const std::vector<backend::PatternRule> configured_;
   std::vector<const backend::PatternRule*> by_priority_;
 };
 
@@ -72,6 +80,40 @@ class UnionRule : public PartitionRule {
  private:
   std::string name_;
   std::vector<PartitionRulePtr> rules_;
+};
+
+class OnlyIntendedRule : public PartitionRule {
+ public:
+  explicit OnlyIntendedRule(PartitionRulePtr rule) : rule_(std::move(rule)) {}
+  std::string name() const override { return rule_->name(); }
+  std::vector<Candidate> Find(const DataflowGraph& graph, const target::Target& target,
+                              std::vector<Refusal>* refusals) const override {
+    std::vector<Candidate> all = rule_->Find(graph, target, refusals);
+    std::vector<const Candidate*> intended(graph.size(), nullptr);
+    for (const Candidate& candidate : all) {
+      if (!candidate.intended) continue;
+      for (int position : candidate.positions) {
+        if (intended[position] == nullptr) intended[position] = &candidate;
+      }
+    }
+    std::vector<Candidate> kept;
+    for (const Candidate& candidate : all) {
+      const Candidate* other = nullptr;
+      for (int position : candidate.positions) {
+        if (intended[position] != nullptr && intended[position] != &candidate) other = intended[position];
+      }
+      if (other == nullptr) {
+        kept.push_back(candidate);
+      } else if (refusals != nullptr) {
+        refusals->push_back({candidate.positions.back(), candidate.backend->name(), candidate.rule,
+                             absl::StrCat("the configuration asks for ", other->rule)});
+      }
+    }
+    return kept;
+  }
+
+ private:
+  PartitionRulePtr rule_;
 };
 
 class OnlyValidRule : public PartitionRule {
@@ -98,9 +140,12 @@ class OnlyValidRule : public PartitionRule {
 
 }  // namespace
 
-PartitionRulePtr BackendPatterns(const backend::Backend* backend) {
-  return std::make_unique<BackendPatternsRule>(backend);
+PartitionRulePtr BackendPatterns(const backend::Backend* backend, std::vector<backend::PatternRule> configured,
+                                 bool with_own) {
+  return std::make_unique<BackendPatternsRule>(backend, std::move(configured), with_own);
 }
+
+PartitionRulePtr OnlyIntended(PartitionRulePtr rule) { return std::make_unique<OnlyIntendedRule>(std::move(rule)); }
 
 PartitionRulePtr UnionOf(std::string name, std::vector<PartitionRulePtr> rules) {
   return std::make_unique<UnionRule>(std::move(name), std::move(rules));

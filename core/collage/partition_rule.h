@@ -25,12 +25,17 @@ class PartitionRule {
 };
 using PartitionRulePtr = std::unique_ptr<const PartitionRule>;
 
-// The patterns that one backend declares. At most kMaxCandidatesPerRoot a root, those of higher priority first.
+// The patterns that one backend declares, and those that a configuration adds (Backend::ConfiguredRules); without its
+// own: the latter alone. At most kMaxCandidatesPerRoot a root, those of higher priority first.
 inline constexpr int kMaxCandidatesPerRoot = 12;
-PartitionRulePtr BackendPatterns(const backend::Backend* backend);
+PartitionRulePtr BackendPatterns(const backend::Backend* backend, std::vector<backend::PatternRule> configured = {},
+                                 bool with_own = true);
 
 // What any of the rules finds.
 PartitionRulePtr UnionOf(std::string name, std::vector<PartitionRulePtr> rules);
+
+// Where the configuration asks for a match (PatternRule::intended), nothing else that would cover any of it.
+PartitionRulePtr OnlyIntended(PartitionRulePtr rule);
 
 // Only what could stand as a partition: every needed call is one, and no path leaves the sub-graph and comes back.
 PartitionRulePtr OnlyValid(PartitionRulePtr rule);

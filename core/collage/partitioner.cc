@@ -153,9 +153,18 @@ Partitioner::Partitioner(std::vector<const backend::Backend*> backends, const Co
     : backends_(std::move(backends)), estimator_(estimator) {}
 
 SearchSpace Partitioner::Propose(const ir::IRModule& module) const {
+  const target::CompilationConfig& config = module.config();
   std::vector<PartitionRulePtr> rules;
-  for (const backend::Backend* backend : backends_) rules.push_back(BackendPatterns(backend));
-  const PartitionRulePtr rule = OnlyValid(UnionOf("backends", std::move(rules)));
+  for (const backend::Backend* backend : backends_) {
+    const target::Target codegen_target = config.CodegenTarget(backend->name());
+    std::vector<backend::PatternRule> configured = backend->ConfiguredRules(config.target(), codegen_target);
+    const auto& names = config.backends;
+    // A codegen target of a hidden backend asks for what is in it; to compete for the rest is asked for by name.
+    const bool competes =
+        !backend->is_hidden() || std::find(names.begin(), names.end(), backend->name()) != names.end();
+    rules.push_back(BackendPatterns(backend, std::move(configured), competes));
+  }
+  const PartitionRulePtr rule = OnlyValid(OnlyIntended(UnionOf("backends", std::move(rules))));
   SearchSpace space;
   for (const char* name : {"transform_params", "main"}) {
     auto function = module.functions.find(name);
@@ -263,7 +272,9 @@ absl::StatusOr<std::vector<const backend::Backend*>> SelectBackends(const target
   }
   if (config.backends.empty()) {
     for (const backend::Backend* backend : registry.All()) {
-      if (!backend->is_hidden()) wanted.push_back(backend);
+      bool named = !backend->is_hidden();
+      for (size_t i = 1; i < config.targets.size(); ++i) named |= config.targets[i].kind == backend->name();
+      if (named) wanted.push_back(backend);
     }
   }
   // Native code is always possible: what nobody else takes goes there.
@@ -278,6 +289,10 @@ absl::StatusOr<std::vector<const backend::Backend*>> SelectBackends(const target
     absl::Status status = backend->CheckTarget(config.target(), config.CodegenTarget(backend->name()));
     if (status.ok()) {
       usable.push_back(backend);
+    } else if (absl::IsInvalidArgument(status)) {
+      return absl::InvalidArgumentError(absl::StrCat("config.targets: ", status.message()));  // the user's mistake
+    } else if (backend->is_hidden()) {
+      return Annotate(status, absl::StrCat("the configuration asks for ", backend->name()));  // else it were not here
     } else {
       reasons.push_back(absl::StrCat(backend->name(), ": ", status.message()));
     }

@@ -76,7 +76,8 @@ Partitioned CutAlong(const ir::IRModule& module, const Cover& cover);
 
 // The backends of the registry that a configuration may use, in the order of its list (all: by name). NOT_FOUND for a
 // name that is not there, saying which are; FAILED_PRECONDITION where none can serve the target, with each one's
-// reason.
+// reason, or one that the configuration names cannot; INVALID_ARGUMENT for attributes of a codegen target that its
+// backend does not take.
 absl::StatusOr<std::vector<const backend::Backend*>> SelectBackends(const target::CompilationConfig& config);
 
 }  // namespace inlay::collage

@@ -43,6 +43,17 @@ class MeasuredSearch {
         space_(partitioner_.Propose(input.module)),
         costs_(config_, context) {}
 
+  // What a configuration asks for in so many words ships whatever it costs and computes: there is nothing to check the
+  // whole model against, and code of a client's is not run here.
+  bool HasIntended() const {
+    for (const collage::FunctionSpace& function : space_.functions) {
+      for (const collage::Candidate& candidate : function.candidates) {
+        if (candidate.intended) return true;
+      }
+    }
+    return false;
+  }
+
   absl::StatusOr<proto::PlanRecord> Run() {
     const collage::FunctionSpace* main = MainOf(space_);
     if (main == nullptr) return absl::InvalidArgumentError("the module has no function 'main'");
@@ -279,7 +290,11 @@ class MeasuredSearch {
 }  // namespace
 
 absl::StatusOr<proto::PlanRecord> SearchByMeasuring(const SearchInput& input, const MeasuringContext& context) {
-  return MeasuredSearch(input, context).Run();
+  MeasuredSearch search(input, context);
+  if (!search.HasIntended()) return search.Run();
+  INLAY_ASSIGN_OR_RETURN(proto::PlanRecord record, SearchByEstimate(input));
+  record.mutable_cover()->mutable_name()->append(" (not measured: it holds kernels of the configuration's own)");
+  return record;
 }
 
 }  // namespace inlay::compiler

@@ -38,7 +38,8 @@ struct MeasuringContext {
 // Times every site's alternatives (sites.h) in measuring processes, makes the cheapest cover of what was measured, then
 // times that one, the cheapest by estimate and every single-backend plan whole, and takes the fastest. So the result is
 // never slower, but for noise, than any one backend alone. Who crashes or computes something else than the fallback is
-// excluded, with the reason. Times are kept in the cost table.
+// excluded, with the reason. Times are kept in the cost table. A module with calls that the configuration gives to
+// kernels of its own (PatternRule::intended) is not measured: the analytic model chooses for the rest of it.
 absl::StatusOr<proto::PlanRecord> SearchByMeasuring(const SearchInput& input, const MeasuringContext& context);
 
 }  // namespace inlay::compiler

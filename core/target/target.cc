@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -195,7 +196,11 @@ absl::StatusOr<Target> Target::Parse(absl::string_view text) {
 
 std::string Target::ToString() const {
   std::string text = kind;
-  for (const auto& [name, value] : attrs) absl::StrAppend(&text, " -", name, "=", value);
+  for (const auto& [name, value] : attrs) {
+    // Quoted where another attribute could be read into it: the text is part of keys.
+    const bool plain = value.find_first_of(" \t\n\"\\") == value.npos;
+    absl::StrAppend(&text, " -", name, "=", plain ? value : absl::StrCat("\"", absl::CEscape(value), "\""));
+  }
   return text;
 }
 

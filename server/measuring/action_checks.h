@@ -9,7 +9,7 @@
 
 namespace inlay::server {
 
-// INVALID_ARGUMENT where the action makes no sense.
+// INVALID_ARGUMENT where the action makes no sense, FAILED_PRECONDITION where it holds a client's code.
 inline absl::Status CheckMeasureAction(const proto::MeasureAction& action) {
   if (action.subjects_size() == 0) return absl::InvalidArgumentError("nothing to measure");
   if (action.reference() < -1 || action.reference() >= action.subjects_size()) {
@@ -18,6 +18,14 @@ inline absl::Status CheckMeasureAction(const proto::MeasureAction& action) {
   }
   if (action.num_threads() < 0) return absl::InvalidArgumentError("num_threads is negative");
   if (!(action.rtol() >= 0 && action.atol() >= 0)) return absl::InvalidArgumentError("rtol and atol: not negative");
+  // Searches measure none such; whoever asks for it all the same is refused here.
+  for (const auto& subject : action.subjects()) {
+    for (const proto::StaticLibrary& library : subject.libraries()) {
+      if (!library.manifest().has_client_code()) continue;
+      return absl::FailedPreconditionError(
+          absl::StrCat("'", subject.name(), "' holds C kernels of a client's, which are not measured"));
+    }
+  }
   return absl::OkStatus();
 }
 

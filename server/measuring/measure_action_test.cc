@@ -128,6 +128,9 @@ TEST(MeasureAction, SenselessActions) {
   action.set_reference(0);
   action.set_rtol(-1);
   EXPECT_EQ(Measure(action).status().code(), absl::StatusCode::kInvalidArgument);
+  action = ActionOf({kMultiply, kMultiply});
+  action.mutable_subjects(1)->mutable_libraries(0)->mutable_manifest()->set_has_client_code(true);
+  EXPECT_EQ(Measure(action).status().message(), "'subject 1' holds C kernels of a client's, which are not measured");
 }
 
 }  // namespace

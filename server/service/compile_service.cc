@@ -278,6 +278,13 @@ grpc::Status CompileServiceImpl::Jit(grpc::ServerContext* context, const proto::
   const absl::Time start = absl::Now();
   auto loaded = executables_.Load(request->executable());
   if (!loaded.ok()) return ToGrpc(loaded.status());
+  for (const proto::StaticLibrary* library : (*loaded)->library_pointers()) {
+    if (deps_.trust_client_kernels || !library->manifest().has_client_code()) continue;
+    return ToGrpc(absl::FailedPreconditionError(absl::StrCat(
+        "the executable holds C kernels that came with the model (", library->manifest().functions(0).symbol(),
+        "), which this server does not run: load it in your own process (jit()), export it, or have the server "
+        "configured with trust_client_kernels")));
+  }
   if (absl::Status room = deps_.handles->CheckRoom((*loaded)->param_bytes); !room.ok()) return ToGrpc(room);
   jit::LoadedModule::Options options;
   options.num_threads = request->num_threads();

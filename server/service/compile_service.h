@@ -36,6 +36,7 @@ class CompileServiceImpl final : public proto::CompileService::Service {
     std::string scratch_dir;  // exists
     int queue_limit = 128;
     bool jit_enabled = true;
+    bool trust_client_kernels = false;
   };
 
   explicit CompileServiceImpl(Dependencies dependencies);

@@ -2,12 +2,14 @@
 
 #include <cstdio>
 #include <string>
+#include <vector>
 
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
 #include "absl/strings/str_cat.h"
 #include "core/backend/backend.h"
+#include "core/backend/external_compilers.h"
 #include "core/backend/run_action.h"
 #include "core/base/file_system.h"
 #include "core/base/proto_bytes.h"
@@ -20,6 +22,7 @@ ABSL_FLAG(int64_t, memory_bytes, 0,
           "address space that actions may take over what the worker begins with; 0: no limit");
 ABSL_FLAG(std::string, action, "", "a serialized CompileAction: run it alone");
 ABSL_FLAG(bool, backends, false, "print the backends of this worker and their versions");
+ABSL_FLAG(std::vector<std::string>, compilers, {}, "compilers that backends may call (default: gcc, clang, cc)");
 ABSL_FLAG(std::string, out, "", "where its StaticLibrary is written");
 
 namespace inlay::server {
@@ -85,6 +88,10 @@ int WorkerMain(int argc, char** argv) {
       "inlay_worker: runs compile actions for inlayd (frames on standard input), or one from a file (--action, "
       "--out).");
   absl::ParseCommandLine(argc, argv);
+  if (const std::vector<std::string> compilers = absl::GetFlag(FLAGS_compilers); !compilers.empty()) {
+    const absl::Status set = backend::ExternalCompilers::Global().Set(compilers);
+    if (!set.ok()) return Fail(set);
+  }
   if (absl::GetFlag(FLAGS_backends)) return PrintBackends();
   if (!absl::GetFlag(FLAGS_action).empty()) {
     LimitMemory(absl::GetFlag(FLAGS_memory_bytes));

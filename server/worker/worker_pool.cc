@@ -90,6 +90,7 @@ absl::Status WorkerPool::Spawn(Slot* slot) {
   options.binary = options_.worker_binary;
   options.scratch_dir = absl::StrCat(options_.scratch_dir, "/worker", slot->index, ".", ++slot->starts);
   options.memory_bytes = options_.memory_bytes;
+  options.flags = options_.flags;
   options.on_stderr = options_.on_stderr;
   INLAY_ASSIGN_OR_RETURN(slot->process, WorkerProcess::Start(options));
   starts_.Increment();

@@ -37,7 +37,8 @@ namespace inlay::server {
 struct WorkerPoolOptions {
   std::string worker_binary;
   int num_workers = 1;
-  int64_t memory_bytes = 0;  // an action may take, over what a worker begins with; 0: no limit
+  int64_t memory_bytes = 0;        // an action may take, over what a worker begins with; 0: no limit
+  std::vector<std::string> flags;  // more of them, for every worker
   absl::Duration action_timeout = absl::Minutes(5);
   absl::Duration start_timeout = absl::Seconds(60);  // until a fresh worker answers its first ping
   std::string scratch_dir;                           // must exist; each worker has a directory of its own in it

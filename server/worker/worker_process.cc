@@ -21,6 +21,7 @@ absl::StatusOr<std::unique_ptr<WorkerProcess>> WorkerProcess::Start(const Worker
   SubprocessOptions subprocess;
   subprocess.argv = {options.binary, absl::StrCat("--scratch_dir=", options.scratch_dir),
                      absl::StrCat("--memory_bytes=", options.memory_bytes)};
+  subprocess.argv.insert(subprocess.argv.end(), options.flags.begin(), options.flags.end());
   // Nothing of the daemon's environment (LD_*, OMP_*, locale): an action is a function of its fields. One arena, so
   // that the limit on the address space counts memory and not reservations.
   subprocess.env = {"PATH=/usr/local/bin:/usr/bin:/bin", "LC_ALL=C", "MALLOC_ARENA_MAX=1",

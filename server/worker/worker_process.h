@@ -20,8 +20,9 @@ namespace inlay::server {
 
 struct WorkerProcessOptions {
   std::string binary;
-  std::string scratch_dir;   // of this process alone; made here, removed with the WorkerProcess
-  int64_t memory_bytes = 0;  // over what the worker has when it begins; 0: no limit
+  std::string scratch_dir;         // of this process alone; made here, removed with the WorkerProcess
+  int64_t memory_bytes = 0;        // over what the worker has when it begins; 0: no limit
+  std::vector<std::string> flags;  // more of them
   std::function<void(absl::string_view)> on_stderr;
 };
 

@@ -20,6 +20,7 @@ _LAZY = {
     "build": "inlay.executable",
     "Executable": "inlay.executable",
     "Target": "inlay.target",
+    "CKernel": "inlay.target",
     "CompilationConfig": "inlay.config",
     "Client": "inlay.client",
     "load_library": "inlay.library",

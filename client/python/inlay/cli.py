@@ -333,10 +333,19 @@ def info(server, as_json):
         "host": str(Target(answer.host)),
         "max_message_bytes": answer.max_message_bytes,
         "backends": {b.name: b.version for b in answer.backends},
+        "on_request": sorted(b.name for b in answer.backends if b.on_request),
+        "unusable": {b.name: b.unusable for b in answer.backends if b.unusable},
     }
     if not as_json:
-        rows = [[key, str(value)] for key, value in result.items() if key != "backends"]
-        print_table(["server", ""], rows + [[f"backend {n}", v] for n, v in sorted(result["backends"].items())])
+        own = ("backends", "on_request", "unusable")
+        rows = [[key, str(value)] for key, value in result.items() if key not in own]
+        for name, version in sorted(result["backends"].items()):
+            if name in result["unusable"]:
+                version = f"not usable: {result['unusable'][name]}"
+            elif name in result["on_request"]:
+                version += " (where a configuration names it)"
+            rows.append([f"backend {name}", version])
+        print_table(["server", ""], rows)
     return result
 
 

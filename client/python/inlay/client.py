@@ -72,6 +72,10 @@ class Client:
             )
         return self._info
 
+    def usable_backends(self) -> list[str]:
+        """Those that a compile on this server may use for the server's own machine without naming them."""
+        return sorted(b.name for b in self.server_info().backends if not b.on_request and not b.unusable)
+
     def upload(self, weights: Mapping[bytes, np.ndarray], progress: Progress | None = None) -> int:
         """Streams the weights that the server lacks; returns how many bytes that were.
 

@@ -102,7 +102,7 @@ def _peak(threads: int, client: Client | None) -> tuple[float, str]:
     found = []
     if threads in (1, cores):
         found.append((flops / _best_seconds(lambda: np.matmul(a, b, out=out)) / 1e9, "NumPy's BLAS"))
-    for backend in sorted({b.name for b in client.server_info().backends} - {"null"}) if client is not None else ():
+    for backend in client.usable_backends() if client is not None else ():
         with contextlib.suppress(InlayError):
             seconds = _best_seconds(_product(client, backend, threads, a, b))
             found.append((flops / seconds / 1e9, f"{backend}'s matmul"))

@@ -3,10 +3,60 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import shlex
+from collections.abc import Mapping, Sequence
 
 from inlay import cpu
 from inlay._proto import config_pb2
+
+
+@dataclasses.dataclass(frozen=True)
+class CKernel:
+    """A C function of your own for an operator, for the backend csource.
+
+    >>> relu = CKernel("relu", "my_relu", source='''
+    ... void my_relu(const float *x, const int64_t *x_dims, int32_t x_rank, float *y, const int64_t *y_dims, int32_t y_rank) {
+    ...   int64_t n = 1;
+    ...   for (int32_t i = 0; i < x_rank; ++i) n *= x_dims[i];
+    ...   for (int64_t i = 0; i < n; ++i) y[i] = x[i] > 0 ? x[i] : 0;
+    ... }''')
+    >>> str(Target("csource", kernels=[relu]))[:15]
+    "csource '-kerne"
+
+    The function gets, for each input and then each output, a pointer to dense row-major data, the extents, the rank. It
+    may be called from several threads at once, keeps no state, and calls nothing but libm and memcpy and the like.
+
+    Attributes:
+        op: the operator, by its name in core/ir/OPS.md ("relu", "layer_norm").
+        symbol: the function's name. What else the source defines must be static.
+        source: C11; it may include math.h, stdint.h, string.h, immintrin.h and a few more of the standard's headers.
+        dtypes: of the inputs, one for all ("f32") or one each; f16 and bf16 come as uint16_t, bool as uint8_t.
+        attrs: attributes of the operator that the function implements, such as {"axis": -1}; those not named must have
+            their defaults.
+        shapes: of the inputs, None or -1 for any extent; None: any shapes.
+    """
+
+    op: str
+    symbol: str
+    source: str
+    dtypes: str | Sequence[str] = "f32"
+    attrs: Mapping[str, bool | int | float | str | Sequence[int] | Sequence[float]] = dataclasses.field(
+        default_factory=dict
+    )
+    shapes: Sequence[Sequence[int | None]] | None = None
+
+    def to_json(self) -> dict:
+        """As the attribute `kernels` of a csource target has it."""
+        fields: dict = {"op": self.op, "symbol": self.symbol, "source": self.source}
+        fields["dtypes"] = [self.dtypes] if isinstance(self.dtypes, str) else list(self.dtypes)
+        if self.attrs:
+            fields["attrs"] = {
+                k: v if isinstance(v, bool | int | float | str) else list(v) for k, v in self.attrs.items()
+            }
+        if self.shapes is not None:
+            fields["shapes"] = [[-1 if d is None else d for d in shape] for shape in self.shapes]
+        return fields
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,14 +73,26 @@ class Target:
     kind: str
     attrs: dict[str, str] = dataclasses.field(default_factory=dict)
 
-    def __init__(self, text: str | Target | config_pb2.Target, attrs: dict[str, str] | None = None):
-        """Parses a target string; raises ValueError naming the word that can't be read."""
+    def __init__(
+        self,
+        text: str | Target | config_pb2.Target,
+        attrs: dict[str, str] | None = None,
+        *,
+        kernels: Sequence[CKernel] = (),
+    ):
+        """Parses a target string; raises ValueError naming the word that can't be read. An attribute with blanks is
+        quoted: `csource -cc=gcc '-cflags=-O3 -ffast-math'`. `kernels`: C functions of your own, for "csource"."""
         if isinstance(text, Target | config_pb2.Target):
             kind, parsed = text.kind, dict(text.attrs)
         else:
             kind, parsed = _parse(text)
         object.__setattr__(self, "kind", kind)
-        object.__setattr__(self, "attrs", {**parsed, **(attrs or {})})
+        more = dict(attrs or {})
+        if kernels:
+            if kind != "csource":
+                raise ValueError(f"kernels are for the target csource, not {kind}")
+            more["kernels"] = json.dumps([kernel.to_json() for kernel in kernels], sort_keys=True)
+        object.__setattr__(self, "attrs", {**parsed, **more})
 
     @property
     def is_native(self) -> bool:
@@ -50,7 +112,7 @@ class Target:
         return config_pb2.Target(kind=self.kind, attrs=self.attrs)
 
     def __str__(self) -> str:
-        return " ".join([self.kind, *(f"-{name}={value}" for name, value in sorted(self.attrs.items()))])
+        return " ".join([self.kind, *(shlex.quote(f"-{name}={value}") for name, value in sorted(self.attrs.items()))])
 
     def __hash__(self) -> int:
         return hash(str(self))

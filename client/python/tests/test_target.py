@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 import inlay
@@ -14,6 +16,30 @@ def test_target_text_and_back():
     assert target.attrs == {"mcpu": "znver4", "mattr": "+avx512f,-avx512bf16", "num-cores": "2"}
     assert inlay.Target(str(target)) == target
     assert inlay.Target(target.to_proto()) == target
+
+
+def test_a_value_with_blanks_is_quoted():
+    target = inlay.Target("csource -cc=gcc '-cflags=-O2 -ffast-math'")
+    assert target.attrs == {"cc": "gcc", "cflags": "-O2 -ffast-math"}
+    assert inlay.Target(str(target)) == target
+
+
+def test_kernels():
+    kernel = inlay.CKernel("softmax", "mine", source="void mine() {}", attrs={"axis": -1}, shapes=[[None, 8]])
+    target = inlay.Target("csource -cc=gcc", kernels=[kernel])
+    (sent,) = json.loads(target.attrs["kernels"])
+    assert sent == {
+        "op": "softmax",
+        "symbol": "mine",
+        "source": "void mine() {}",
+        "dtypes": ["f32"],
+        "attrs": {"axis": -1},
+        "shapes": [[-1, 8]],
+    }
+    assert inlay.Target(str(target)) == target
+    assert inlay.Target(target.to_proto()) == target
+    with pytest.raises(ValueError, match="csource"):
+        inlay.Target("llvm", kernels=[kernel])
 
 
 @pytest.mark.parametrize("text", ["", "-mcpu=native", "llvm mcpu=x", "llvm -mcpu", "llvm -=x"])

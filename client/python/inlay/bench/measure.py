@@ -143,8 +143,8 @@ class ModelRun:
                 self._compile_plans(module, client)
 
     def _compile_plans(self, module: inlay.IRModule, client: Client) -> None:
-        """Every backend of the server alone: wherever it may, native elsewhere."""
-        for backend in sorted(b.name for b in client.server_info().backends):
+        """Every backend that the server uses unasked, alone: wherever it may, native elsewhere."""
+        for backend in client.usable_backends():
             name = "native alone" if backend == "native" else f"{backend} where it may"
             self._say(f"compiling: {name}")
             config = self._settings.config.replace(backends=sorted({backend, "native"}))

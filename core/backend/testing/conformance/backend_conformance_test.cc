@@ -56,7 +56,7 @@ std::string CompileEverything(const std::string& name) {
   std::vector<std::string> refusals;
   for (const Case& c : AllCases()) {
     for (const TestPartition& p : PartitionsOf(GetBackend(name), c.function, TestTarget(), &refusals)) {
-      auto library = Compile(name, p.function);
+      auto library = CompileOnce(name, p.function);
       lines << c.name << " " << p.name << " ";
       if (!library.ok()) {
         lines << library.status() << "\n";

@@ -2,11 +2,13 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <map>
 #include <random>
 
 #include "absl/strings/str_cat.h"
 #include "core/backend/testing/reference.h"
 #include "core/ir/literal.h"
+#include "core/ir/structural_hash.h"
 
 namespace inlay::backend::testing {
 
@@ -32,6 +34,14 @@ absl::StatusOr<proto::StaticLibrary> Compile(const std::string& backend, const i
   const char* tmp = std::getenv("TEST_TMPDIR");
   CodegenRequest request{module, TestTarget(), codegen_target, tmp == nullptr ? "/tmp" : tmp};
   return GetCodegen(backend).Codegen(request);
+}
+
+absl::StatusOr<proto::StaticLibrary> CompileOnce(const std::string& backend, const ir::Function& partition) {
+  static auto* const known = new std::map<std::string, absl::StatusOr<proto::StaticLibrary>>;
+  const std::string key = absl::StrCat(backend, " ", ir::StructuralHash(partition).hex());
+  auto found = known->find(key);
+  if (found == known->end()) found = known->emplace(key, Compile(backend, partition)).first;
+  return found->second;
 }
 
 std::vector<std::string> MakeInputs(const ir::Function& function, const Case& c, int seed) {

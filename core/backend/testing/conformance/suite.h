@@ -21,6 +21,8 @@ target::Target TestTarget();  // llvm, x86-64-v3, complete: what every machine t
 constexpr char kSymbol[] = "inlay_conformance";
 absl::StatusOr<proto::StaticLibrary> Compile(const std::string& backend, const ir::Function& partition,
                                              const std::string& symbol = kSymbol);
+// The same, of an earlier call where there was one: for tests of what the code does. Not thread-safe.
+absl::StatusOr<proto::StaticLibrary> CompileOnce(const std::string& backend, const ir::Function& partition);
 
 // Seeded data for every parameter.
 std::vector<std::string> MakeInputs(const ir::Function& function, const Case& c, int seed);
