@@ -143,11 +143,11 @@ class ModelRun:
                 self._compile_plans(module, client)
 
     def _compile_plans(self, module: inlay.IRModule, client: Client) -> None:
-        """Every backend that the server uses unasked, alone: wherever it may, native elsewhere."""
+        """Every backend that the server uses unasked, alone: wherever it may (no search), native elsewhere."""
         for backend in client.usable_backends():
             name = "native alone" if backend == "native" else f"{backend} where it may"
             self._say(f"compiling: {name}")
-            config = self._settings.config.replace(backends=sorted({backend, "native"}))
+            config = self._settings.config.replace(backends=sorted({backend, "native"}), search="none")
             try:
                 self._export(name, inlay.build(module, config, server=client))
             except InlayError as error:
