@@ -177,7 +177,9 @@ def test_errors_as_json(inlay):
 def test_bench(inlay, tmp_path):
     path = tmp_path / "mlp.onnx"
     onnx.save(recurrent.build_mlp(recurrent.TINY_MLP), path)
-    _, out, _ = inlay("bench", path, "--vs", "onnxruntime,torch.compile", "--plans", "--rounds", 5, "--json")
+    _, out, _ = inlay(
+        "bench", path, "--vs", "onnxruntime,torch.compile", "--plans", "--profile", "--rounds", 5, "--json"
+    )
     result = json.loads(out)
     assert result["cpu"]
     assert result["versions"]["onnxruntime"]
@@ -187,12 +189,16 @@ def test_bench(inlay, tmp_path):
     assert row["runners"]["onnxruntime"]["ratio"] == row["best_ratio"]
     assert row["runners"]["onnxruntime"]["prepare_cold_s"] > 0
     assert row["runners"]["native alone"]["median_ms"] > 0
+    assert all(p["roofline_share"] > 0 for p in row["profile"]["partitions"] if p["flops"])
     # A peer that can't take the model is a cell, whatever the reason.
     assert re.search("no PyTorch form|not installed", row["runners"]["torch.compile"]["error"])
     assert row["compile_cold_s"] > 0
     assert row["cached_actions_run"] == 0
-    _, out, _ = inlay("bench", path, "--vs", "onnxruntime", "--rounds", 2, "--no-cold", "--threads", 2, "--markdown")
+    _, out, _ = inlay(
+        "bench", path, "--vs", "onnxruntime", "--rounds", 2, "--no-cold", "--threads", 2, "--profile", "--markdown"
+    )
     assert out.startswith("| model | inlay ms | onnxruntime ms |")
+    assert "| us/call | share | of roofline |" in out
     assert "2 thread(s)" in out
 
 

@@ -410,6 +410,7 @@ def drain(server, timeout, as_json):
 @click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True, help="Of us and of every peer.")
 @click.option("--rounds", type=click.IntRange(min=1), default=30, show_default=True, help="Interleaved.")
 @click.option("--plans", is_flag=True, help="Also every single-backend plan of ours, beside the mix.")
+@click.option("--profile", is_flag=True, help="Also every partition's time and share of this machine's roofline.")
 @click.option("--target", help='Default: "llvm -mcpu=native".')
 @click.option("--search", type=click.Choice(["measured", "analytic", "none"]), help="How backends are chosen.")
 @click.option("--search-budget", type=float, default=0, metavar="SECONDS", help="Of measuring. Default 60.")
@@ -423,7 +424,7 @@ def drain(server, timeout, as_json):
 @server_option
 @command
 def bench(
-    models, vs, list_peers, random_count, seed, threads, rounds, plans, target, search, search_budget, backends, shape, cold, limit,
+    models, vs, list_peers, random_count, seed, threads, rounds, plans, profile, target, search, search_budget, backends, shape, cold, limit,
     markdown, server, as_json,
 ):  # fmt: skip
     """Time MODELs (.onnx files, or built-in names) against peers, each in a process of its own, in interleaved rounds."""
@@ -446,7 +447,7 @@ def bench(
         search_budget_s=search_budget,
         backends=_names(backends),
     )
-    settings = measure.Settings(chosen, config, rounds, _shapes(shape), cold, plans, limit, server)
+    settings = measure.Settings(chosen, config, rounds, _shapes(shape), cold, plans, profile, limit, server)
     found = subjects.named(models) + (subjects.random(random_count, seed) if random_count else [])
     result = report.summary(measure.run(found, settings, quiet=as_json), chosen, settings)
     if not as_json:

@@ -24,7 +24,7 @@ import numpy as np
 import onnx
 
 import inlay
-from inlay import daemon
+from inlay import daemon, profiling, roofline
 from inlay.bench import peers as peer_list
 from inlay.bench.peers import Job
 from inlay.bench.processes import PeerError, PeerProcess
@@ -38,7 +38,8 @@ REFERENCE = "onnxruntime"
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """Of a run: peers by name; cold: also compile from nothing; plans: also every single-backend plan of ours."""
+    """Of a run: peers by name; cold: also compile from nothing; plans: also every single-backend plan of ours; profile:
+    also where our time goes."""
 
     peers: Sequence[str]
     config: CompilationConfig
@@ -46,6 +47,7 @@ class Settings:
     shape: dict[str, Any] = dataclasses.field(default_factory=dict)
     cold: bool = True
     plans: bool = False
+    profile: bool = False
     prepare_limit_s: float = 600
     server: str | None = None
 
@@ -93,8 +95,16 @@ def errors(ours: Sequence[np.ndarray], theirs: Sequence[np.ndarray]) -> tuple[fl
 class ModelRun:
     """One model: compiles ours, starts the peers, times the rounds. `row` is what it found."""
 
-    def __init__(self, subject: Subject, settings: Settings, folder: pathlib.Path, say: Callable[[str], None]):
+    def __init__(
+        self,
+        subject: Subject,
+        settings: Settings,
+        folder: pathlib.Path,
+        say: Callable[[str], None],
+        limits: roofline.Roofline | None = None,
+    ):
         self._subject, self._settings, self._folder, self._say = subject, settings, folder, say
+        self._limits = limits
         self._libraries: dict[str, pathlib.Path] = {}
         self._running: dict[str, PeerProcess] = {}
         self._cells: dict[str, dict[str, Any]] = {}
@@ -119,6 +129,8 @@ class ModelRun:
                 self._guarded(name, functools.partial(self._check, name, process, reference))
             self._time_rounds()
         self._finish()
+        if self._limits is not None:
+            self._profile(self._limits)
         return self.row
 
     def _compile(self, module: inlay.IRModule) -> None:
@@ -234,6 +246,13 @@ class ModelRun:
             low, median, high = (float(v) for v in np.percentile(times[name][1:], [10, 50, 90]))
             self._cells[name].update(median_ms=median, p10_ms=low, p90_ms=high)
 
+    def _profile(self, limits: roofline.Roofline) -> None:
+        self._say("profiling")
+        module, plan, _ = profiling.load_library(str(self._libraries["inlay"]), self._settings.config.num_threads)
+        self.row["profile"] = profiling.profile_module(
+            module, plan, make_inputs(self._specs), self._settings.rounds, limits
+        )
+
     def _finish(self) -> None:
         ours = self._cells["inlay"]["median_ms"]
         best: tuple[float, str] = (math.inf, "")
@@ -253,6 +272,9 @@ def run(subjects: Sequence[Subject], settings: Settings, quiet: bool) -> list[di
 
     console = Console(stderr=True)
     rows = []
+    limits = None
+    if settings.profile:
+        limits = roofline.measure(len(settings.cores), daemon.connect(settings.server))
     with console.status("") if console.is_terminal and not quiet else contextlib.nullcontext() as status:
         for subject in subjects:
 
@@ -262,7 +284,7 @@ def run(subjects: Sequence[Subject], settings: Settings, quiet: bool) -> list[di
 
             try:
                 with tempfile.TemporaryDirectory(prefix="inlay-bench-") as folder:
-                    rows.append(ModelRun(subject, settings, pathlib.Path(folder), say).run())
+                    rows.append(ModelRun(subject, settings, pathlib.Path(folder), say, limits).run())
             except (InlayError, ValueError, RuntimeError, ImportError, OSError) as error:
                 row = {"model": subject.title, "error": " ".join(str(error).split())}
                 rows.append(row | ({"detail": subject.detail} if subject.detail else {}))

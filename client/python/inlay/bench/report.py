@@ -9,6 +9,8 @@ import platform
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from inlay.printing import ops_in_words
+
 Row = dict[str, Any]
 
 
@@ -144,6 +146,23 @@ def plans(result: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
     return ["model", "mix ms", *(f"{n} ms" for n in names), "best of them / mix"], table if names else []
 
 
+def profiles(result: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """Every partition of the mix: its time, and how far it is from what the machine can do. LOW: a shortfall."""
+    columns = ["model", "partition's ops", "backend", "calls", "us/call", "share", "of roofline"]
+    table = []
+    for row in _good(result):
+        profile = row.get("profile")
+        if profile is None:
+            continue
+        for p in profile["partitions"]:
+            low = " LOW" if p["low"] else ""
+            times = [str(p["calls"]), f"{p['us']:.1f}", f"{p['share']:.1%}", f"{p['roofline_share']:.0%}{low}"]
+            table.append([row["model"], ops_in_words(p["ops"]), p["backend"], *times])
+        whole = f"{profile['roofline_share']:.0%}; {profile['low']:.1%} of the time LOW"
+        table.append([row["model"], "all", "", "", f"{profile['total_us']:.1f}", "", whole])
+    return columns, table
+
+
 def _good(result: dict[str, Any]) -> list[Row]:
     return [row for row in result["models"] if "error" not in row]
 
@@ -163,7 +182,7 @@ def failures(result: dict[str, Any]) -> list[str]:
 
 def render(result: dict[str, Any], table: Callable[[list[str], list[list[str]]], None]) -> None:
     """Prints everything, by a function that prints one table."""
-    parts = [latency(result), compiling(result), plans(result)]
+    parts = [latency(result), compiling(result), plans(result), profiles(result)]
     for columns, rows in parts:
         if rows:
             table(columns, rows)
