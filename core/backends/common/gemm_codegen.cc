@@ -5,8 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/backends/common/build_id.h"
 #include "core/backends/common/gemm_lowering.h"
-#include "core/backends/common/manifest.h"
-#include "core/backends/common/shim_object.h"
+#include "core/backends/common/shim_codegen.h"
 #include "core/base/status_macros.h"
 
 namespace inlay::backends {
@@ -25,38 +24,20 @@ std::string GemmCodegen::version() const {
 
 absl::StatusOr<proto::StaticLibrary> GemmCodegen::Codegen(const backend::CodegenRequest& request) const {
   INLAY_ASSIGN_OR_RETURN(const auto options, GemmOptions(library_, request.codegen_target));
-  std::vector<ShimFunction> functions;
-  proto::StaticLibrary library;
+  auto describe = [&](const ir::Function& partition) -> absl::StatusOr<ShimPartition> {
+    INLAY_ASSIGN_OR_RETURN(GemmDescription gemm, LowerGemm(partition, library_.dtypes));
+    gemm.options = options;
+    gemm.workspace_bytes = library_.workspace_bytes(gemm);
+    ShimPartition described{nlohmann::json(gemm).dump(), gemm.workspace_bytes, gemm.flops(), std::vector<int>()};
+    if (library_.packs_weights && gemm.b_constant && gemm.a.input != gemm.b.input && !StepsRead(gemm, gemm.b.input)) {
+      described.init_only_inputs->push_back(gemm.b.input);
+    }
+    return described;
+  };
+  INLAY_ASSIGN_OR_RETURN(proto::StaticLibrary library, GenerateShimCalls(*this, request, describe));
   proto::StaticLibraryManifest* manifest = library.mutable_manifest();
-  for (const auto& [symbol, function] : request.module.functions) {
-    auto gemm = LowerGemm(function, library_.dtypes);
-    if (!gemm.ok()) {
-      return absl::Status(gemm.status().code(),
-                          absl::StrCat(library_.name, ": partition '", symbol, "': ", gemm.status().message()));
-    }
-    gemm->options = options;
-    gemm->workspace_bytes = library_.workspace_bytes(*gemm);
-    functions.push_back({symbol, nlohmann::json(*gemm).dump()});
-    proto::PrimitiveFunction* primitive = manifest->add_functions();
-    INLAY_RETURN_IF_ERROR(FillSignature(symbol, function, primitive));
-    primitive->set_has_state(true);
-    primitive->set_workspace_bytes(gemm->workspace_bytes);
-    primitive->set_flops(gemm->flops());
-    if (library_.packs_weights && gemm->b_constant && gemm->a.input != gemm->b.input &&
-        !StepsRead(*gemm, gemm->b.input)) {
-      primitive->add_init_only_inputs(gemm->b.input);
-    }
-  }
-  FillManifest(name(), version(), request.target, manifest);
-  // Calls only; the library picks its kernels by the CPU it finds.
-  manifest->set_target_cpu("x86-64");
-  manifest->set_target_features(library_.required_feature.empty() ? "" : "+" + library_.required_feature);
-  manifest->add_runtime_components(library_.name);
+  if (!library_.required_feature.empty()) manifest->set_target_features("+" + library_.required_feature);
   manifest->add_runtime_components("gemm");
-  INLAY_ASSIGN_OR_RETURN(std::string object, EmitShimObject(library_.name, functions, request.target));
-  auto* file = library.add_objects();
-  file->set_name(library_.name + ".o");
-  file->set_data(std::move(object));
   return library;
 }
 
