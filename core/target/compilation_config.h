@@ -1,4 +1,5 @@
-// CompilationConfig: the whole configuration of one compilation, checked and completed in one place (FromProto).
+// CompilationConfig: the whole configuration of one compilation, checked and completed in one place (FromProto). Plain
+// value; every IRModule has one (ir::IRModule::config), so no pass needs to ask whether it is there.
 #ifndef INLAY_CORE_TARGET_COMPILATION_CONFIG_H_
 #define INLAY_CORE_TARGET_COMPILATION_CONFIG_H_
 
@@ -15,14 +16,27 @@ class CompilationConfig;
 namespace inlay::target {
 
 enum class ExecutorKind { kGraph, kAot, kVm };
+enum class InterfaceApi { kPacked, kC };
 enum class RuntimeKind { kCpp, kCrt };
 enum class SearchMode { kNone, kAnalytic, kMeasured };
+
+struct Executor {
+  ExecutorKind kind = ExecutorKind::kGraph;
+  InterfaceApi interface_api = InterfaceApi::kPacked;  // kAot
+  bool unpacked_api = false;                           // kAot
+  int workspace_byte_alignment = 64;
+};
+
+struct Runtime {
+  RuntimeKind kind = RuntimeKind::kCpp;
+  bool system_lib = false;  // kCrt
+};
 
 struct CompilationConfig {
   Target target_host;
   std::vector<Target> targets;  // [0] is the device; others are external codegen targets, by backend name
-  ExecutorKind executor = ExecutorKind::kGraph;
-  RuntimeKind runtime = RuntimeKind::kCpp;
+  Executor executor;
+  Runtime runtime;
   bool link_params = true;
   SearchMode search_mode = SearchMode::kAnalytic;
   std::vector<std::string> backends;  // empty: all
@@ -30,17 +44,24 @@ struct CompilationConfig {
   std::vector<std::string> disabled_passes;
   int num_threads = 0;
 
-  static CompilationConfig Default();  // llvm, x86-64-v3
-  // Completes the targets, checks every combination; INVALID_ARGUMENT says which two fields disagree, UNIMPLEMENTED
-  // what is not there yet.
+  static CompilationConfig Default();                         // llvm, x86-64-v3
+  static CompilationConfig FromTarget(const Target& target);  // a completed device, the rest by default
+  // Completes the targets, the host among them; checks every combination. INVALID_ARGUMENT says which two fields
+  // disagree, UNIMPLEMENTED what is not there yet.
   static absl::StatusOr<CompilationConfig> FromProto(const proto::CompilationConfig& proto);
   proto::CompilationConfig ToProto() const;
 
   const Target& target() const { return targets[0]; }
-  // The external codegen target of a backend, or one without attributes.
-  Target CodegenTarget(const std::string& backend) const;
+  // The external codegen target of a backend ("onednn"), or of another variant of it ("onednn#2": the second target of
+  // that kind); one without attributes where there is none.
+  Target CodegenTarget(const std::string& variant) const;
+  int NumVariants(const std::string& backend) const;  // codegen targets of that kind; at least 1
   bool ShouldLinkParams() const { return link_params; }
 };
+
+// "onednn" and 2 <-> "onednn#2"; the first is "onednn" itself.
+std::string VariantName(const std::string& backend, int variant);
+std::string BackendOfVariant(const std::string& name);
 
 }  // namespace inlay::target
 

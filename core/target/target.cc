@@ -1,16 +1,15 @@
 #include "core/target/target.h"
 
 #include <algorithm>
-#include <set>
 #include <vector>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/escaping.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "core/base/status_macros.h"
+#include "core/target/target_kinds.h"
 #include "core/target/x86_cpus.h"
 #include "nlohmann/json.hpp"
 
@@ -20,15 +19,6 @@ namespace {
 constexpr size_t kMaxTextSize = 64 << 10;
 constexpr char kDefaultCpu[] = "x86-64-v3";
 
-// The attributes of the kinds that are inlay's own; any other kind is a backend's, which checks its attributes itself.
-const std::vector<std::string>* KnownAttrs(absl::string_view kind) {
-  static const auto* llvm = new std::vector<std::string>{"mattr", "mcpu", "mtriple", "num-cores"};
-  static const auto* c = new std::vector<std::string>{"march", "mcpu", "num-cores"};
-  if (kind == "llvm") return llvm;
-  if (kind == "c") return c;
-  return nullptr;
-}
-
 absl::Status CheckWord(absl::string_view word, absl::string_view what) {
   auto fine = [](char ch) { return absl::ascii_isalnum(ch) || ch == '-' || ch == '_' || ch == '.'; };
   if (!word.empty() && word[0] != '-' && std::all_of(word.begin(), word.end(), fine)) return absl::OkStatus();
@@ -36,22 +26,12 @@ absl::Status CheckWord(absl::string_view word, absl::string_view what) {
                                                  "; it consists of letters, digits, '-', '_', '.'"));
 }
 
-absl::Status CheckAttrs(const Target& target) {
+absl::Status CheckTarget(const Target& target) {
   INLAY_RETURN_IF_ERROR(CheckWord(target.kind, "kind"));
-  const std::vector<std::string>* known = KnownAttrs(target.kind);
-  for (const auto& [name, value] : target.attrs) {
-    INLAY_RETURN_IF_ERROR(CheckWord(name, "attribute name"));
-    if (known != nullptr && std::find(known->begin(), known->end(), name) == known->end()) {
-      return absl::InvalidArgumentError(absl::StrCat("target: the kind '", target.kind, "' has no attribute '", name,
-                                                     "'; it has ", absl::StrJoin(*known, ", ")));
-    }
-  }
-  const std::string cores = target.attr("num-cores");
-  int n;
-  if (!cores.empty() && (!absl::SimpleAtoi(cores, &n) || n < 1 || n > 4096)) {
-    return absl::InvalidArgumentError(absl::StrCat("target: num-cores=", cores, " must be a number from 1 to 4096"));
-  }
-  return absl::OkStatus();
+  for (const auto& [name, value] : target.attrs) INLAY_RETURN_IF_ERROR(CheckWord(name, "attribute name"));
+  const TargetKind* kind = FindTargetKind(target.kind);  // any other is a backend's, which checks its attributes itself
+  if (kind == nullptr) return absl::OkStatus();
+  return CheckAttrs(target.attrs, kind->attrs, absl::StrCat("target: the kind '", target.kind, "'"));
 }
 
 absl::StatusOr<Target> ParseJson(absl::string_view text) {
@@ -167,6 +147,41 @@ absl::Status CompleteOther(absl::string_view arch, Target* target) {
   return absl::OkStatus();
 }
 
+// The words of a text, quoted as in a shell: 'a b', "a \"b\"", a\ b.
+absl::StatusOr<std::vector<std::string>> SplitWords(absl::string_view text) {
+  std::vector<std::string> words;
+  bool inside = false;
+  char quote = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char ch = text[i];
+    if (quote == 0 && absl::ascii_isspace(ch)) {
+      inside = false;
+      continue;
+    }
+    if (!inside) words.emplace_back();
+    inside = true;
+    if (quote == 0 && (ch == '\'' || ch == '"')) {
+      quote = ch;
+    } else if (quote != 0 && ch == quote) {
+      quote = 0;
+    } else if (ch == '\\' && quote != '\'' && i + 1 < text.size()) {
+      words.back() += text[++i];
+    } else {
+      words.back() += ch;
+    }
+  }
+  if (quote != 0) return absl::InvalidArgumentError("target: a quotation mark is not closed");
+  return words;
+}
+
+std::string Quoted(absl::string_view word) {
+  auto plain = [](char ch) {
+    return absl::ascii_isalnum(ch) || absl::string_view("@%+=:,./-_").find(ch) != std::string::npos;
+  };
+  if (std::all_of(word.begin(), word.end(), plain)) return std::string(word);
+  return absl::StrCat("'", absl::StrReplaceAll(word, {{"'", "'\"'\"'"}}), "'");
+}
+
 }  // namespace
 
 absl::StatusOr<Target> Target::Parse(absl::string_view text) {
@@ -176,9 +191,9 @@ absl::StatusOr<Target> Target::Parse(absl::string_view text) {
   if (absl::StartsWith(text, "{")) {
     INLAY_ASSIGN_OR_RETURN(target, ParseJson(text));
   } else {
-    std::vector<absl::string_view> words = absl::StrSplit(text, absl::ByAnyChar(" \t\n"), absl::SkipEmpty());
+    INLAY_ASSIGN_OR_RETURN(const std::vector<std::string> words, SplitWords(text));
     if (words.empty()) return absl::InvalidArgumentError("target: the text is empty; write for example 'llvm'");
-    target.kind = std::string(words[0]);
+    target.kind = words[0];
     for (size_t i = 1; i < words.size(); ++i) {
       absl::string_view word = words[i];
       absl::ConsumePrefix(&word, "-");
@@ -190,18 +205,20 @@ absl::StatusOr<Target> Target::Parse(absl::string_view text) {
       target.attrs[std::string(word.substr(0, equals))] = std::string(word.substr(equals + 1));
     }
   }
-  INLAY_RETURN_IF_ERROR(CheckAttrs(target));
+  INLAY_RETURN_IF_ERROR(CheckTarget(target));
   return target;
 }
 
 std::string Target::ToString() const {
   std::string text = kind;
-  for (const auto& [name, value] : attrs) {
-    // Quoted where another attribute could be read into it: the text is part of keys.
-    const bool plain = value.find_first_of(" \t\n\"\\") == value.npos;
-    absl::StrAppend(&text, " -", name, "=", plain ? value : absl::StrCat("\"", absl::CEscape(value), "\""));
-  }
+  for (const auto& [name, value] : attrs) absl::StrAppend(&text, " ", Quoted(absl::StrCat("-", name, "=", value)));
   return text;
+}
+
+std::string Target::ToJson() const {
+  nlohmann::json json = {{"kind", kind}};
+  for (const auto& [name, value] : attrs) json[name] = value;
+  return json.dump();
 }
 
 std::string Target::attr(absl::string_view name, absl::string_view fallback) const {
@@ -210,7 +227,7 @@ std::string Target::attr(absl::string_view name, absl::string_view fallback) con
 }
 
 absl::StatusOr<Target> Target::Completed() const {
-  INLAY_RETURN_IF_ERROR(CheckAttrs(*this));
+  INLAY_RETURN_IF_ERROR(CheckTarget(*this));
   if (kind != "llvm") return *this;
   Target target = *this;
   INLAY_ASSIGN_OR_RETURN(target.attrs["mtriple"], CanonicalTriple(attr("mtriple")));

@@ -1,7 +1,8 @@
 // Target: what code is generated for. Plain value.
 //
-// String form: "llvm -mcpu=znver4 -mattr=+avx512f -num-cores=2": a kind, then -name=value. JSON form: {"kind": "llvm",
-// ...}.
+// String form: "llvm -mcpu=znver4 -mattr=+avx512f -num-cores=2": a kind, then -name=value, words with blanks quoted as
+// in a shell. JSON form: {"kind": "llvm", "mcpu": "znver4", ...}. Both read back to an equal Target. Which kinds there
+// are, with which attributes: target_kinds.h.
 #ifndef INLAY_CORE_TARGET_TARGET_H_
 #define INLAY_CORE_TARGET_TARGET_H_
 
@@ -21,6 +22,7 @@ class Target {
   // INVALID_ARGUMENT names the word that can't be read, the attribute that the kind does not have, and those it has.
   static absl::StatusOr<Target> Parse(absl::string_view text);
   std::string ToString() const;
+  std::string ToJson() const;  // one line
   std::string attr(absl::string_view name, absl::string_view fallback = "") const;
 
   // What the code needs, complete: mtriple, mcpu and the full list of mattr that follow from them ("native" is refused:

@@ -1,5 +1,6 @@
 #include "core/target/target.h"
 
+#include "core/target/target_kinds.h"
 #include "core/target/x86_cpus.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -118,6 +119,30 @@ TEST(TargetTest, HostAgreesWithTheCompilersRuntime) {
   EXPECT_EQ(host.HasFeature("popcnt"), __builtin_cpu_supports("popcnt") != 0);
 }
 #endif
+
+TEST(TargetTest, TextAndJsonReadBackToTheSame) {
+  Target target;
+  target.kind = "csource";
+  target.attrs = {{"cflags", "-O2 -ffast-math"}, {"kernels", R"([{"source": "it's \"C\" \\n"}])"}, {"cc", "gcc"}};
+  EXPECT_EQ(Parse(target.ToString()), target) << target.ToString();
+  EXPECT_EQ(Parse(target.ToJson()), target) << target.ToJson();
+  EXPECT_EQ(Parse(R"(csource "-cflags=-O2 -g" -cc=g\cc)").attr("cflags"), "-O2 -g");
+  EXPECT_THAT(ParseError("csource '-cflags=-O2"), HasSubstr("a quotation mark is not closed"));
+}
+
+TEST(TargetTest, AttributesAreOfTheirTypes) {
+  const std::vector<AttrSpec> specs = {{"fast", AttrSpec::Type::kBool, "1", "whether"},
+                                       {"isa", AttrSpec::Type::kChoice, "avx2", "which", {"avx2", "avx512"}},
+                                       {"n", AttrSpec::Type::kInt, "4", "how many"}};
+  auto error = [&](const std::map<std::string, std::string>& attrs) {
+    return std::string(CheckAttrs(attrs, specs, "the codegen target x").message());
+  };
+  EXPECT_EQ(error({{"fast", "0"}, {"isa", "avx512"}, {"n", "-3"}}), "");
+  EXPECT_EQ(error({{"slow", "0"}}), "the codegen target x has no attribute 'slow'; it has fast, isa, n");
+  EXPECT_EQ(error({{"fast", "yes"}}), "the codegen target x: fast=yes must be 0 or 1");
+  EXPECT_EQ(error({{"isa", "sse"}}), "the codegen target x: isa=sse must be one of avx2, avx512");
+  EXPECT_EQ(error({{"n", "many"}}), "the codegen target x: n=many must be a number");
+}
 
 }  // namespace
 }  // namespace inlay::target

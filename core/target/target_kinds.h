@@ -1,0 +1,46 @@
+// The kinds of device targets and the attributes that each has: one table from which texts are checked, help is printed
+// and the command line's options are made. What a backend's codegen target has is a backend's own to say, in the same
+// words (backend::Backend::attrs).
+//
+// Read-only tables; any thread.
+#ifndef INLAY_CORE_TARGET_TARGET_KINDS_H_
+#define INLAY_CORE_TARGET_TARGET_KINDS_H_
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+
+namespace inlay::target {
+
+struct AttrSpec {
+  enum class Type { kString, kInt, kBool, kChoice };
+
+  std::string name;
+  Type type = Type::kString;
+  std::string default_value;  // for people: what holds where the attribute is absent
+  std::string help;
+  std::vector<std::string> choices = {};  // kChoice
+  int64_t min = 0, max = 0;               // kInt; both 0: any
+};
+
+struct TargetKind {
+  std::string name;
+  std::string help;
+  std::vector<AttrSpec> attrs;
+};
+
+const std::vector<TargetKind>& TargetKinds();
+// nullptr: none of inlay's own; then it is a backend's name, or nothing.
+const TargetKind* FindTargetKind(absl::string_view name);
+
+// INVALID_ARGUMENT names an attribute that `specs` does not have and those it has, or a value that is not of its type.
+// `whose` begins the message: "the kind 'llvm'".
+absl::Status CheckAttrs(const std::map<std::string, std::string>& attrs, const std::vector<AttrSpec>& specs,
+                        absl::string_view whose);
+
+}  // namespace inlay::target
+
+#endif  // INLAY_CORE_TARGET_TARGET_KINDS_H_
