@@ -5,30 +5,43 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "google/protobuf/descriptor.h"
+#include "proto/config.pb.h"
 
 namespace inlay::target {
 namespace {
 
 using Type = AttrSpec::Type;
 
+AttrSpec SpecOf(const google::protobuf::FieldDescriptor& field) {
+  const proto::OptionSpec& option = field.options().GetExtension(proto::spec);
+  AttrSpec spec;
+  spec.name = absl::StrReplaceAll(field.name(), {{"_", "-"}});
+  spec.default_value = option.default_value();
+  spec.help = option.help();
+  spec.choices.assign(option.choices().begin(), option.choices().end());
+  spec.min = option.min();
+  spec.max = option.max();
+  if (field.cpp_type() == field.CPPTYPE_INT32) spec.type = Type::kInt;
+  if (field.cpp_type() == field.CPPTYPE_BOOL) spec.type = Type::kBool;
+  if (!spec.choices.empty()) spec.type = Type::kChoice;
+  return spec;
+}
+
 std::vector<TargetKind>* MakeKinds() {
-  const AttrSpec num_cores = {
-      "num-cores", Type::kInt, "those of the machine that runs it", "cores that cost estimates count with", {},
-      1,           4096};
-  return new std::vector<TargetKind>{
-      {"llvm",
-       "a CPU, by LLVM",
-       {{"mattr", Type::kString, "what mcpu has", "instruction sets on and off: +avx512f,-avx512bf16"},
-        {"mcpu", Type::kString, "x86-64-v3", "LLVM's name of the CPU; native: the client's"},
-        {"mtriple", Type::kString, "x86_64-unknown-linux-gnu", "architecture and system"},
-        num_cores}},
-      {"c",
-       "whatever a C11 compiler compiles for",
-       {{"mcpu", Type::kString, "", "the device's CPU as its compiler names it: cortex-m3; kept in the metadata"},
-        {"model", Type::kString, "unknown", "the board or SoC; kept in the metadata"},
-        num_cores}},
-      {"cuda", "a GPU of NVIDIA's", {{"arch", Type::kString, "sm_90", "compute capability, as nvcc names it"}}},
-  };
+  auto* kinds = new std::vector<TargetKind>;
+  const google::protobuf::Descriptor& all = *proto::TargetKinds::descriptor();
+  for (int i = 0; i < all.field_count(); ++i) {
+    const google::protobuf::FieldDescriptor& kind = *all.field(i);
+    TargetKind& added = kinds->emplace_back();
+    added.name = kind.name();
+    added.help = kind.options().GetExtension(proto::spec).help();
+    for (int k = 0; k < kind.message_type()->field_count(); ++k) {
+      added.attrs.push_back(SpecOf(*kind.message_type()->field(k)));
+    }
+  }
+  return kinds;
 }
 
 absl::Status CheckValue(const AttrSpec& spec, const std::string& value, absl::string_view whose) {

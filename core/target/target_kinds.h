@@ -1,6 +1,5 @@
-// The kinds of device targets and the attributes that each has: one table from which texts are checked, help is printed
-// and the command line's options are made. What a backend's codegen target has is a backend's own to say, in the same
-// words (backend::Backend::attrs).
+// The kinds of device targets and the attributes that each has, as proto/config.proto (TargetKinds) has them. What a
+// backend's codegen target has is the backend's own to say, in the same words.
 //
 // Read-only tables; any thread.
 #ifndef INLAY_CORE_TARGET_TARGET_KINDS_H_
