@@ -55,15 +55,20 @@ int ElfObject::AddSection(std::string name, std::string data, SectionOptions opt
   return AddSection(std::move(name), size, [data = std::move(data)](const Sink& sink) { return sink(data); }, options);
 }
 
-int ElfObject::AddSymbol(std::string name, int section, uint64_t size) {
-  symbols_.push_back({std::move(name), section, size});
+int ElfObject::AddSymbol(std::string name, int section, uint64_t size, uint64_t offset) {
+  symbols_.push_back({std::move(name), section, size, offset});
   return static_cast<int>(symbols_.size()) - 1;
 }
 
 int ElfObject::AddUndefined(std::string name) { return AddSymbol(std::move(name), -1, 0); }
 
 void ElfObject::AddPointer(int section, uint64_t offset, int symbol) {
-  sections_[section].pointers.push_back({offset, symbol});
+  const uint32_t type = machine_ == Machine::kX86_64 ? R_X86_64_64 : R_AARCH64_ABS64;
+  sections_[section].relocations.push_back({offset, symbol, type, 0});
+}
+
+void ElfObject::AddDistance(int section, uint64_t offset, int symbol, int64_t addend) {
+  sections_[section].relocations.push_back({offset, symbol, R_X86_64_PC32, addend});
 }
 
 absl::Status ElfObject::WriteTo(const std::string& path) const {
@@ -90,6 +95,7 @@ absl::Status ElfObject::WriteTo(const std::string& path) const {
   for (const Section& section : sections_) {
     uint64_t flags = SHF_ALLOC;
     if (section.options.writable) flags |= SHF_WRITE;
+    if (section.options.executable) flags |= SHF_EXECINSTR;
     if (section.options.large && x86) flags |= SHF_X86_64_LARGE;
     add(section.name, SHT_PROGBITS, flags, section.size, section.options.align, section.writer);
   }
@@ -97,9 +103,11 @@ absl::Status ElfObject::WriteTo(const std::string& path) const {
   for (const Symbol& symbol : symbols_) {
     Elf64_Sym entry = {};
     entry.st_name = Intern(&strings, symbol.name);
-    entry.st_info = ELF64_ST_INFO(STB_GLOBAL, symbol.section < 0 ? STT_NOTYPE : STT_OBJECT);
+    const bool code = symbol.section >= 0 && sections_[symbol.section].options.executable;
+    entry.st_info = ELF64_ST_INFO(STB_GLOBAL, symbol.section < 0 ? STT_NOTYPE : code ? STT_FUNC : STT_OBJECT);
     entry.st_other = symbol.section < 0 ? STV_DEFAULT : STV_HIDDEN;
     entry.st_shndx = symbol.section < 0 ? SHN_UNDEF : static_cast<uint16_t>(symbol.section + 1);
+    entry.st_value = symbol.offset;
     entry.st_size = symbol.size;
     symbols.append(AsBytes(entry).data(), sizeof(entry));
   }
@@ -110,12 +118,13 @@ absl::Status ElfObject::WriteTo(const std::string& path) const {
   headers.back().sh_entsize = sizeof(Elf64_Sym);
   add(".strtab", SHT_STRTAB, 0, strings.size(), 1, bytes(strings));
   for (size_t s = 0; s < sections_.size(); ++s) {
-    if (sections_[s].pointers.empty()) continue;
+    if (sections_[s].relocations.empty()) continue;
     std::string relocations;
-    for (const Pointer& pointer : sections_[s].pointers) {
+    for (const Relocation& relocation : sections_[s].relocations) {
       Elf64_Rela entry = {};
-      entry.r_offset = pointer.offset;
-      entry.r_info = ELF64_R_INFO(static_cast<uint64_t>(pointer.symbol) + 1, x86 ? R_X86_64_64 : R_AARCH64_ABS64);
+      entry.r_offset = relocation.offset;
+      entry.r_info = ELF64_R_INFO(static_cast<uint64_t>(relocation.symbol) + 1, relocation.type);
+      entry.r_addend = relocation.addend;
       relocations.append(AsBytes(entry).data(), sizeof(entry));
     }
     add(".rela" + sections_[s].name, SHT_RELA, SHF_INFO_LINK, relocations.size(), 8, bytes(relocations));

@@ -1,5 +1,6 @@
-// ElfObject: a relocatable ELF file made by hand, for data that the linker is to put into a library: tables of
-// addresses and sections whose bytes are streamed, so that hundreds of megabytes of parameters never lie in memory.
+// ElfObject: a relocatable ELF file made by hand, for what the linker is to put into a library besides compiled code:
+// tables of addresses, jumps through them, and sections whose bytes are streamed, so that hundreds of megabytes of
+// parameters never lie in memory.
 #ifndef INLAY_CORE_ARTIFACT_ELF_OBJECT_H_
 #define INLAY_CORE_ARTIFACT_ELF_OBJECT_H_
 
@@ -25,34 +26,39 @@ class ElfObject {
   struct SectionOptions {
     bool writable = false;  // relocated when loaded
     bool large = false;     // x86-64: may lie further than 2 GiB from the code
+    bool executable = false;
     uint64_t align = 64;
   };
   // Each answers an index for the other calls.
   int AddSection(std::string name, uint64_t size, Writer writer, SectionOptions options);
   int AddSection(std::string name, std::string data, SectionOptions options);
-  int AddSymbol(std::string name, int section, uint64_t size);  // at the section's begin; hidden
+  int AddSymbol(std::string name, int section, uint64_t size, uint64_t offset = 0);  // hidden
   int AddUndefined(std::string name);
   // The 8 bytes at `offset` become the address of `symbol`.
   void AddPointer(int section, uint64_t offset, int symbol);
+  // x86-64: the 4 bytes at `offset` become how far `symbol` + addend is from them.
+  void AddDistance(int section, uint64_t offset, int symbol, int64_t addend);
 
   absl::Status WriteTo(const std::string& path) const;
 
  private:
-  struct Pointer {
+  struct Relocation {
     uint64_t offset;
     int symbol;
+    uint32_t type;
+    int64_t addend;
   };
   struct Section {
     std::string name;
     uint64_t size;
     Writer writer;
     SectionOptions options;
-    std::vector<Pointer> pointers;
+    std::vector<Relocation> relocations;
   };
   struct Symbol {
     std::string name;
     int section;  // -1: undefined
-    uint64_t size;
+    uint64_t size, offset;
   };
   const Machine machine_;
   std::vector<Section> sections_;

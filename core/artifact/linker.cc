@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "core/artifact/elf_object.h"
+#include "core/artifact/imports.h"
 #include "core/artifact/param_writer.h"
 #include "core/artifact/static_library.h"
 #include "core/base/file_system.h"
@@ -22,22 +23,31 @@
 namespace inlay::artifact {
 namespace {
 
-constexpr int kLibraryFormatVersion = 1;  // core/runtime/exported/library.h
+constexpr int kLibraryFormatVersion = 1;  // core/runtime/exported/compatibility.h
+// The newest version of glibc's symbols that an artifact refers to (Debian 12, Ubuntu 22.04 have it); a test holds it.
+constexpr char kGlibc[] = "2.35";
 // Bigger parameters must not lie between code and data: x86-64 reaches 2 GiB.
 constexpr uint64_t kLargeParams = uint64_t{1} << 30;
 constexpr absl::Duration kLinkTimeout = absl::Minutes(10);
 
+struct NeededLibrary {
+  proto::RequiredLibrary required;
+  std::set<std::string> backends;
+  std::vector<std::string> functions;  // that are called in it
+};
+
 // What all of the libraries together need.
 struct Needs {
   std::string triple, cpu, features;
-  std::vector<proto::RequiredLibrary> required_libraries;
+  std::vector<NeededLibrary> needed_libraries;
   std::vector<std::string> runtime_components;
   nlohmann::json backends = nlohmann::json::array();
 };
 
 absl::StatusOr<Needs> Collect(const LinkRequest& request) {
   Needs needs;
-  std::set<std::string> features, sonames, components;
+  std::set<std::string> features, components;
+  std::map<std::string, size_t> sonames;
   std::map<std::pair<std::string, std::string>, int> backends;
   for (const proto::StaticLibrary* library : request.libraries) {
     const proto::StaticLibraryManifest& manifest = library->manifest();
@@ -51,7 +61,9 @@ absl::StatusOr<Needs> Collect(const LinkRequest& request) {
       if (feature[0] == '+') features.insert(std::string(feature));
     }
     for (const proto::RequiredLibrary& required : manifest.required_libraries()) {
-      if (sonames.insert(required.soname()).second) needs.required_libraries.push_back(required);
+      const auto [it, fresh] = sonames.insert({required.soname(), needs.needed_libraries.size()});
+      if (fresh) needs.needed_libraries.push_back({required, {}, {}});
+      needs.needed_libraries[it->second].backends.insert(manifest.backend());
     }
     components.insert(manifest.runtime_components().begin(), manifest.runtime_components().end());
     backends[{manifest.backend(), manifest.backend_version()}] += manifest.functions_size();
@@ -67,17 +79,35 @@ absl::StatusOr<Needs> Collect(const LinkRequest& request) {
   return needs;
 }
 
+// What a machine must have, in one line: two libraries with the same line run on the same machines.
+std::string Compatibility(const Needs& needs) {
+  std::string line =
+      absl::StrCat("inlay_library=", kLibraryFormatVersion, " kernel_abi=", INLAY_KERNEL_ABI_VERSION,
+                   " triple=", needs.triple, " features=", needs.features, " glibc>=", kGlibc, " libtvm_ffi.so");
+  for (const NeededLibrary& library : needs.needed_libraries) {
+    absl::StrAppend(&line, " ", library.required.soname());
+    if (!library.required.version().empty()) absl::StrAppend(&line, "=", library.required.version());
+  }
+  return line;
+}
+
 std::string ManifestJson(const LinkRequest& request, const Needs& needs, const ParamWriter& params) {
   nlohmann::json json = {{"inlay_library", kLibraryFormatVersion},
                          {"kernel_abi", INLAY_KERNEL_ABI_VERSION},
+                         {"compatibility", Compatibility(needs)},
                          {"target", {{"triple", needs.triple}, {"cpu", needs.cpu}, {"features", needs.features}}},
+                         {"glibc", kGlibc},
                          {"backends", needs.backends},
                          {"required_libraries", nlohmann::json::array()},
                          {"params_linked", request.link_params},
                          {"param_offsets", request.link_params ? params.offsets() : std::vector<uint64_t>()},
                          {"plan", nlohmann::json::parse(request.plan->ToJson())}};
-  for (const proto::RequiredLibrary& library : needs.required_libraries) {
-    json["required_libraries"].push_back({{"soname", library.soname()}, {"package", library.package()}});
+  for (const NeededLibrary& library : needs.needed_libraries) {
+    json["required_libraries"].push_back({{"soname", library.required.soname()},
+                                          {"package", library.required.package()},
+                                          {"version", library.required.version()},
+                                          {"backends", library.backends},
+                                          {"functions", library.functions}});
   }
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
@@ -145,7 +175,7 @@ class Link {
   Link(const LinkToolchain& toolchain, const LinkRequest& request, std::string dir)
       : toolchain_(toolchain), request_(request), dir_(std::move(dir)) {}
 
-  absl::Status Run(const Needs& needs, const ParamWriter& params, const std::string& output) {
+  absl::Status Run(Needs* needs, const ParamWriter& params, const std::string& output) {
     args_ = {toolchain_.lld,
              "-shared",
              "-o",
@@ -172,12 +202,17 @@ class Link {
     args_.push_back(toolchain_.crti);
     args_.push_back(toolchain_.crt_begin);
     INLAY_RETURN_IF_ERROR(AddObjects());
+    INLAY_RETURN_IF_ERROR(FindArchives(*needs));
+    INLAY_RETURN_IF_ERROR(AddImports(needs));
     const std::string tables = dir_ + "/tables.o";
-    INLAY_RETURN_IF_ERROR(WriteTables(request_, ManifestJson(request_, needs, params), params, tables));
+    INLAY_RETURN_IF_ERROR(WriteTables(request_, ManifestJson(request_, *needs, params), params, tables));
     INLAY_RETURN_IF_ERROR(Cancelled());
     args_.push_back(tables);
-    INLAY_RETURN_IF_ERROR(AddArchives(needs));
-    INLAY_RETURN_IF_ERROR(AddSharedLibraries(needs));
+    args_.insert(args_.end(), archives_.begin(), archives_.end());
+    args_.insert(args_.end(), toolchain_.static_archives.begin(), toolchain_.static_archives.end());
+    args_.push_back("--as-needed");
+    args_.insert(args_.end(), shared_libraries_.begin(), shared_libraries_.end());
+    args_.push_back("--no-undefined");
     args_.push_back(toolchain_.crt_end);
     args_.push_back(toolchain_.crtn);
     return RunLinker();
@@ -220,52 +255,42 @@ class Link {
     return "";
   }
 
-  absl::Status AddArchives(const Needs& needs) {
+  // The runtime, those of the backends' components, and the shared libraries that the dynamic linker will look for.
+  absl::Status FindArchives(const Needs& needs) {
     std::vector<std::string> archives = {"libinlay_artifact_runtime.a"};
     for (const std::string& component : needs.runtime_components) {
       archives.push_back(absl::StrCat("lib", component, "_runtime.a"));
     }
     for (const std::string& archive : archives) {
-      const std::string path = FindIn(toolchain_.runtime_dirs, archive);
-      if (path.empty()) {
-        return absl::NotFoundError(absl::StrCat("no ", archive, " in ", absl::StrJoin(toolchain_.runtime_dirs, ", ")));
-      }
-      args_.push_back(path);
+      archives_.push_back(FindIn(toolchain_.runtime_dirs, archive));
+      if (!archives_.back().empty()) continue;
+      return absl::NotFoundError(absl::StrCat("no ", archive, " in ", absl::StrJoin(toolchain_.runtime_dirs, ", ")));
     }
-    args_.insert(args_.end(), toolchain_.static_archives.begin(), toolchain_.static_archives.end());
-    return absl::OkStatus();
-  }
-
-  absl::Status AddSharedLibraries(const Needs& needs) {
-    bool all_here = true;
-    args_.push_back("--no-as-needed");
-    for (const proto::RequiredLibrary& required : needs.required_libraries) {
-      std::string path = FindIn(toolchain_.library_dirs, required.soname());
-      if (path.empty()) {
-        // Made for another machine: an empty library of that name, so that the loader will look for it.
-        INLAY_ASSIGN_OR_RETURN(path, MakeStub(required.soname()));
-        all_here = false;
-      }
-      args_.push_back(std::move(path));
-    }
-    args_.push_back("--as-needed");
     for (const char* name : {"libtvm_ffi.so", "libm.so.6", "libc.so.6", "ld-linux-x86-64.so.2"}) {
-      const std::string path = FindIn(toolchain_.library_dirs, name);
-      if (path.empty()) return absl::NotFoundError(absl::StrCat("linking needs ", name));
-      args_.push_back(path);
+      shared_libraries_.push_back(FindIn(toolchain_.library_dirs, name));
+      if (shared_libraries_.back().empty()) return absl::NotFoundError(absl::StrCat("linking needs ", name));
     }
-    args_.push_back(all_here ? "--no-undefined" : "--unresolved-symbols=ignore-all");
     return absl::OkStatus();
   }
 
-  absl::StatusOr<std::string> MakeStub(const std::string& soname) {
-    const std::string object = absl::StrCat(dir_, "/", soname, ".o"), stub = absl::StrCat(dir_, "/", soname);
-    INLAY_RETURN_IF_ERROR(ElfObject(ElfObject::Machine::kX86_64).WriteTo(object));
-    SubprocessOptions options;
-    options.argv = {toolchain_.lld, "-shared", "-soname", soname, "-o", stub, object};
-    options.env = {"LC_ALL=C"};
-    INLAY_RETURN_IF_ERROR(RunSubprocess(std::move(options), kLinkTimeout).status());
-    return stub;
+  // The libraries that the manifest names are loaded with the model (imports.h). Made for another machine, they may be
+  // missing here.
+  absl::Status AddImports(Needs* needs) {
+    ImportRequest request;
+    // Of the runtime, only what drives libgomp calls any of them.
+    request.users.assign(archives_.begin() + (request_.plan->openmp ? 0 : 1), archives_.end());
+    request.carried = toolchain_.static_archives;
+    request.carried.push_back(archives_[0]);
+    request.carried.insert(request.carried.end(), shared_libraries_.begin(), shared_libraries_.end());
+    for (const NeededLibrary& library : needs->needed_libraries) {
+      request.library_paths.push_back(FindIn(toolchain_.library_dirs, library.required.soname()));
+    }
+    INLAY_ASSIGN_OR_RETURN(auto imports, FindImports(request));
+    const std::string path = dir_ + "/imports.o";
+    INLAY_RETURN_IF_ERROR(WriteImports(imports, path));
+    for (size_t i = 0; i < imports.size(); ++i) needs->needed_libraries[i].functions = std::move(imports[i]);
+    args_.push_back(path);
+    return absl::OkStatus();
   }
 
   absl::Status RunLinker() {
@@ -286,7 +311,7 @@ class Link {
   const LinkToolchain& toolchain_;
   const LinkRequest& request_;
   const std::string dir_;
-  std::vector<std::string> args_;
+  std::vector<std::string> args_, archives_, shared_libraries_;
 };
 
 absl::Status WriteSafetensorsFile(const ParamWriter& params, const std::string& path) {
@@ -306,9 +331,9 @@ absl::StatusOr<LinkResult> LinkLibrary(const LinkToolchain& toolchain, const Lin
   // In the output's directory: renaming is atomic within one file system.
   INLAY_ASSIGN_OR_RETURN(TempDir dir, TempDir::Create(".inlay_link", DirName(request.output)));
   const std::string library = dir.path() + "/library.so";
-  INLAY_RETURN_IF_ERROR(Link(toolchain, request, dir.path()).Run(needs, params, library));
+  INLAY_RETURN_IF_ERROR(Link(toolchain, request, dir.path()).Run(&needs, params, library));
   LinkResult result;
-  result.required_libraries = needs.required_libraries;
+  for (NeededLibrary& needed : needs.needed_libraries) result.required_libraries.push_back(std::move(needed.required));
   if (!request.link_params && !request.params.empty()) {
     const std::string safetensors = dir.path() + "/params";
     INLAY_RETURN_IF_ERROR(WriteSafetensorsFile(params, safetensors));

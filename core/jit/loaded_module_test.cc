@@ -149,6 +149,15 @@ TEST(LoadedModule, RefusesWhatDoesNotFit) {
   }
   {
     TestModel model;
+    auto* required = model.libraries[0].mutable_manifest()->add_required_libraries();
+    required->set_soname("libno_such.so.9");
+    required->set_package("no-such==9 (PyPI)");
+    const std::string message(Load(model).status().message());
+    EXPECT_THAT(message, HasSubstr("function t_add of test needs libno_such.so.9 (for test), which can't be loaded"));
+    EXPECT_THAT(message, HasSubstr("it comes with no-such==9 (PyPI)"));
+  }
+  {
+    TestModel model;
     model.libraries[0].mutable_objects(0)->mutable_data()->resize(500);
     EXPECT_EQ(Load(model).status().code(), absl::StatusCode::kFailedPrecondition);
   }

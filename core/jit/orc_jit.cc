@@ -9,6 +9,7 @@
 #include "core/base/status_macros.h"
 #include "core/jit/external_symbols.h"
 #include "core/runtime/cpu_features.h"
+#include "core/runtime/dependencies.h"
 #include "llvm/ExecutionEngine/JITLink/JITLinkMemoryManager.h"
 #include "llvm/ExecutionEngine/Orc/Core.h"
 #include "llvm/ExecutionEngine/Orc/ExecutorProcessControl.h"
@@ -20,10 +21,18 @@ namespace {
 
 namespace orc = llvm::orc;
 
-absl::Status CheckCpus(const std::vector<const proto::StaticLibrary*>& libraries) {
+// Whether this machine has what the code needs: the CPU, and the shared libraries, which the shims that it calls load
+// or are linked with.
+absl::Status CheckMachine(const std::vector<const proto::StaticLibrary*>& libraries) {
   for (const proto::StaticLibrary* library : libraries) {
     const proto::StaticLibraryManifest& manifest = library->manifest();
-    const runtime::Status s = runtime::CheckCpu(manifest.target_triple(), manifest.target_features());
+    std::vector<runtime::Dependency> dependencies;
+    for (const proto::RequiredLibrary& required : manifest.required_libraries()) {
+      dependencies.push_back({required.soname(), required.package(), {manifest.backend()}, {}});
+    }
+    std::vector<void*> none;
+    runtime::Status s = runtime::CheckCpu(manifest.target_triple(), manifest.target_features());
+    if (s.ok()) s = runtime::LoadDependencies(dependencies, &none);
     if (!s.ok()) {
       return absl::FailedPreconditionError(
           absl::StrCat("function ", manifest.functions(0).symbol(), " of ", manifest.backend(), " ", s.message()));
@@ -125,7 +134,7 @@ JitCode::~JitCode() = default;
 
 absl::StatusOr<std::unique_ptr<JitCode>> JitCode::Load(const std::vector<const proto::StaticLibrary*>& libraries) {
   INLAY_RETURN_IF_ERROR(artifact::CheckStaticLibraries(libraries));
-  INLAY_RETURN_IF_ERROR(CheckCpus(libraries));
+  INLAY_RETURN_IF_ERROR(CheckMachine(libraries));
   auto impl = std::make_unique<Impl>();
   INLAY_RETURN_IF_ERROR(impl->Start());
   std::set<std::string> defined, undefined;

@@ -268,14 +268,20 @@ def profile(model, shape, inputs, runs, limit, offline, server, as_json, **optio
 @click.argument("library", type=click.Path(dir_okay=False))
 @command
 def inspect(library, as_json):
-    """Show what an exported LIBRARY says of itself; nothing of it is run."""
+    """Show what an exported LIBRARY says of itself and whether this machine can run it (else exit code 1). Nothing of
+    it is run or loaded."""
+    from inlay import compatibility
     from inlay.library import read_manifest
     from inlay.printing import print_manifest
 
     manifest = read_manifest(library)
-    if not as_json:
-        print_manifest(library, manifest)
-    return manifest.data
+    problems = compatibility.problems(manifest.data, pathlib.Path(library).resolve().parent)
+    if as_json:
+        click.echo(json.dumps({**manifest.data, "runs_here": not problems, "problems": problems}))
+    else:
+        print_manifest(library, manifest, problems)
+    if problems:
+        sys.exit(EXIT_FAILED)
 
 
 @main.command(context_settings={"ignore_unknown_options": True, "allow_extra_args": True})

@@ -12,17 +12,15 @@ import dataclasses
 import json
 import os
 import pathlib
-import platform
-import site
-import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any, Self
 
 from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 
-from inlay import cpu
+from inlay import compatibility
+from inlay.compatibility import Dependency
 from inlay.runtime import Module
 from inlay.server_errors import LoadError
 
@@ -36,7 +34,8 @@ class Manifest:
     Attributes:
         inputs, outputs: [(name, dtype, shape)] in call order.
         target_features: what the CPU must have, "+avx2,+fma".
-        required_libraries: [(soname, where to get it)].
+        compatibility: what a machine must have to run it, in one line.
+        required_libraries: what it loads.
         data: the whole JSON object.
     """
 
@@ -45,7 +44,8 @@ class Manifest:
     target_triple: str
     target_cpu: str
     target_features: str
-    required_libraries: list[tuple[str, str]]
+    compatibility: str
+    required_libraries: list[Dependency]
     data: dict[str, Any]
 
     @staticmethod
@@ -60,7 +60,8 @@ class Manifest:
             target_triple=target.get("triple", ""),
             target_cpu=target.get("cpu", ""),
             target_features=target.get("features", ""),
-            required_libraries=[(r["soname"], r.get("package", "")) for r in data.get("required_libraries", [])],
+            compatibility=data.get("compatibility", ""),
+            required_libraries=[Dependency.parse(r) for r in data.get("required_libraries", [])],
             data=data,
         )
 
@@ -81,42 +82,21 @@ def read_manifest(path: str | os.PathLike) -> Manifest:
         raise LoadError(f"{path}: its manifest can't be read ({error}); export it again with this version") from None
 
 
-def check_cpu(manifest: Manifest, what: str) -> None:
-    """Raises LoadError where this machine can't run the library's code."""
-    machine = "x86_64" if platform.machine() == "AMD64" else platform.machine()
-    architecture = manifest.target_triple.partition("-")[0]
-    if architecture and architecture != machine:
-        raise LoadError(f"{what} is for {architecture}, this machine is {machine}; compile it for this one (--target)")
-    lacking = cpu.missing(manifest.target_features)
-    if lacking:
-        raise LoadError(
-            f"{what} is for {manifest.target_cpu or 'a CPU'} with {', '.join(lacking)}, which this CPU lacks; "
-            'compile it for this machine (--target "llvm -mcpu=native") or for any (--target "llvm -mcpu=x86-64-v2")'
-        )
+def check(manifest: Manifest, folder: pathlib.Path | None, what: str) -> None:
+    """Raises LoadError where this machine can't run the library; nothing of it, and of what it needs, is loaded."""
+    found = compatibility.problems(manifest.data, folder)
+    if found:
+        raise LoadError(f"{what} {'; '.join(found)}")
 
 
-def preload(required: Iterable[tuple[str, str]]) -> None:
-    """Maps the shared libraries that an exported library needs: from this environment's folders, else the system's.
-
-    Raises LoadError naming the library and the package that has it.
-    """
-    for soname, package in required:
-        for candidate in (*_in_environment(soname), soname):
-            try:
-                ctypes.CDLL(candidate, mode=os.RTLD_NOW | os.RTLD_GLOBAL)
-                break
-            except OSError:
-                continue
-        else:
-            raise LoadError(f"needs {soname}, which is not on this machine; install it: {package or 'package unknown'}")
-
-
-def _in_environment(soname: str) -> Iterator[str]:
-    folders = [pathlib.Path(sys.prefix) / "lib", pathlib.Path(sys.prefix) / "libexec" / "inlay"]
-    folders += [pathlib.Path(p).parent.parent for p in site.getsitepackages()]
-    for folder in folders:
-        if (folder / soname).is_file():
-            yield str(folder / soname)
+def preload(required: Iterable[Dependency], folder: pathlib.Path | None) -> None:
+    """Maps the shared libraries that an exported library needs, so that it finds them wherever they are."""
+    for dependency in required:
+        path = compatibility.locate(dependency.soname, folder)
+        try:
+            ctypes.CDLL(str(path or dependency.soname), mode=os.RTLD_NOW | os.RTLD_LOCAL)
+        except OSError as error:
+            raise LoadError(f"needs {dependency.who}, which can't be loaded: {error}; {dependency.remedy()}") from None
 
 
 _loaded: dict[str, tuple[int, int]] = {}  # resolved path -> (device, inode) of the file first loaded from there
@@ -133,8 +113,8 @@ def load_library(path: str | os.PathLike, num_threads: int = 0) -> Module:
     """
     path = pathlib.Path(path)
     manifest = read_manifest(path)
-    check_cpu(manifest, str(path))
-    preload(manifest.required_libraries)
+    check(manifest, path.resolve().parent, str(path))
+    preload(manifest.required_libraries, path.resolve().parent)
     return _open(_unambiguous(path.resolve()), manifest, str(path), num_threads)
 
 
@@ -171,8 +151,8 @@ class MemoryFiles:
         if self.params.tell():
             pathlib.Path(f"{self._path}.safetensors").symlink_to(f"/proc/self/fd/{self.params.fileno()}")
         manifest = read_manifest(self._path)
-        check_cpu(manifest, "the library")
-        preload(manifest.required_libraries)
+        check(manifest, None, "the library")
+        preload(manifest.required_libraries, None)
         return _open(self._path, manifest, "the library", num_threads)
 
 

@@ -98,13 +98,17 @@ def print_report(result: dict[str, Any]) -> None:
         console.print(f"wrote {escape(result['output'])}", highlight=False)
 
 
-def print_manifest(path: str, manifest: Manifest) -> None:
+def print_manifest(path: str, manifest: Manifest, problems: Sequence[str]) -> None:
     def text(spec: tuple[str, str, tuple[int, ...]]) -> str:
         return f"{spec[0]}: {spec[1]}[{', '.join(map(str, spec[2]))}]"
 
     rows = [["input", text(s)] for s in manifest.inputs] + [["output", text(s)] for s in manifest.outputs]
     rows.append(["target", f"{manifest.target_triple} {manifest.target_cpu}"])
-    rows += [["needs", f"{soname} ({package})"] for soname, package in manifest.required_libraries]
+    for needed in manifest.required_libraries:
+        functions = f", {len(needed.functions)} functions" if needed.functions else ""
+        rows.append(["needs", f"{needed.who}: {needed.package}{functions}"])
+    rows.append(["compatibility", manifest.compatibility])
+    rows += [["does not run here", problem] for problem in problems] or [["runs here", "yes"]]
     print_table([path, ""], rows)
 
 

@@ -39,6 +39,8 @@ class OnednnCodegen : public backend::BackendCodegen {
     auto* required = manifest->add_required_libraries();
     required->set_soname(kSoname);
     required->set_package(kPackage);
+    const dnnl_version_t* v = dnnl_version();
+    required->set_version(absl::StrCat(v->major, ".", v->minor, ".", v->patch));
     backends::RequireOpenMp(manifest);
     return library;
   }

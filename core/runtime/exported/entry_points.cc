@@ -282,6 +282,11 @@ INLAY_EXPORT __tvm_ffi_set_num_threads(void*, const TVMFFIAny* args, int32_t num
   });
 }
 
+// Raises what hinders this machine from running it: the CPU, a missing shared library. No parameter is touched.
+INLAY_EXPORT __tvm_ffi_check_compatibility(void*, const TVMFFIAny*, int32_t, TVMFFIAny*) {
+  return inlay::runtime::SafeCall([] { return TheLibrary().CheckCompatibility(); });
+}
+
 // The manifest with the plan, as JSON; needs nothing loaded.
 INLAY_EXPORT __tvm_ffi_get_metadata(void*, const TVMFFIAny*, int32_t, TVMFFIAny* result) {
   return inlay::runtime::SafeCall([&]() -> inlay::runtime::Status {

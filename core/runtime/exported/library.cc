@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "core/runtime/cpu_features.h"
+#include "core/runtime/exported/compatibility.h"
 #include "core/runtime/threads.h"
 
 namespace inlay::runtime {
@@ -17,8 +17,8 @@ struct Loaded {
   std::unique_ptr<GraphExecutor> executor;
 };
 
-// The head of the manifest: what must fit before anything else is looked at.
 struct Manifest {
+  std::vector<Dependency> dependencies;
   ExecutionPlan plan;
   bool params_linked = true;
   std::vector<uint64_t> param_offsets;
@@ -29,16 +29,8 @@ StatusOr<Manifest> ReadManifest(const InlayLibraryTable& table) {
   std::string plan;
   try {
     const nlohmann::json json = nlohmann::json::parse(table.manifest, table.manifest + table.manifest_bytes);
-    const int format = json.at("inlay_library").get<int>();
-    const int abi = json.at("kernel_abi").get<int>();
-    if (format != kLibraryFormatVersion || abi != INLAY_KERNEL_ABI_VERSION) {
-      return FailedPrecondition("library of format " + std::to_string(format) + " with kernel ABI " +
-                                std::to_string(abi) + "; its runtime has " + std::to_string(kLibraryFormatVersion) +
-                                " and " + std::to_string(INLAY_KERNEL_ABI_VERSION));
-    }
-    const auto& target = json.at("target");
-    Status cpu = CheckCpu(target.at("triple").get<std::string>(), target.at("features").get<std::string>());
-    if (!cpu.ok()) return cpu;
+    if (Status fits = CheckMachine(json); !fits.ok()) return fits;
+    manifest.dependencies = DependenciesOf(json);
     manifest.params_linked = json.at("params_linked").get<bool>();
     manifest.param_offsets = json.at("param_offsets").get<std::vector<uint64_t>>();
     plan = json.at("plan").dump();
@@ -49,6 +41,16 @@ StatusOr<Manifest> ReadManifest(const InlayLibraryTable& table) {
   if (!parsed.ok()) return parsed.status();
   manifest.plan = std::move(*parsed);
   return manifest;
+}
+
+// Before any code that may call them. Again at each load: what was missing may be there now.
+Status LoadLibraries(const std::vector<Dependency>& dependencies) {
+  std::vector<void*> addresses;
+  if (Status s = LoadDependencies(dependencies, &addresses); !s.ok()) return s;
+  for (size_t i = 0; i < addresses.size(); ++i) {
+    if (inlay_library_imports[i] != addresses[i]) inlay_library_imports[i] = addresses[i];  // not under running code
+  }
+  return Status();
 }
 
 StatusOr<std::vector<const void*>> LinkedParams(const InlayLibraryTable& table, const Manifest& manifest) {
@@ -77,6 +79,7 @@ std::string OwnPath() {
 StatusOr<std::shared_ptr<const GraphExecutor>> Library::Load() const {
   StatusOr<Manifest> manifest = ReadManifest(table_);
   if (!manifest.ok()) return manifest.status();
+  if (Status s = LoadLibraries(manifest->dependencies); !s.ok()) return s;
   auto loaded = std::make_shared<Loaded>();
   StatusOr<std::vector<const void*>> params = std::vector<const void*>();
   if (manifest->params_linked) {
@@ -112,6 +115,11 @@ StatusOr<std::shared_ptr<const GraphExecutor>> Library::Get() {
     executor_ = std::move(*executor);
   }
   return executor_;
+}
+
+Status Library::CheckCompatibility() const {
+  StatusOr<Manifest> manifest = ReadManifest(table_);
+  return manifest.ok() ? LoadLibraries(manifest->dependencies) : manifest.status();
 }
 
 Status Library::SetParamsPath(const std::string& path) {

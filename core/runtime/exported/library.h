@@ -14,13 +14,14 @@
 
 namespace inlay::runtime {
 
-inline constexpr int kLibraryFormatVersion = 1;
-
 class Library {
  public:
   explicit Library(const InlayLibraryTable& table) : table_(table) {}
 
-  // Checks the ABI and the CPU, finds the parameters, runs the load steps; once. A failure is not remembered: what
+  // Whether this machine can run it: format, CPU, the shared libraries that it needs. These stay loaded.
+  Status CheckCompatibility() const;
+
+  // CheckCompatibility, then finds the parameters, runs the load steps; once. A failure is not remembered: what
   // hindered it (a missing file) may be gone next time.
   StatusOr<std::shared_ptr<const GraphExecutor>> Get();
 

@@ -1,5 +1,5 @@
-// What the linker puts into an exported library beside the code (core/artifact/link_tables.cc writes it as an object
-// file): the manifest, the parameters, and the addresses of the primitive functions.
+// What the linker puts into an exported library beside the code (core/artifact/linker.cc, imports.cc): the
+// manifest, the parameters, the addresses of the primitive functions, the slots of what other libraries have.
 #ifndef INLAY_CORE_RUNTIME_EXPORTED_TABLES_H_
 #define INLAY_CORE_RUNTIME_EXPORTED_TABLES_H_
 
@@ -19,6 +19,9 @@ struct InlayLibraryTable {
 };
 
 extern const InlayLibraryTable inlay_library_table __attribute__((visibility("hidden")));
+
+// Of the functions of all `required_libraries` of the manifest, in order; written before compiled code runs.
+extern void* inlay_library_imports[] __attribute__((visibility("hidden")));
 }
 
 #endif  // INLAY_CORE_RUNTIME_EXPORTED_TABLES_H_
