@@ -175,10 +175,10 @@ proto::GetServerInfoResponse Daemon::Impl::Info() {
   const target::Target host = target::HostTarget();
   const absl::StatusOr<target::Target> completed = host.Completed();
   for (const proto::BackendInfo& compiled : pool->backends()) {
+    const backend::Backend* backend = backend::BackendRegistry::Global().Find(compiled.name());
+    if (backend == nullptr) continue;  // code generation that no configuration names: executor aot's
     proto::BackendInfo* added = info.add_backends();
     *added = compiled;
-    const backend::Backend* backend = backend::BackendRegistry::Global().Find(compiled.name());
-    if (backend == nullptr) continue;
     added->set_on_request(backend->is_hidden());
     const absl::Status usable =
         completed.ok() ? backend->CheckTarget(*completed, target::Target{backend->name(), {}}) : completed.status();

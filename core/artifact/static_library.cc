@@ -62,6 +62,9 @@ bool IsProvided(absl::string_view symbol, const proto::StaticLibraryManifest& ma
   for (const std::string& component : manifest.runtime_components()) {
     if (absl::StartsWith(symbol, absl::StrCat("inlay_", component, "_"))) return true;
   }
+  for (const std::string& callee : manifest.calls()) {
+    if (symbol == absl::StrCat(callee, "_run")) return true;
+  }
   return false;
 }
 
@@ -121,6 +124,13 @@ absl::Status CheckStaticLibraries(absl::Span<const proto::StaticLibrary* const> 
   std::map<std::string, std::string> defined_by;
   for (const proto::StaticLibrary* library : libraries) {
     INLAY_RETURN_IF_ERROR(Annotate(CheckAlone(*library, &defined_by), Which(*library)));
+  }
+  for (const proto::StaticLibrary* library : libraries) {
+    for (const std::string& callee : library->manifest().calls()) {
+      if (defined_by.count(absl::StrCat(callee, "_run")) == 0) {
+        return Bad(absl::StrCat(Which(*library), ": no library implements ", callee, ", which it calls"));
+      }
+    }
   }
   return absl::OkStatus();
 }

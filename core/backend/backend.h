@@ -46,6 +46,7 @@ struct CodegenRequest {
   target::Target target;          // completed
   target::Target codegen_target;  // this backend's own attributes
   std::string scratch_dir;        // private, removed afterwards
+  std::string entry_plan;         // not empty: the module is, and this plan's compiled entry is wanted (backends/aot)
 };
 
 class Backend {

@@ -19,6 +19,7 @@ absl::StatusOr<target::Target> TargetOf(const proto::Target& proto) {
 
 // A partition has no config and no "main"; FromProto wants a whole module.
 absl::StatusOr<ir::IRModule> PartitionsOf(const proto::CompileAction& action) {
+  if (!action.entry_plan().empty()) return ir::IRModule();
   if (action.module().functions().empty()) return absl::InvalidArgumentError("the action has no partition");
   return ir::PartitionsFromProto(action.module());
 }
@@ -53,7 +54,7 @@ absl::StatusOr<proto::StaticLibrary> RunAction(const proto::CompileAction& actio
   INLAY_ASSIGN_OR_RETURN(target::Target target, TargetOf(action.target()));
   INLAY_ASSIGN_OR_RETURN(target, Annotate(target.Completed(), "the action's target"));
   INLAY_ASSIGN_OR_RETURN(target::Target codegen_target, TargetOf(action.codegen_target()));
-  CodegenRequest request{module, std::move(target), std::move(codegen_target), scratch_dir};
+  CodegenRequest request{module, std::move(target), std::move(codegen_target), scratch_dir, action.entry_plan()};
   INLAY_ASSIGN_OR_RETURN(proto::StaticLibrary library, codegen->Codegen(request));
   INLAY_RETURN_IF_ERROR(CheckManifest(module, library.manifest()));
   return library;

@@ -28,6 +28,10 @@ struct Action {
 // `function`: a partition of `module` (core/README.md, point 2).
 Action MakeAction(const ir::IRModule& module, const std::string& function, const std::string& backend_version);
 
+// Of a plan's compiled entry (core/artifact/aot_entry.h); its name is the entry's symbol.
+Action MakeEntryAction(const std::string& canonical_plan, const target::Target& target,
+                       const std::string& backend_version);
+
 }  // namespace inlay::compiler
 
 #endif  // INLAY_CORE_COMPILER_ACTION_H_

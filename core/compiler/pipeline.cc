@@ -9,6 +9,7 @@
 #include "core/base/proto_bytes.h"
 #include "core/base/status_macros.h"
 #include "core/collage/partitioner.h"
+#include "core/compiler/aot_entry.h"
 #include "core/compiler/build_executable.h"
 #include "core/compiler/plan_search.h"
 #include "core/ir/proto_conversion.h"
@@ -134,6 +135,12 @@ absl::StatusOr<CompileResult> Pipeline::CompileAlone(const proto::IRModule& prot
 
   INLAY_RETURN_IF_ERROR(enter("plan"));
   INLAY_ASSIGN_OR_RETURN(result.executable, BuildExecutable(partitioned, compiled));
+  if (module.config().executor.kind == target::ExecutorKind::kAot) {
+    INLAY_ASSIGN_OR_RETURN(CompiledPartition entry,
+                           AddAotEntry(module.config(), compiler_, token, &result.executable));
+    result.report.set_cache_hits(result.report.cache_hits() + entry.hit);
+    result.report.set_actions_run(result.report.actions_run() + entry.ran_here);
+  }
   INLAY_RETURN_IF_ERROR(Publish(&result));
   watch.Lap("plan");
   FillReport(partitioned, actions, compiled, &result.report);

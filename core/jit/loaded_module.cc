@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/jit/orc_jit.h"
-#include "core/runtime/graph/graph_executor.h"
+#include "core/runtime/executor.h"
 
 namespace inlay::jit {
 namespace {
@@ -40,7 +40,7 @@ struct LoadedModule::Impl {
   std::unique_ptr<JitCode> code;
   std::vector<ParamBytes> params;
   int64_t param_bytes = 0;  // of those kept
-  std::unique_ptr<runtime::GraphExecutor> executor;
+  std::unique_ptr<runtime::Executor> executor;
 };
 
 LoadedModule::LoadedModule(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -72,7 +72,7 @@ absl::StatusOr<std::unique_ptr<LoadedModule>> LoadedModule::Load(
     impl->params.push_back(std::move(bytes));
   }
   auto executor =
-      runtime::GraphExecutor::Load(std::move(*plan), std::move(functions), std::move(addresses), {options.num_threads});
+      runtime::LoadExecutor(std::move(*plan), std::move(functions), std::move(addresses), {options.num_threads});
   if (!executor.ok()) return ToAbsl(executor.status());
   impl->executor = std::move(*executor);
   const std::vector<bool>& load_only = impl->executor->plan().param_load_only;

@@ -128,6 +128,22 @@ Status CheckStates(const ExecutionPlan& plan) {
   return Status();
 }
 
+Status CheckEntry(const ExecutionPlan& plan) {
+  if (plan.entry == -1) return Status();
+  if (plan.entry < 0 || plan.entry >= static_cast<int32_t>(plan.functions.size())) return Bad("the entry is missing");
+  const PlanFunction& f = plan.functions[plan.entry];
+  if (f.has_state || f.num_inputs != static_cast<int64_t>(plan.inputs.size()) ||
+      f.num_outputs != static_cast<int64_t>(plan.outputs.size()) || f.workspace_bytes != plan.arena_bytes) {
+    return Bad("the entry " + f.symbol + " was compiled for another plan");
+  }
+  for (const auto* steps : {&plan.load_steps, &plan.run_steps}) {
+    for (const Step& step : *steps) {
+      if (step.function == plan.entry) return Bad("a step calls the entry");
+    }
+  }
+  return Status();
+}
+
 }  // namespace
 
 Status ExecutionPlan::Check() const {
@@ -158,6 +174,7 @@ Status ExecutionPlan::Check() const {
       if (!s.ok()) return s;
     }
   }
+  if (Status s = CheckEntry(*this); !s.ok()) return s;
   return CheckStates(*this);
 }
 

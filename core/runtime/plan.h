@@ -1,7 +1,7 @@
-// ExecutionPlan: everything that the graph executor does, as data. core/runtime/PLAN.md gives its JSON form.
+// ExecutionPlan: everything that an executor does, as data. core/runtime/PLAN.md gives its JSON form.
 //
 // Made by core/artifact/planner, carried as JSON in an Executable and in an exported library, executed by
-// core/runtime/graph. Plain values. Part of every exported library, so: no Abseil, no protobuf, no LLVM.
+// core/runtime/graph, or by core/runtime/aot through its compiled entry. Plain values. Part of every exported library, so: no Abseil, no protobuf, no LLVM.
 #ifndef INLAY_CORE_RUNTIME_PLAN_H_
 #define INLAY_CORE_RUNTIME_PLAN_H_
 
@@ -91,6 +91,7 @@ struct ExecutionPlan {
   int64_t constant_bytes = 0;
   int64_t load_bytes = 0;
   int64_t arena_bytes = 0;
+  int32_t entry = -1;       // functions[entry]: all run steps compiled into one (aot/ENTRY.md); -1: there is none
   int32_t num_threads = 0;  // default; 0 = the cores of the machine that runs it
   bool openmp = false;      // a library that some function calls brings libgomp: its threads are the module's pool
 

@@ -148,6 +148,7 @@ ExecutionPlan Parse(const Json& json) {
   plan.arena_bytes = json.at("arena_bytes").get<int64_t>();
   plan.num_threads = json.at("num_threads").get<int32_t>();
   plan.openmp = json.value("openmp", false);
+  plan.entry = json.value("entry", -1);
   return plan;
 }
 
@@ -183,6 +184,7 @@ std::string ExecutionPlan::ToJson() const {
   for (const Step& s : load_steps) json["load"].push_back(StepJson(s));
   for (const Step& s : run_steps) json["run"].push_back(StepJson(s));
   if (openmp) json["openmp"] = true;
+  if (entry >= 0) json["entry"] = entry;
   // A name from a model may hold any bytes; what is not UTF-8 becomes U+FFFD.
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

@@ -190,7 +190,9 @@ absl::Status CheckImplemented(const CompilationConfig& config) {
   const bool crt = config.runtime.kind == RuntimeKind::kCrt;
   if (device.kind == "cuda") return Unimplemented("targets[0]", "kind 'cuda'", "kind 'llvm'");
   if (crt) return Unimplemented("runtime", "CRT", "CPP");
-  if (config.executor.kind == ExecutorKind::kAot) return Unimplemented("executor", "AOT", "GRAPH");
+  if (config.executor.interface_api == InterfaceApi::kC) {
+    return Unimplemented("executor.interface_api", "C with the runtime CPP", "PACKED");
+  }
   if (config.executor.kind == ExecutorKind::kVm) return Unimplemented("executor", "VM", "GRAPH");
   if (Arch(device) != "x86_64") {
     return Unimplemented("targets[0]", absl::StrCat(Arch(device), " with the runtime CPP"), "x86_64");

@@ -141,8 +141,12 @@ TEST(CompilationConfigTest, FieldsThatDisagree) {
 
 TEST(CompilationConfigTest, NotThereYet) {
   constexpr auto kUnimplemented = absl::StatusCode::kUnimplemented;
-  ExpectError([](P* p) { p->mutable_executor()->set_kind(proto::Executor::AOT); }, kUnimplemented,
-              "config.executor: AOT");
+  ExpectError(
+      [](P* p) {
+        p->mutable_executor()->set_kind(proto::Executor::AOT);
+        p->mutable_executor()->set_interface_api(proto::Executor::C);
+      },
+      kUnimplemented, "config.executor.interface_api: C with the runtime CPP");
   ExpectError([](P* p) { p->mutable_executor()->set_kind(proto::Executor::VM); }, kUnimplemented,
               "config.executor: VM");
   ExpectError(

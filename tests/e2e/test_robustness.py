@@ -456,7 +456,6 @@ def test_not_unimplemented_but_said(client):
     module = inlay.from_onnx(mlp(8))
     for config in (
         inlay.CompilationConfig(executor="vm"),
-        inlay.CompilationConfig(executor="aot"),
         inlay.CompilationConfig(runtime="crt"),
     ):
         with pytest.raises(inlay.UnsupportedError):

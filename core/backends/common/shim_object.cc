@@ -1,20 +1,12 @@
 #include "core/backends/common/shim_object.h"
 
-#include <memory>
-#include <mutex>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "core/backends/common/emit_object.h"
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/IR/IRBuilder.h"
 #include "llvm/IR/LLVMContext.h"
-#include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
-#include "llvm/MC/TargetRegistry.h"
-#include "llvm/Support/TargetSelect.h"
-#include "llvm/Support/raw_ostream.h"
-#include "llvm/Target/TargetMachine.h"
-#include "llvm/Target/TargetOptions.h"
 
 namespace inlay::backends {
 namespace {
@@ -68,36 +60,10 @@ class ShimModule {
 
 absl::StatusOr<std::string> EmitShimObject(const std::string& component, const std::vector<ShimFunction>& functions,
                                            const target::Target& target) {
-  static std::once_flag once;
-  std::call_once(once, [] {
-    llvm::InitializeAllTargetInfos();
-    llvm::InitializeAllTargets();
-    llvm::InitializeAllTargetMCs();
-    llvm::InitializeAllAsmPrinters();
-  });
-  const std::string triple = target.attr("mtriple");
-  std::string error;
-  const llvm::Target* llvm_target = llvm::TargetRegistry::lookupTarget(triple, error);
-  if (llvm_target == nullptr) return absl::InvalidArgumentError(absl::StrCat("target triple '", triple, "': ", error));
-  // Calls only: no feature of the CPU is asked for.
-  std::unique_ptr<llvm::TargetMachine> machine(llvm_target->createTargetMachine(
-      triple, "", "", llvm::TargetOptions(), llvm::Reloc::PIC_, std::nullopt, llvm::CodeGenOptLevel::Less));
-  if (machine == nullptr) return absl::InternalError(absl::StrCat("no LLVM target machine for '", triple, "'"));
-
   llvm::LLVMContext context;
   ShimModule shims(component, &context);
-  shims.module()->setTargetTriple(triple);
-  shims.module()->setDataLayout(machine->createDataLayout());
   for (const ShimFunction& function : functions) shims.Add(function);
-
-  llvm::SmallVector<char, 0> object;
-  llvm::raw_svector_ostream out(object);
-  llvm::legacy::PassManager passes;
-  if (machine->addPassesToEmitFile(passes, out, nullptr, llvm::CodeGenFileType::ObjectFile)) {
-    return absl::InternalError(absl::StrCat("LLVM can't write objects for '", triple, "'"));
-  }
-  passes.run(*shims.module());
-  return std::string(object.begin(), object.end());
+  return EmitObject(shims.module(), target);
 }
 
 }  // namespace inlay::backends

@@ -3,7 +3,7 @@
 //
 // For each function: <symbol>_init(ctx, args, state) calls inlay_<component>_init(ctx, args, state, description, size),
 // <symbol>_run(ctx, args) calls inlay_<component>_run(ctx, args), <symbol>_destroy(state) inlay_<component>_destroy.
-// The only file here that links LLVM. Deterministic; any thread.
+// Links LLVM. Deterministic; any thread.
 #ifndef INLAY_CORE_BACKENDS_COMMON_SHIM_OBJECT_H_
 #define INLAY_CORE_BACKENDS_COMMON_SHIM_OBJECT_H_
 

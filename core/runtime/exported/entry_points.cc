@@ -126,7 +126,7 @@ Status Allocate(const TensorType& type, Tensors* tensors, std::vector<void*>* da
 }
 
 Status Main(const TVMFFIAny* args, int32_t num_args, TVMFFIAny* result) {
-  StatusOr<std::shared_ptr<const GraphExecutor>> executor = TheLibrary().Get();
+  StatusOr<std::shared_ptr<const Executor>> executor = TheLibrary().Get();
   if (!executor.ok()) return executor.status();
   const ExecutionPlan& plan = (*executor)->plan();
   if (Status s = CheckCount(num_args, plan.inputs.size(), "inputs"); !s.ok()) return s;
@@ -145,7 +145,7 @@ constexpr int64_t kMaxProfiledRuns = 1 << 20;
 
 // args: how many runs, then the inputs. Gives i64[runs, steps]: nanoseconds.
 Status Profile(const TVMFFIAny* args, int32_t num_args, TVMFFIAny* result) {
-  StatusOr<std::shared_ptr<const GraphExecutor>> executor = TheLibrary().Get();
+  StatusOr<std::shared_ptr<const Executor>> executor = TheLibrary().Get();
   if (!executor.ok()) return executor.status();
   const ExecutionPlan& plan = (*executor)->plan();
   if (Status s = CheckCount(num_args, 1 + plan.inputs.size(), "arguments (a number of runs, then the inputs)");
@@ -197,7 +197,7 @@ Status CheckOverlaps(const ExecutionPlan& plan, const std::vector<const void*>& 
 }
 
 Status MainInto(const TVMFFIAny* args, int32_t num_args) {
-  StatusOr<std::shared_ptr<const GraphExecutor>> executor = TheLibrary().Get();
+  StatusOr<std::shared_ptr<const Executor>> executor = TheLibrary().Get();
   if (!executor.ok()) return executor.status();
   const ExecutionPlan& plan = (*executor)->plan();
   const size_t num_inputs = plan.inputs.size();

@@ -14,7 +14,7 @@ namespace {
 // An executor and the file that its parameters lie in.
 struct Loaded {
   std::optional<MappedFile> params_file;
-  std::unique_ptr<GraphExecutor> executor;
+  std::unique_ptr<Executor> executor;
 };
 
 struct Manifest {
@@ -76,7 +76,7 @@ std::string OwnPath() {
 
 }  // namespace
 
-StatusOr<std::shared_ptr<const GraphExecutor>> Library::Load() const {
+StatusOr<std::shared_ptr<const Executor>> Library::Load() const {
   StatusOr<Manifest> manifest = ReadManifest(table_);
   if (!manifest.ok()) return manifest.status();
   if (Status s = LoadLibraries(manifest->dependencies); !s.ok()) return s;
@@ -95,22 +95,22 @@ StatusOr<std::shared_ptr<const GraphExecutor>> Library::Load() const {
   const auto* pointers = reinterpret_cast<const FunctionPointers*>(&table_ + 1);
   std::vector<FunctionPointers> functions(pointers, pointers + table_.num_functions);
   PinThreadLibrary();
-  StatusOr<std::unique_ptr<GraphExecutor>> executor =
-      GraphExecutor::Load(std::move(manifest->plan), std::move(functions), *params, {num_threads_});
+  StatusOr<std::unique_ptr<Executor>> executor =
+      LoadExecutor(std::move(manifest->plan), std::move(functions), *params, {num_threads_});
   if (!executor.ok()) return executor.status();
   loaded->executor = std::move(*executor);
   const ExecutionPlan& plan = loaded->executor->plan();
   for (size_t i = 0; i < plan.params.size(); ++i) {
     if (plan.param_load_only[i]) DropPages((*params)[i], plan.params[i].type.NumBytes());
   }
-  const GraphExecutor* result = loaded->executor.get();
-  return std::shared_ptr<const GraphExecutor>(std::move(loaded), result);
+  const Executor* result = loaded->executor.get();
+  return std::shared_ptr<const Executor>(std::move(loaded), result);
 }
 
-StatusOr<std::shared_ptr<const GraphExecutor>> Library::Get() {
+StatusOr<std::shared_ptr<const Executor>> Library::Get() {
   std::lock_guard<std::mutex> lock(mutex_);
   if (executor_ == nullptr) {
-    StatusOr<std::shared_ptr<const GraphExecutor>> executor = Load();
+    StatusOr<std::shared_ptr<const Executor>> executor = Load();
     if (!executor.ok()) return executor.status();
     executor_ = std::move(*executor);
   }

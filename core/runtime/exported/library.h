@@ -10,7 +10,7 @@
 
 #include "core/runtime/exported/params.h"
 #include "core/runtime/exported/tables.h"
-#include "core/runtime/graph/graph_executor.h"
+#include "core/runtime/executor.h"
 
 namespace inlay::runtime {
 
@@ -23,7 +23,7 @@ class Library {
 
   // CheckCompatibility, then finds the parameters, runs the load steps; once. A failure is not remembered: what
   // hindered it (a missing file) may be gone next time.
-  StatusOr<std::shared_ptr<const GraphExecutor>> Get();
+  StatusOr<std::shared_ptr<const Executor>> Get();
 
   // The parameters' file instead of "<library>.safetensors"; before the first Get.
   Status SetParamsPath(const std::string& path);
@@ -34,11 +34,11 @@ class Library {
   std::string manifest() const { return std::string(table_.manifest, table_.manifest_bytes); }
 
  private:
-  StatusOr<std::shared_ptr<const GraphExecutor>> Load() const;
+  StatusOr<std::shared_ptr<const Executor>> Load() const;
 
   const InlayLibraryTable& table_;
   std::mutex mutex_;
-  std::shared_ptr<const GraphExecutor> executor_;
+  std::shared_ptr<const Executor> executor_;
   std::string params_path_;
   int num_threads_ = 0;
 };

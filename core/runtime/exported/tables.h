@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "core/runtime/graph/graph_executor.h"
+#include "core/runtime/executor.h"
 
 extern "C" {
 

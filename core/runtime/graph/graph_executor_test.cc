@@ -1,4 +1,4 @@
-#include "core/runtime/graph/graph_executor.h"
+#include "core/runtime/executor.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -106,7 +106,7 @@ struct Tensors {
       w[i] = 0.5f * i;
     }
   }
-  Status Run(const GraphExecutor& executor) {
+  Status Run(const Executor& executor) {
     const void* in[] = {x.data()};
     void* out[] = {y.data(), x_again.data(), w_again.data()};
     return executor.Run(in, out);
@@ -122,7 +122,7 @@ struct Tensors {
 TEST(GraphExecutor, RunsWithStateConstantsAndCopies) {
   for (int threads : {1, 3}) {
     Tensors t;
-    auto executor = GraphExecutor::Load(Plan(), kFunctions, {t.w.data()}, {threads});
+    auto executor = LoadExecutor(Plan(), kFunctions, {t.w.data()}, {threads});
     ASSERT_TRUE(executor.ok()) << executor.status().message();
     EXPECT_EQ(live_states, 1);
     EXPECT_EQ((*executor)->num_threads(), threads);
@@ -139,7 +139,7 @@ TEST(GraphExecutor, RunsWithStateConstantsAndCopies) {
 
 TEST(GraphExecutor, SecondRunAllocatesNothing) {
   Tensors t;
-  auto executor = GraphExecutor::Load(Plan(), kFunctions, {t.w.data()}, {1});
+  auto executor = LoadExecutor(Plan(), kFunctions, {t.w.data()}, {1});
   ASSERT_TRUE(executor.ok());
   ASSERT_TRUE(t.Run(**executor).ok());
   const struct mallinfo2 before = mallinfo2();
@@ -151,7 +151,7 @@ TEST(GraphExecutor, SecondRunAllocatesNothing) {
 
 TEST(GraphExecutor, ManyThreadsAtOnce) {
   Tensors shared;
-  auto executor = GraphExecutor::Load(Plan(), kFunctions, {shared.w.data()}, {2});
+  auto executor = LoadExecutor(Plan(), kFunctions, {shared.w.data()}, {2});
   ASSERT_TRUE(executor.ok());
   std::atomic<int> wrong{0};
   std::vector<std::thread> threads;
@@ -172,7 +172,7 @@ TEST(GraphExecutor, ErrorsOfCompiledCodeNameThePartition) {
   Tensors t;
   auto run = [&](InlayRunFunction f) {
     auto executor =
-        GraphExecutor::Load(Plan(), {{&AddRun, nullptr, nullptr}, {f, &ScaleInit, &ScaleDestroy}}, {t.w.data()}, {2});
+        LoadExecutor(Plan(), {{&AddRun, nullptr, nullptr}, {f, &ScaleInit, &ScaleDestroy}}, {t.w.data()}, {2});
     EXPECT_TRUE(executor.ok());
     const Status first = t.Run(**executor);
     EXPECT_EQ(t.Run(**executor).message(), first.message());  // an error does not stick
@@ -198,7 +198,7 @@ TEST(GraphExecutor, AFailedInitLeavesNothingBehind) {
                                   return INLAY_E_LIBRARY;
                                 },
                                 [](void*) { std::abort(); }};
-  auto executor = GraphExecutor::Load(plan, {kFunctions[0], kFunctions[1], bad}, {t.w.data()}, {1});
+  auto executor = LoadExecutor(plan, {kFunctions[0], kFunctions[1], bad}, {t.w.data()}, {1});
   ASSERT_FALSE(executor.ok());
   EXPECT_EQ(executor.status().message(), "partition 'bad' (bad_init): no primitive (code 3)");
   EXPECT_EQ(live_states, 0);
@@ -206,24 +206,24 @@ TEST(GraphExecutor, AFailedInitLeavesNothingBehind) {
 
 TEST(GraphExecutor, RefusesWhatDoesNotFit) {
   Tensors t;
-  EXPECT_THAT(GraphExecutor::Load(Plan(), {kFunctions[0]}, {t.w.data()}, {1}).status().message(),
+  EXPECT_THAT(LoadExecutor(Plan(), {kFunctions[0]}, {t.w.data()}, {1}).status().message(),
               HasSubstr("2 functions"));
-  EXPECT_THAT(GraphExecutor::Load(Plan(), kFunctions, {}, {1}).status().message(), HasSubstr("1 params"));
-  EXPECT_THAT(GraphExecutor::Load(Plan(), kFunctions, {nullptr}, {1}).status().message(),
+  EXPECT_THAT(LoadExecutor(Plan(), kFunctions, {}, {1}).status().message(), HasSubstr("1 params"));
+  EXPECT_THAT(LoadExecutor(Plan(), kFunctions, {nullptr}, {1}).status().message(),
               HasSubstr("no data for param 'w'"));
   EXPECT_THAT(
-      GraphExecutor::Load(Plan(), {kFunctions[0], {&ScaleRun, nullptr, nullptr}}, {t.w.data()}, {1}).status().message(),
+      LoadExecutor(Plan(), {kFunctions[0], {&ScaleRun, nullptr, nullptr}}, {t.w.data()}, {1}).status().message(),
       HasSubstr("no code for function scale"));
   ExecutionPlan plan = Plan();
   plan.buffers[6].offset = 1 << 20;
-  EXPECT_EQ(GraphExecutor::Load(plan, kFunctions, {t.w.data()}, {1}).status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(LoadExecutor(plan, kFunctions, {t.w.data()}, {1}).status().code(), Code::kInvalidArgument);
 }
 
 TEST(GraphExecutor, ArenaThatIsTooBig) {
   Tensors t;
   ExecutionPlan plan = Plan();
   plan.arena_bytes = int64_t{1} << 46;
-  auto executor = GraphExecutor::Load(plan, kFunctions, {t.w.data()}, {1});
+  auto executor = LoadExecutor(plan, kFunctions, {t.w.data()}, {1});
   ASSERT_TRUE(executor.ok());
   const Status s = t.Run(**executor);
   // 64 TiB of address space may exist on some machine; then the run is simply right.
@@ -235,7 +235,7 @@ TEST(GraphExecutor, ArenaThatIsTooBig) {
 TEST(GraphExecutor, ProfileRunsAndTimesEveryStep) {
   for (int threads : {1, 2}) {
     Tensors t;
-    auto executor = GraphExecutor::Load(Plan(), kFunctions, {t.w.data()}, {threads});
+    auto executor = LoadExecutor(Plan(), kFunctions, {t.w.data()}, {threads});
     ASSERT_TRUE(executor.ok());
     const void* in[] = {t.x.data()};
     void* out[] = {t.y.data(), t.x_again.data(), t.w_again.data()};
@@ -250,7 +250,7 @@ TEST(GraphExecutor, ProfileRunsAndTimesEveryStep) {
 TEST(GraphExecutor, ProfileReportsErrorsAsRunDoes) {
   Tensors t;
   auto executor =
-      GraphExecutor::Load(Plan(), {kFunctions[0], {&FailRun, &ScaleInit, &ScaleDestroy}}, {t.w.data()}, {1});
+      LoadExecutor(Plan(), {kFunctions[0], {&FailRun, &ScaleInit, &ScaleDestroy}}, {t.w.data()}, {1});
   ASSERT_TRUE(executor.ok());
   const void* in[] = {t.x.data()};
   void* out[] = {t.y.data(), t.x_again.data(), t.w_again.data()};
@@ -294,7 +294,7 @@ TEST(GraphExecutor, DenormalsAreZeroInsideOnEveryThreadAndTheCallersModeComesBac
       for (unsigned mode : {kDefault, kFlushing, kUpwards}) {
         Tensors t;
         _mm_setcsr(mode);
-        auto executor = GraphExecutor::Load(Plan(), {kFunctions[0], {function, &ScaleInit, &ScaleDestroy}},
+        auto executor = LoadExecutor(Plan(), {kFunctions[0], {function, &ScaleInit, &ScaleDestroy}},
                                             {t.w.data()}, {threads});
         const unsigned after_load = _mm_getcsr();
         t.y.assign(kN, 1);

@@ -5,27 +5,8 @@
 
 namespace inlay::runtime {
 
-void* Resolve(const FixedAddresses& fixed, char* arena, const Buffer& buffer) {
-  switch (buffer.kind) {
-    case BufferKind::kInput:
-    case BufferKind::kOutput:
-      return nullptr;
-    case BufferKind::kParam:
-      return const_cast<void*>((*fixed.params)[buffer.index]);
-    case BufferKind::kLiteral:
-      return (*fixed.literals)[buffer.index].data();
-    case BufferKind::kConstant:
-      return fixed.constants + buffer.offset;
-    case BufferKind::kLoad:
-      return fixed.load + buffer.offset;
-    case BufferKind::kArena:
-      return arena + buffer.offset;
-  }
-  return nullptr;
-}
-
-StatusOr<std::unique_ptr<RunContext>> RunContext::Make(const ExecutionPlan& plan, const FixedAddresses& fixed,
-                                                       ThreadPool* pool) {
+StatusOr<std::unique_ptr<RunContext>> RunContext::Make(LoadedPlan* loaded) {
+  const ExecutionPlan& plan = loaded->plan();
   std::unique_ptr<RunContext> context(new RunContext(plan));
   // The tail lets vector code read past the last buffer's end within its page, as it may past any other.
   context->arena_ = AlignedMemory::Allocate(plan.arena_bytes + kAlignment);
@@ -43,8 +24,8 @@ StatusOr<std::unique_ptr<RunContext>> RunContext::Make(const ExecutionPlan& plan
     if (step.kind == StepKind::kCopy) {
       call.bytes = plan.buffers[step.args[0]].bytes;
     } else {
-      call.run = (*fixed.functions)[step.function].run;
-      if (step.state >= 0) call.state = (*fixed.states)[step.state];
+      call.run = loaded->function(step.function).run;
+      if (step.state >= 0) call.state = loaded->state(step.state);
       if (step.workspace_offset >= 0) call.workspace = arena + step.workspace_offset;
     }
     context->calls_.push_back(call);
@@ -54,14 +35,14 @@ StatusOr<std::unique_ptr<RunContext>> RunContext::Make(const ExecutionPlan& plan
         continue;
       }
       const Buffer& buffer = plan.buffers[arg];
-      void* address = Resolve(fixed, arena, buffer);
+      void* address = loaded->Resolve(buffer, arena);
       if (address == nullptr) {
         context->patches_.push_back({slot, static_cast<int32_t>(buffer.index), buffer.kind == BufferKind::kOutput});
       }
       context->args_[slot++] = address;
     }
   }
-  context->context_ = context->owner_.MakeContext(pool);
+  context->context_ = context->owner_.MakeContext(loaded->pool());
   return context;
 }
 

@@ -8,29 +8,15 @@
 #include <memory>
 #include <vector>
 
-#include "core/runtime/graph/call_owner.h"
-#include "core/runtime/graph/graph_executor.h"
+#include "core/runtime/call_owner.h"
+#include "core/runtime/loaded_plan.h"
 
 namespace inlay::runtime {
-
-// Addresses of what is the same in every run.
-struct FixedAddresses {
-  const std::vector<const void*>* params;
-  const std::vector<AlignedMemory>* literals;
-  char* constants;
-  char* load;  // null once loading is over
-  const std::vector<FunctionPointers>* functions;
-  const std::vector<void*>* states;
-};
-
-// Where `buffer` lies; null: a caller's tensor.
-void* Resolve(const FixedAddresses& fixed, char* arena, const Buffer& buffer);
 
 class RunContext {
  public:
   // RESOURCE_EXHAUSTED: no memory for the arena.
-  static StatusOr<std::unique_ptr<RunContext>> Make(const ExecutionPlan& plan, const FixedAddresses& fixed,
-                                                    ThreadPool* pool);
+  static StatusOr<std::unique_ptr<RunContext>> Make(LoadedPlan* loaded);
   Status Run(const void* const* inputs, void* const* outputs);
   // Run, with the time of each of the plan's run steps.
   Status Profile(const void* const* inputs, void* const* outputs, int64_t* step_ns);

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "core/runtime/graph/graph_executor.h"
+#include "core/runtime/executor.h"
 #include "core/runtime/threads.h"
 
 namespace inlay::runtime {
@@ -11,7 +11,7 @@ namespace {
 
 int32_t Nothing(const InlayCallContext*, void* const*) { return INLAY_OK; }
 
-std::unique_ptr<GraphExecutor> Chain(int calls) {
+std::unique_ptr<Executor> Chain(int calls) {
   const TensorType t{DType::kF32, {16}};
   ExecutionPlan plan;
   plan.inputs = {{"x", t}};
@@ -25,7 +25,7 @@ std::unique_ptr<GraphExecutor> Chain(int calls) {
   for (int i = 0; i < calls; ++i) {
     plan.run_steps.push_back({StepKind::kRun, 0, -1, -1, {i == 0 ? 0 : 2 + i % 2, 2, 3 - i % 2}, ""});
   }
-  auto executor = GraphExecutor::Load(plan, {{&Nothing, nullptr, nullptr}}, {}, {1});
+  auto executor = LoadExecutor(plan, {{&Nothing, nullptr, nullptr}}, {}, {1});
   return executor.ok() ? std::move(*executor) : nullptr;
 }
 

@@ -1,6 +1,6 @@
 // CallOwner: InlayCallContext::owner, what alloc and set_error of the kernel ABI act on.
-#ifndef INLAY_CORE_RUNTIME_GRAPH_CALL_OWNER_H_
-#define INLAY_CORE_RUNTIME_GRAPH_CALL_OWNER_H_
+#ifndef INLAY_CORE_RUNTIME_CALL_OWNER_H_
+#define INLAY_CORE_RUNTIME_CALL_OWNER_H_
 
 #include <atomic>
 #include <cstdint>
@@ -16,8 +16,8 @@
 namespace inlay::runtime {
 
 struct CallOwner {
-  std::mutex mutex;  // set_error may come from several tasks of a parallel_for
-  std::atomic<bool> failed{false};
+  std::atomic<bool> failed{false};  // first: a compiled entry reads it there (aot/ENTRY.md)
+  std::mutex mutex;                 // set_error may come from several tasks of a parallel_for
   std::string message;                           // of the first error
   std::vector<AlignedMemory>* allocs = nullptr;  // null: not in an init, alloc gives null
 
@@ -32,4 +32,4 @@ struct CallOwner {
 
 }  // namespace inlay::runtime
 
-#endif  // INLAY_CORE_RUNTIME_GRAPH_CALL_OWNER_H_
+#endif  // INLAY_CORE_RUNTIME_CALL_OWNER_H_

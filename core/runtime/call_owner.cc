@@ -1,4 +1,4 @@
-#include "core/runtime/graph/call_owner.h"
+#include "core/runtime/call_owner.h"
 
 namespace inlay::runtime {
 

@@ -1,0 +1,56 @@
+// Executor: a loaded model that can be run. The same in an exported library and in the daemon's JIT.
+//
+// LoadExecutor makes what lives as long as the executor (LoadedPlan) and picks, by what the plan holds, who executes a
+// run: graph/ (interprets the plan's steps) or aot/ (calls its compiled entry).
+//
+// Run may be called by any number of threads at once: each takes a context (an arena, argument tables) from a pool, or
+// makes one the first time; a later call allocates nothing.
+#ifndef INLAY_CORE_RUNTIME_EXECUTOR_H_
+#define INLAY_CORE_RUNTIME_EXECUTOR_H_
+
+#include <memory>
+#include <vector>
+
+#include "core/runtime/kernel_abi.h"
+#include "core/runtime/plan.h"
+#include "core/runtime/status.h"
+
+namespace inlay::runtime {
+
+// Of one PlanFunction; init and destroy are null where it has no state. The layout is that of the table in an exported
+// library (core/artifact/FORMAT.md).
+struct FunctionPointers {
+  InlayRunFunction run = nullptr;
+  InlayInitFunction init = nullptr;
+  InlayDestroyFunction destroy = nullptr;
+};
+
+class Executor {
+ public:
+  virtual ~Executor() = default;
+
+  // Dense data of each input and output, aligned to its element at least. Outputs overlap neither inputs nor each
+  // other. INTERNAL, naming the partition, where compiled code reports an error.
+  virtual Status Run(const void* const* inputs, void* const* outputs) const = 0;
+
+  // Run, and the nanoseconds of each of the plan's run steps. A clock is read before and after each step (about 40 ns).
+  virtual Status Profile(const void* const* inputs, void* const* outputs, int64_t* step_ns) const = 0;
+
+  virtual const ExecutionPlan& plan() const = 0;
+  virtual int num_threads() const = 0;
+  virtual int64_t memory_bytes() const = 0;  // constants, states, copies, arenas
+};
+
+struct ExecutorOptions {
+  int num_threads = 0;  // 0: the plan's; where that is 0 too: AvailableCpus()
+};
+
+// `functions` and `params` in the plan's order. A param that is not 64-byte aligned is copied. The code behind
+// `functions` and the memory behind `params` stay the caller's and must outlive the executor (params that the plan calls
+// load-only: this call).
+StatusOr<std::unique_ptr<Executor>> LoadExecutor(ExecutionPlan plan, std::vector<FunctionPointers> functions,
+                                                 std::vector<const void*> params, ExecutorOptions options);
+
+}  // namespace inlay::runtime
+
+#endif  // INLAY_CORE_RUNTIME_EXECUTOR_H_
