@@ -8,8 +8,8 @@
 
 namespace inlay::artifact {
 
-// The plan as JSON with all that the entry's code depends on, and nothing else: no names of tensors and steps, no values
-// of literals, no infos. The key of its compile action.
+// The plan as JSON with all that the entry's code depends on, and nothing else: no names of tensors and steps, no
+// values of literals, no infos. The key of its compile action.
 std::string CanonicalEntryPlan(const runtime::ExecutionPlan& plan);
 
 // "inlay_aot_<32 hex digits>": by it the entry of this CanonicalEntryPlan is called.

@@ -136,8 +136,7 @@ absl::StatusOr<CompileResult> Pipeline::CompileAlone(const proto::IRModule& prot
   INLAY_RETURN_IF_ERROR(enter("plan"));
   INLAY_ASSIGN_OR_RETURN(result.executable, BuildExecutable(partitioned, compiled));
   if (module.config().executor.kind == target::ExecutorKind::kAot) {
-    INLAY_ASSIGN_OR_RETURN(CompiledPartition entry,
-                           AddAotEntry(module.config(), compiler_, token, &result.executable));
+    INLAY_ASSIGN_OR_RETURN(CompiledPartition entry, AddAotEntry(module.config(), compiler_, token, &result.executable));
     result.report.set_cache_hits(result.report.cache_hits() + entry.hit);
     result.report.set_actions_run(result.report.actions_run() + entry.ran_here);
   }

@@ -16,8 +16,8 @@
 namespace inlay::runtime {
 
 struct CallOwner {
-  std::atomic<bool> failed{false};  // first: a compiled entry reads it there (aot/ENTRY.md)
-  std::mutex mutex;                 // set_error may come from several tasks of a parallel_for
+  std::atomic<bool> failed{false};               // first: a compiled entry reads it there (aot/ENTRY.md)
+  std::mutex mutex;                              // set_error may come from several tasks of a parallel_for
   std::string message;                           // of the first error
   std::vector<AlignedMemory>* allocs = nullptr;  // null: not in an init, alloc gives null
 

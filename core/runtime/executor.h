@@ -46,8 +46,8 @@ struct ExecutorOptions {
 };
 
 // `functions` and `params` in the plan's order. A param that is not 64-byte aligned is copied. The code behind
-// `functions` and the memory behind `params` stay the caller's and must outlive the executor (params that the plan calls
-// load-only: this call).
+// `functions` and the memory behind `params` stay the caller's and must outlive the executor (params that the plan
+// calls load-only: this call).
 StatusOr<std::unique_ptr<Executor>> LoadExecutor(ExecutionPlan plan, std::vector<FunctionPointers> functions,
                                                  std::vector<const void*> params, ExecutorOptions options);
 

@@ -1,7 +1,8 @@
 // ExecutionPlan: everything that an executor does, as data. core/runtime/PLAN.md gives its JSON form.
 //
 // Made by core/artifact/planner, carried as JSON in an Executable and in an exported library, executed by
-// core/runtime/graph, or by core/runtime/aot through its compiled entry. Plain values. Part of every exported library, so: no Abseil, no protobuf, no LLVM.
+// core/runtime/graph, or by core/runtime/aot through its compiled entry. Plain values. Part of every exported library,
+// so: no Abseil, no protobuf, no LLVM.
 #ifndef INLAY_CORE_RUNTIME_PLAN_H_
 #define INLAY_CORE_RUNTIME_PLAN_H_
 

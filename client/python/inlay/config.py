@@ -30,7 +30,7 @@ class CompilationConfig:
         targets: the device's Target first, then any external codegen targets by backend name. Empty: the host for a
             daemon on this machine, else the server's default (x86-64-v3).
         target_host: of the code around the partitions; None: the first target.
-        executor: "graph" ("aot" and "vm" are refused by this version's server).
+        executor: "graph", "aot" ("vm" is refused by this version's server).
         runtime: "cpp" ("crt" is refused likewise).
         search: "none" (the backends' order of preference decides), "analytic" (a cost model does), "measured"; None:
             the server's default, analytic.

@@ -1,5 +1,5 @@
-// The worker's code generation of executor aot: a plan becomes an object with one function. It claims no part of a model,
-// so it has no Backend.
+// The worker's code generation of executor aot: a plan becomes an object with one function. It claims no part of a
+// model, so it has no Backend.
 #include "absl/strings/str_cat.h"
 #include "core/artifact/aot_entry.h"
 #include "core/backend/backend.h"

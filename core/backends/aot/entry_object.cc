@@ -146,8 +146,9 @@ class EntryEmitter {
       Set(table_, static_cast<int64_t>(i), AddressOf(step.args[i]), &in_table_[i]);
     }
     llvm::Type* pointer = builder_.getPtrTy();
-    auto callee = module_.getOrInsertFunction(plan_.functions[step.function].symbol + "_run",
-                                              llvm::FunctionType::get(builder_.getInt32Ty(), {pointer, pointer}, false));
+    auto callee =
+        module_.getOrInsertFunction(plan_.functions[step.function].symbol + "_run",
+                                    llvm::FunctionType::get(builder_.getInt32Ty(), {pointer, pointer}, false));
     auto* rc = builder_.CreateCall(callee, {context_, table_});
     rc->setDoesNotThrow();
     // A task of a parallel loop can have set an error though the call returned 0.

@@ -1,5 +1,3 @@
-#include "core/runtime/executor.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <malloc.h>
@@ -8,6 +6,7 @@
 #include <cstring>
 #include <thread>
 
+#include "core/runtime/executor.h"
 #include "core/runtime/memory.h"
 
 #if defined(__SSE__)
@@ -206,11 +205,9 @@ TEST(GraphExecutor, AFailedInitLeavesNothingBehind) {
 
 TEST(GraphExecutor, RefusesWhatDoesNotFit) {
   Tensors t;
-  EXPECT_THAT(LoadExecutor(Plan(), {kFunctions[0]}, {t.w.data()}, {1}).status().message(),
-              HasSubstr("2 functions"));
+  EXPECT_THAT(LoadExecutor(Plan(), {kFunctions[0]}, {t.w.data()}, {1}).status().message(), HasSubstr("2 functions"));
   EXPECT_THAT(LoadExecutor(Plan(), kFunctions, {}, {1}).status().message(), HasSubstr("1 params"));
-  EXPECT_THAT(LoadExecutor(Plan(), kFunctions, {nullptr}, {1}).status().message(),
-              HasSubstr("no data for param 'w'"));
+  EXPECT_THAT(LoadExecutor(Plan(), kFunctions, {nullptr}, {1}).status().message(), HasSubstr("no data for param 'w'"));
   EXPECT_THAT(
       LoadExecutor(Plan(), {kFunctions[0], {&ScaleRun, nullptr, nullptr}}, {t.w.data()}, {1}).status().message(),
       HasSubstr("no code for function scale"));
@@ -249,8 +246,7 @@ TEST(GraphExecutor, ProfileRunsAndTimesEveryStep) {
 
 TEST(GraphExecutor, ProfileReportsErrorsAsRunDoes) {
   Tensors t;
-  auto executor =
-      LoadExecutor(Plan(), {kFunctions[0], {&FailRun, &ScaleInit, &ScaleDestroy}}, {t.w.data()}, {1});
+  auto executor = LoadExecutor(Plan(), {kFunctions[0], {&FailRun, &ScaleInit, &ScaleDestroy}}, {t.w.data()}, {1});
   ASSERT_TRUE(executor.ok());
   const void* in[] = {t.x.data()};
   void* out[] = {t.y.data(), t.x_again.data(), t.w_again.data()};
@@ -294,8 +290,8 @@ TEST(GraphExecutor, DenormalsAreZeroInsideOnEveryThreadAndTheCallersModeComesBac
       for (unsigned mode : {kDefault, kFlushing, kUpwards}) {
         Tensors t;
         _mm_setcsr(mode);
-        auto executor = LoadExecutor(Plan(), {kFunctions[0], {function, &ScaleInit, &ScaleDestroy}},
-                                            {t.w.data()}, {threads});
+        auto executor =
+            LoadExecutor(Plan(), {kFunctions[0], {function, &ScaleInit, &ScaleDestroy}}, {t.w.data()}, {threads});
         const unsigned after_load = _mm_getcsr();
         t.y.assign(kN, 1);
         const bool ok = t.Run(**executor).ok();
