@@ -69,7 +69,11 @@ bazel() { command bazel "$@" 9>&-; }
 
 install_system_packages() {
   local missing=() package
-  ((dev)) && APT_PACKAGES+=(clang-format-19)
+  # The micro target's tests: compilers for Cortex-M, AArch64, RISC-V, and emulators of them
+  ((dev)) && APT_PACKAGES+=(
+    clang-format-19 gcc-arm-none-eabi libnewlib-arm-none-eabi qemu-system-arm qemu-user
+    gcc-aarch64-linux-gnu libc6-dev-arm64-cross gcc-riscv64-linux-gnu libc6-dev-riscv64-cross
+  )
   for package in "${APT_PACKAGES[@]}"; do
     [[ $(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null) == installed ]] || missing+=("$package")
   done

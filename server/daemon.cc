@@ -37,6 +37,7 @@
 #include "server/metrics_server.h"
 #include "server/service/compile_service.h"
 #include "server/service/handle_table.h"
+#include "server/service/run_here.h"
 #include "server/signals.h"
 #include "server/socket_lock.h"
 #include "server/version.h"
@@ -179,7 +180,7 @@ proto::GetServerInfoResponse Daemon::Impl::Info() {
     if (backend == nullptr) continue;  // code generation that no configuration names: executor aot's
     proto::BackendInfo* added = info.add_backends();
     *added = compiled;
-    added->set_on_request(backend->is_hidden());
+    added->set_on_request(backend->is_hidden(completed.ok() ? *completed : host));
     const absl::Status usable =
         completed.ok() ? backend->CheckTarget(*completed, target::Target{backend->name(), {}}) : completed.status();
     if (!usable.ok()) added->set_unusable(std::string(usable.message()));
@@ -281,7 +282,8 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const proto::ServerConfig&
   impl->pipeline = std::make_unique<compiler::Pipeline>(
       impl->caching.get(), impl->measurer.get(),
       compiler::PipelineTables{impl->published.get(), impl->plans.get(), impl->costs.get()},
-      backends::ExecutableBuildId());
+      backends::ExecutableBuildId(),
+      config.trust_cache_for_jit() ? RunInThisProcess(impl->blobs.get()) : compiler::RunHereFn());
   impl->FindToolchain(std::move(paths));
   impl->LogUnusableBackends();
   HandleTable::Options handle_options;

@@ -1,5 +1,6 @@
 #include "core/artifact/static_library.h"
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -68,9 +69,31 @@ bool IsProvided(absl::string_view symbol, const proto::StaticLibraryManifest& ma
   return false;
 }
 
+// A C compiler will check more; this much tells a library of sources from a damaged one.
+absl::Status CheckSources(const proto::StaticLibrary& library, std::map<std::string, std::string>* defined_by) {
+  const proto::StaticLibraryManifest& manifest = library.manifest();
+  if (!library.objects().empty()) return Bad("both sources and objects");
+  for (const proto::SourceFile& source : library.sources()) {
+    const bool c = absl::EndsWith(source.name(), ".c") || absl::EndsWith(source.name(), ".h");
+    if (!c || !IsPlainName(source.name())) return Bad(absl::StrCat("the source '", source.name(), "' is no C file"));
+  }
+  for (const proto::PrimitiveFunction& f : manifest.functions()) {
+    const std::string definition = absl::StrCat("\nint32_t ", f.symbol(), "(");
+    const bool found = std::any_of(library.sources().begin(), library.sources().end(),
+                                   [&](const auto& source) { return absl::StrContains(source.text(), definition); });
+    if (!found) return Bad(absl::StrCat("no source defines ", f.symbol(), ", which the manifest lists"));
+    if (f.has_state()) return Bad(absl::StrCat("function ", f.symbol(), " has state, which C sources can't have"));
+    if (!defined_by->insert({f.symbol(), manifest.backend()}).second) {
+      return Bad(absl::StrCat("function ", f.symbol(), " is defined twice"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckAlone(const proto::StaticLibrary& library, std::map<std::string, std::string>* defined_by) {
   const proto::StaticLibraryManifest& manifest = library.manifest();
   INLAY_RETURN_IF_ERROR(CheckManifest(manifest));
+  if (manifest.target_triple() == "c" || !library.sources().empty()) return CheckSources(library, defined_by);
   const std::string architecture = manifest.target_triple().substr(0, manifest.target_triple().find('-'));
   std::set<std::string> defined, undefined;
   for (const proto::ObjectFile& object : library.objects()) {

@@ -68,9 +68,9 @@ class Backend {
   virtual bool fuses_by_kind() const { return false; }
   // Whether it takes any operator, so that others are preferred where nothing is known about costs.
   virtual bool is_fallback() const { return false; }
-  // Whether it is used only where a configuration names it: among the backends it may use, or by a codegen target (then
-  // for the latter's ConfiguredRules alone).
-  virtual bool is_hidden() const { return false; }
+  // Whether it is used for a device target only where a configuration names it: among the backends it may use, or by a
+  // codegen target (then for the latter's ConfiguredRules alone).
+  virtual bool is_hidden(const target::Target& device) const { return false; }
   // What it costs to bring a tensor that crosses a partition's border into (or out of) the layout that the backend
   // works in, in microseconds. The search adds it up over borders.
   virtual double TransitionMicros(const ir::TensorType& tensor, const target::Target& target) const { return 0; }

@@ -23,7 +23,7 @@ class FakeBackend : public Backend {
   std::string name() const override { return "fake"; }
   absl::Status CheckTarget(const target::Target& target, const target::Target& codegen_target) const override;
   const std::vector<PatternRule>& rules() const override;
-  bool is_hidden() const override { return true; }
+  bool is_hidden(const target::Target&) const override { return true; }
 };
 
 class FakeCodegen : public BackendCodegen {

@@ -29,7 +29,7 @@ absl::StatusOr<proto::StaticLibrary> Compile(const std::string& codegen_target) 
 TEST(FakeBackend, IsRegisteredAndHidden) {
   const Backend* fake = BackendRegistry::Global().Find("fake");
   ASSERT_NE(fake, nullptr);
-  EXPECT_TRUE(fake->is_hidden());
+  EXPECT_TRUE(fake->is_hidden({}));
   EXPECT_EQ(BackendRegistry::Global().Find("nothing"), nullptr);
 }
 

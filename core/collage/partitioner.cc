@@ -161,7 +161,7 @@ SearchSpace Partitioner::Propose(const ir::IRModule& module) const {
     const auto& names = config.backends;
     // A codegen target of a hidden backend asks for what is in it; to compete for the rest is asked for by name.
     const bool competes =
-        !backend->is_hidden() || std::find(names.begin(), names.end(), backend->name()) != names.end();
+        !backend->is_hidden(config.target()) || std::find(names.begin(), names.end(), backend->name()) != names.end();
     rules.push_back(BackendPatterns(backend, std::move(configured), competes));
   }
   const PartitionRulePtr rule = OnlyValid(OnlyIntended(UnionOf("backends", std::move(rules))));
@@ -272,7 +272,7 @@ absl::StatusOr<std::vector<const backend::Backend*>> SelectBackends(const target
   }
   if (config.backends.empty()) {
     for (const backend::Backend* backend : registry.All()) {
-      bool named = !backend->is_hidden();
+      bool named = !backend->is_hidden(config.target());
       for (size_t i = 1; i < config.targets.size(); ++i) named |= config.targets[i].kind == backend->name();
       if (named) wanted.push_back(backend);
     }
@@ -291,7 +291,7 @@ absl::StatusOr<std::vector<const backend::Backend*>> SelectBackends(const target
       usable.push_back(backend);
     } else if (absl::IsInvalidArgument(status)) {
       return absl::InvalidArgumentError(absl::StrCat("config.targets: ", status.message()));  // the user's mistake
-    } else if (backend->is_hidden()) {
+    } else if (backend->is_hidden(config.target())) {
       return Annotate(status, absl::StrCat("the configuration asks for ", backend->name()));  // else it were not here
     } else {
       reasons.push_back(absl::StrCat(backend->name(), ": ", status.message()));

@@ -11,7 +11,9 @@
 #include "core/collage/partitioner.h"
 #include "core/compiler/aot_entry.h"
 #include "core/compiler/build_executable.h"
+#include "core/compiler/fold_params.h"
 #include "core/compiler/plan_search.h"
+#include "core/ir/printer.h"
 #include "core/ir/proto_conversion.h"
 #include "core/ir/structural_hash.h"
 #include "core/passes/pass_manager.h"
@@ -120,6 +122,13 @@ absl::StatusOr<CompileResult> Pipeline::CompileAlone(const proto::IRModule& prot
   watch.Lap("import");
   passes::PassManager passes = passes::BuildNormalisePipeline(module.config());
   INLAY_ASSIGN_OR_RETURN(module, passes.Run(std::move(module)));
+  const bool crt = module.config().runtime.kind == target::RuntimeKind::kCrt;
+  if (crt) {
+    INLAY_ASSIGN_OR_RETURN(module,
+                           FoldParams(std::move(module), compiler_->blobs(), [&](const ir::IRModule& transform) {
+                             return Evaluate(transform, token, progress);
+                           }));
+  }
   watch.Lap("normalise");
 
   INLAY_RETURN_IF_ERROR(enter("partition"));
@@ -135,11 +144,12 @@ absl::StatusOr<CompileResult> Pipeline::CompileAlone(const proto::IRModule& prot
 
   INLAY_RETURN_IF_ERROR(enter("plan"));
   INLAY_ASSIGN_OR_RETURN(result.executable, BuildExecutable(partitioned, compiled));
-  if (module.config().executor.kind == target::ExecutorKind::kAot) {
+  if (module.config().executor.kind == target::ExecutorKind::kAot && !crt) {
     INLAY_ASSIGN_OR_RETURN(CompiledPartition entry, AddAotEntry(module.config(), compiler_, token, &result.executable));
     result.report.set_cache_hits(result.report.cache_hits() + entry.hit);
     result.report.set_actions_run(result.report.actions_run() + entry.ran_here);
   }
+  if (crt) result.executable.set_ir_text(ir::Print(module));
   INLAY_RETURN_IF_ERROR(Publish(&result));
   watch.Lap("plan");
   FillReport(partitioned, actions, compiled, &result.report);
@@ -194,6 +204,25 @@ absl::StatusOr<collage::Cover> Pipeline::ChooseCover(const ir::IRModule& module,
   absl::StatusOr<collage::Cover> cover = collage::FromProto(record.cover(), module, module_hash, backends);
   Explain(std::move(record), "search", report);
   return cover;
+}
+
+absl::StatusOr<std::vector<std::string>> Pipeline::Evaluate(const ir::IRModule& module, CancelToken* token,
+                                                            const ProgressFn& progress) {
+  if (!run_here_) {
+    return absl::FailedPreconditionError(
+        "runtime crt has it done by the server, whose configuration (trust_cache_for_jit=false) does not let it run "
+        "compiled code");
+  }
+  INLAY_ASSIGN_OR_RETURN(std::vector<const backend::Backend*> backends, collage::SelectBackends(module.config()));
+  INLAY_ASSIGN_OR_RETURN(proto::PlanRecord record, SearchByEstimate({module, ir::StructuralHash(module), backends}));
+  INLAY_ASSIGN_OR_RETURN(
+      collage::Cover cover,
+      collage::FromProto(record.cover(), module, ir::StructuralHash(module), backends));
+  const collage::Partitioned partitioned = collage::CutAlong(module, cover);
+  INLAY_ASSIGN_OR_RETURN(std::vector<Action> actions, MakeActions(partitioned, compiler_->compiler()));
+  INLAY_ASSIGN_OR_RETURN(std::vector<CompiledPartition> compiled, CompileActions(actions, compiler_, token, progress));
+  INLAY_ASSIGN_OR_RETURN(proto::Executable executable, BuildExecutable(partitioned, compiled));
+  return run_here_(executable, compiled);
 }
 
 absl::Status Pipeline::Publish(CompileResult* result) {

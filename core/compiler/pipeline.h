@@ -5,8 +5,10 @@
 #ifndef INLAY_CORE_COMPILER_PIPELINE_H_
 #define INLAY_CORE_COMPILER_PIPELINE_H_
 
+#include <functional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "core/base/cancellation.h"
@@ -32,6 +34,11 @@ struct PipelineTables {
   cache::KeyValueTable* costs = nullptr;  // the cost table: what candidates took where they were measured
 };
 
+// Loads an Executable that was compiled for this machine, has no inputs and is trusted, runs it, and returns the bytes
+// of its results. Any thread.
+using RunHereFn = std::function<absl::StatusOr<std::vector<std::string>>(
+    const proto::Executable& executable, const std::vector<CompiledPartition>& partitions)>;
+
 struct CompileResult {
   proto::Executable executable;
   Digest executable_digest;  // stored in the BlobStore
@@ -42,8 +49,15 @@ class Pipeline {
  public:
   // `measurer`: null where nothing is measured (search.mode MEASURED is then refused). `build`: identity of this
   // program.
-  Pipeline(CachingCompiler* compiler, Measurer* measurer, PipelineTables tables, std::string build)
-      : compiler_(compiler), measurer_(measurer), tables_(tables), plans_(tables.plans, std::move(build)) {}
+  // `run_here`: empty where the server may not run compiled code; runtime crt is then refused for models whose weights
+  // want work.
+  Pipeline(CachingCompiler* compiler, Measurer* measurer, PipelineTables tables, std::string build,
+           RunHereFn run_here = nullptr)
+      : compiler_(compiler),
+        measurer_(measurer),
+        tables_(tables),
+        plans_(tables.plans, std::move(build)),
+        run_here_(std::move(run_here)) {}
 
   // INVALID_ARGUMENT: the module, naming the place. FAILED_PRECONDITION: weights that are not in the BlobStore, or a
   // target that no backend serves. UNIMPLEMENTED: what the README's table says. CANCELLED, DEADLINE_EXCEEDED.
@@ -56,12 +70,16 @@ class Pipeline {
   absl::StatusOr<collage::Cover> ChooseCover(const ir::IRModule& module, const proto::SearchOptions& options,
                                              CancelToken* token, const ProgressFn& progress,
                                              proto::CompileReport* report);
+  // What FoldParams evaluates with.
+  absl::StatusOr<std::vector<std::string>> Evaluate(const ir::IRModule& module, CancelToken* token,
+                                                    const ProgressFn& progress);
   absl::Status Publish(CompileResult* result);
 
   CachingCompiler* compiler_;
   Measurer* measurer_;
   PipelineTables tables_;
   PlanCache plans_;
+  const RunHereFn run_here_;
   SingleFlight<CompileResult> flights_;
 };
 

@@ -7,8 +7,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "core/artifact/mlf.h"
 #include "core/base/file_system.h"
 #include "core/base/status_macros.h"
+#include "core/target/compilation_config.h"
 #include "server/service/rpc_status.h"
 #include "server/service/tensor_stream.h"
 
@@ -20,6 +22,8 @@ constexpr absl::Duration kStallLimit = absl::Seconds(60);
 constexpr int kMaxDigestsPerRequest = 100000;
 constexpr int64_t kMapAbove = 1 << 20;
 constexpr int64_t kMaxBlobBytes = int64_t{1} << 40;
+
+bool IsCrt(const proto::Executable& executable) { return executable.config().runtime().kind() == proto::Runtime::CRT; }
 
 // The deadline that the client gave, if any.
 absl::Time DeadlineOf(const grpc::ServerContext& context) {
@@ -212,13 +216,14 @@ grpc::Status CompileServiceImpl::ExportLibrary(grpc::ServerContext* context, con
                                                grpc::ServerWriter<proto::ExportLibraryChunk>* writer) {
   Admission admission(this);
   if (grpc::Status status = admission.Check(context); !status.ok()) return status;
-  if (deps_.toolchain == nullptr) {
-    return ToGrpc(absl::UnimplementedError("this server has no linker (ld.lld 19, libstdc++.a): see deploy/setup.sh"));
-  }
   CancelToken token(DeadlineOf(*context));
   auto watch = watcher_.Add(context, &token);
   auto loaded = executables_.Load(request->executable());
   if (!loaded.ok()) return ToGrpc(loaded.status());
+  if (IsCrt((*loaded)->executable)) return ExportModelLibrary(**loaded, *request, writer);
+  if (deps_.toolchain == nullptr) {
+    return ToGrpc(absl::UnimplementedError("this server has no linker (ld.lld 19, libstdc++.a): see deploy/setup.sh"));
+  }
   absl::StatusOr<TempDir> directory = TempDir::Create("export", deps_.scratch_dir);
   if (!directory.ok()) return ToGrpc(directory.status());
   runtime::StatusOr<runtime::ExecutionPlan> plan = runtime::ExecutionPlan::FromJson((*loaded)->executable.plan_json());
@@ -264,6 +269,47 @@ grpc::Status CompileServiceImpl::ExportLibrary(grpc::ServerContext* context, con
   return grpc::Status::OK;
 }
 
+grpc::Status CompileServiceImpl::ExportModelLibrary(const LoadedExecutable& loaded,
+                                                    const proto::ExportLibraryRequest& request,
+                                                    grpc::ServerWriter<proto::ExportLibraryChunk>* writer) {
+  if (request.has_link_params() && !request.link_params()) {
+    return ToGrpc(absl::InvalidArgumentError(
+        "link_params=false and the executable's runtime crt disagree: CRT reads no files; parameters are linked"));
+  }
+  absl::StatusOr<TempDir> directory = TempDir::Create("export", deps_.scratch_dir);
+  if (!directory.ok()) return ToGrpc(directory.status());
+  runtime::StatusOr<runtime::ExecutionPlan> plan = runtime::ExecutionPlan::FromJson(loaded.executable.plan_json());
+  if (!plan.ok()) return ToGrpc(absl::InternalError("the executable's plan does not read back"));
+  absl::StatusOr<target::CompilationConfig> config =
+      target::CompilationConfig::FromProto(loaded.executable.config());
+  if (!config.ok()) return ToGrpc(config.status());
+  artifact::MlfRequest mlf;
+  mlf.libraries = loaded.library_pointers();
+  mlf.plan = &*plan;
+  mlf.params.assign(loaded.executable.params().begin(), loaded.executable.params().end());
+  mlf.param_source = executables_.param_source();
+  if (!request.model_name().empty()) mlf.model_name = request.model_name();
+  mlf.ir_text = loaded.executable.ir_text();
+  for (const target::Target& target : config->targets) mlf.targets.push_back(target.ToString());
+  mlf.c_interface = config->executor.interface_api == target::InterfaceApi::kC;
+  mlf.unpacked_api = config->executor.unpacked_api;
+  mlf.system_lib = config->runtime.system_lib;
+  mlf.workspace_alignment = config->executor.workspace_byte_alignment;
+  mlf.output = directory->path() + "/model.tar";
+  if (absl::Status written = artifact::WriteModelLibrary(mlf); !written.ok()) return ToGrpc(written);
+  auto tar = FileSystem::Default()->Read(mlf.output, kMapAbove);
+  if (!tar.ok()) return ToGrpc(tar.status());
+  proto::ExportLibraryChunk chunk;
+  chunk.set_library_size(static_cast<int64_t>(tar->data.size()));
+  if (!writer->Write(chunk)) return grpc::Status::CANCELLED;
+  for (size_t at = 0; at < tar->data.size(); at += kChunkBytes) {
+    chunk.Clear();
+    chunk.set_library(std::string(tar->data.substr(at, kChunkBytes)));
+    if (!writer->Write(chunk)) return grpc::Status::CANCELLED;
+  }
+  return grpc::Status::OK;
+}
+
 grpc::Status CompileServiceImpl::Jit(grpc::ServerContext* context, const proto::JitRequest* request,
                                      proto::JitResponse* response) {
   Admission admission(this);
@@ -278,6 +324,12 @@ grpc::Status CompileServiceImpl::Jit(grpc::ServerContext* context, const proto::
   const absl::Time start = absl::Now();
   auto loaded = executables_.Load(request->executable());
   if (!loaded.ok()) return ToGrpc(loaded.status());
+  if (IsCrt((*loaded)->executable)) {
+    return ToGrpc(absl::FailedPreconditionError(
+        "the executable is for runtime crt: sources or objects that are built for the device. Write them with "
+        "export_library(\"model.tar\") and build that with the device's compiler; to run the model here, compile it "
+        "with runtime cpp"));
+  }
   for (const proto::StaticLibrary* library : (*loaded)->library_pointers()) {
     if (deps_.trust_client_kernels || !library->manifest().has_client_code()) continue;
     return ToGrpc(absl::FailedPreconditionError(absl::StrCat(

@@ -65,6 +65,10 @@ class CompileServiceImpl final : public proto::CompileService::Service {
   grpc::Status Drain(grpc::ServerContext*, const proto::DrainRequest*, proto::DrainResponse*) override;
 
  private:
+  // Runtime crt: a tar in place of a library.
+  grpc::Status ExportModelLibrary(const LoadedExecutable& loaded, const proto::ExportLibraryRequest& request,
+                                  grpc::ServerWriter<proto::ExportLibraryChunk>* writer);
+
   class Admission;  // counts a call that does work; refuses past the limit and while draining
 
   Dependencies deps_;

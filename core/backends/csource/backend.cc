@@ -17,6 +17,12 @@ class CSourceBackend : public backend::Backend {
   std::string name() const override { return "csource"; }
 
   absl::Status CheckTarget(const target::Target& target, const target::Target& codegen_target) const override {
+    if (target.kind == "c") {
+      if (codegen_target.attrs.empty()) return absl::OkStatus();
+      return absl::InvalidArgumentError(
+          absl::StrCat("the codegen target csource has the attribute '", codegen_target.attrs.begin()->first,
+                       "', and the device target is of kind 'c': its sources are compiled by whoever builds them"));
+    }
     if (target.kind != "llvm") {
       return absl::FailedPreconditionError(
           absl::StrCat("csource serves CPUs, not targets of kind '", target.kind, "'"));
@@ -37,6 +43,7 @@ class CSourceBackend : public backend::Backend {
   std::vector<backend::PatternRule> ConfiguredRules(const target::Target& target,
                                                     const target::Target& codegen_target) const override {
     std::vector<backend::PatternRule> rules;
+    if (target.kind == "c") return rules;
     auto options = ParseOptions(target, codegen_target);
     if (!options.ok()) return rules;
     for (const UserKernel& kernel : options->kernels) {
@@ -54,7 +61,7 @@ class CSourceBackend : public backend::Backend {
   }
 
   bool fuses_by_kind() const override { return true; }
-  bool is_hidden() const override { return true; }
+  bool is_hidden(const target::Target& device) const override { return device.kind != "c"; }
 
   double EstimateMicros(const ir::Function& partition, const target::Target& target) const override {
     return csource::EstimateMicros(partition, target);

@@ -60,6 +60,7 @@ class CSourceCodegen : public backend::BackendCodegen {
   }
 
   absl::StatusOr<proto::StaticLibrary> Codegen(const backend::CodegenRequest& request) const override {
+    if (request.target.kind == "c") return Sources(request);
     INLAY_ASSIGN_OR_RETURN(Options options, ParseOptions(request.target, request.codegen_target));
     proto::StaticLibrary library;
     proto::StaticLibraryManifest* manifest = library.mutable_manifest();
@@ -74,6 +75,31 @@ class CSourceCodegen : public backend::BackendCodegen {
   }
 
  private:
+  // Nothing is compiled here: only who builds the model's Model Library Format knows the compiler.
+  absl::StatusOr<proto::StaticLibrary> Sources(const backend::CodegenRequest& request) const {
+    proto::StaticLibrary library;
+    proto::StaticLibraryManifest* manifest = library.mutable_manifest();
+    backends::FillManifest(name(), version(), request.target, manifest);
+    manifest->set_target_triple("c");
+    proto::SourceFile* header = library.add_sources();
+    header->set_name(kOpsHeader);
+    header->set_text(OpsHeader());
+    for (const auto& [symbol, function] : request.module.functions) {
+      const std::string where = absl::StrCat("csource: partition '", symbol, "'");
+      INLAY_ASSIGN_OR_RETURN(EmittedFunction emitted,
+                             Annotate(EmitFunction(symbol, function, request.target, {}), where));
+      proto::PrimitiveFunction* primitive = manifest->add_functions();
+      INLAY_RETURN_IF_ERROR(backends::FillSignature(symbol, function, primitive));
+      primitive->set_workspace_bytes(emitted.workspace_bytes);
+      primitive->set_constant_bytes(emitted.constant_bytes);
+      primitive->set_flops(CountFlops(function));
+      proto::SourceFile* source = library.add_sources();
+      source->set_name(symbol + ".c");
+      source->set_text(std::move(emitted.source));
+    }
+    return library;
+  }
+
   static absl::Status Add(const std::string& symbol, const ir::Function& function,
                           const backend::CodegenRequest& request, const Options& options,
                           proto::StaticLibrary* library) {

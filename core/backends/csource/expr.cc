@@ -148,6 +148,20 @@ ir::DType ComputeDType(ir::DType dtype) {
 
 absl::string_view ComputeType(ir::DType dtype) { return StorageType(ComputeDType(dtype)); }
 
+namespace {
+
+Expr Wrapping(const char* function, ir::DType dtype, const Expr& a, const Expr& b,
+              Expr (*of)(const Expr&, const Expr&)) {
+  if (dtype != ir::DType::kI32 && dtype != ir::DType::kI64) return of(a, b);
+  return Call(absl::StrCat("inlay_", function, "_", std::string(ir::Name(dtype))), {a, b});
+}
+
+}  // namespace
+
+Expr Sum(ir::DType dtype, const Expr& a, const Expr& b) { return Wrapping("add", dtype, a, b, operator+); }
+Expr Difference(ir::DType dtype, const Expr& a, const Expr& b) { return Wrapping("sub", dtype, a, b, operator-); }
+Expr Product(ir::DType dtype, const Expr& a, const Expr& b) { return Wrapping("mul", dtype, a, b, operator*); }
+
 Expr Number(ir::DType dtype, double value) {
   dtype = ComputeDType(dtype);
   if (!ir::IsFloat(dtype)) return Integer(dtype, static_cast<int64_t>(value));
@@ -156,9 +170,9 @@ Expr Number(ir::DType dtype, double value) {
   const char* suffix = single ? "f" : "";
   std::string text;
   if (std::isnan(value)) {
-    text = absl::StrCat("__builtin_nan", suffix, "(\"\")");
+    text = "NAN";
   } else if (std::isinf(value)) {
-    text = absl::StrCat("__builtin_inf", suffix, "()");
+    text = "INFINITY";
   } else {
     char digits[40];
     std::snprintf(digits, sizeof(digits), single ? "%.9g" : "%.17g", std::abs(value));

@@ -53,6 +53,12 @@ Expr Clamp(const Expr& a, int64_t low, int64_t high);
 absl::string_view StorageType(ir::DType dtype);
 ir::DType ComputeDType(ir::DType dtype);
 absl::string_view ComputeType(ir::DType dtype);
+// What indices are computed in: of 64 bits, for targets of kind "c" of 32 (prelude.h).
+inline constexpr char kIndexType[] = "inlay_int";
+// Sums and products; of i32 and i64 by functions that wrap, as C's operators need not.
+Expr Sum(ir::DType dtype, const Expr& a, const Expr& b);
+Expr Difference(ir::DType dtype, const Expr& a, const Expr& b);
+Expr Product(ir::DType dtype, const Expr& a, const Expr& b);
 // A literal of the type that `dtype` is computed in.
 Expr Number(ir::DType dtype, double value);
 Expr Integer(ir::DType dtype, int64_t value);

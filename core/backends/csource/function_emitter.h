@@ -1,4 +1,6 @@
-// A partition as one C source that defines `<symbol>_run` of core/runtime/kernel_abi.h.
+// A partition as one C source. For CPUs that we compile for ourselves it defines `<symbol>_run` of
+// core/runtime/kernel_abi.h; for targets of kind "c" a function of plain pointers (proto/artifact.proto, SourceFile),
+// and everything that it shares with others is in the header kOpsHeader.
 #ifndef INLAY_CORE_BACKENDS_CSOURCE_FUNCTION_EMITTER_H_
 #define INLAY_CORE_BACKENDS_CSOURCE_FUNCTION_EMITTER_H_
 
@@ -14,9 +16,14 @@
 
 namespace inlay::csource {
 
+inline constexpr char kOpsHeader[] = "inlay_ops.h";
+// Its text: the same for every partition.
+std::string OpsHeader();
+
 struct EmittedFunction {
   std::string source;
   int64_t workspace_bytes = 0;
+  int64_t constant_bytes = 0;  // literals that it holds as arrays
   // Those that it calls as LinkedName(symbol, kernel), each once, with the signature that it calls them with.
   std::vector<std::pair<const UserKernel*, std::string>> user_kernels;
 };

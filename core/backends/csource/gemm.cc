@@ -15,6 +15,7 @@ struct Tile {
 // Accumulators fill the registers but for B's vectors and one of A: 12 x 2 of 32 with AVX-512, 6 x 2 of 16 else. Rows
 // are shared out evenly: 13 are 7 and 6, not 12 and 1.
 Tile TileOf(const KernelEmitter& e, const Gemm& gemm) {
+  if (e.plain()) return {std::min<int64_t>(gemm.m, 4), gemm.n > 1 ? 2 : 1, 1};  // scalars
   const int64_t most = e.target().HasFeature("avx512f") ? 12 : 6;
   const int64_t blocks = (gemm.m + most - 1) / most;
   const int64_t lanes = e.Lanes(gemm.dtype);
@@ -38,8 +39,12 @@ class Emitter {
   void Run() {
     const int64_t strips = (g_.n + tile_.columns() - 1) / tile_.columns();
     // May alias: it is also read and written element by element.
-    e_.c().Line("typedef ", type_, " Vector __attribute__((vector_size(", tile_.lanes * ir::ByteSize(dtype_),
-                "), may_alias));");
+    if (e_.plain()) {
+      e_.c().Line("typedef ", type_, " Vector;");
+    } else {
+      e_.c().Line("typedef ", type_, " Vector __attribute__((vector_size(", tile_.lanes * ir::ByteSize(dtype_),
+                  "), may_alias));");
+    }
     panel_ = e_.Scratch(type_, g_.depth() * tile_.columns() * ir::ByteSize(dtype_));
     const double work = static_cast<double>(g_.m * g_.depth() * tile_.columns()) / static_cast<double>(tile_.lanes);
     e_.Units(g_.batch * strips, 2 * work, [&](const Expr& unit) {
@@ -97,11 +102,11 @@ class Emitter {
       e_.c().Line("const ", stored, " *restrict a", r, " = ", base.text, " + ", place.text, ";");
     }
     for (int64_t r = 0; r < tile_.rows; ++r) {
-      for (int64_t v = 0; v < tile_.vectors; ++v) e_.c().Line("Vector ", Acc(r, v), " = {0};");
+      for (int64_t v = 0; v < tile_.vectors; ++v) e_.c().Line("Vector ", Acc(r, v), e_.plain() ? " = 0;" : " = {0};");
     }
     Multiply(0, 0, 0);
     const std::string tile = e_.Fresh("tile");
-    e_.c().Line("_Alignas(64) ", type_, " ", tile, "[", tile_.rows, " * ", tile_.columns(), "];");
+    e_.c().Line(e_.plain() ? "" : "_Alignas(64) ", type_, " ", tile, "[", tile_.rows, " * ", tile_.columns(), "];");
     for (int64_t r = 0; r < tile_.rows; ++r) {
       for (int64_t v = 0; v < tile_.vectors; ++v) {
         e_.c().Line("*(Vector *)(", tile, " + ", r * tile_.columns() + v * tile_.lanes, ") = ", Acc(r, v), ";");
@@ -137,8 +142,14 @@ class Emitter {
       if (g_.dtype == ir::DType::kBF16) x = Call("inlay_load_bf16", {x});
       const std::string name = absl::StrCat("x", r);
       e_.c().Line("const ", type_, " ", name, " = ", x.text, ";");
-      for (int64_t v = 0; v < tile_.vectors; ++v) e_.c().Line(Acc(r, v), " += ", name, " * b", v, ";");
+      for (int64_t v = 0; v < tile_.vectors; ++v) Accumulate(Acc(r, v), name, absl::StrCat("b", v));
     }
+  }
+
+  void Accumulate(const std::string& acc, const std::string& a, const std::string& b) {
+    if (!e_.plain() || ir::IsFloat(dtype_)) return e_.c().Line(acc, " += ", a, " * ", b, ";");
+    const Expr sum = Sum(dtype_, Expr::Name(acc), Product(dtype_, Expr::Name(a), Expr::Name(b)));
+    e_.c().Line(acc, " = ", Wrapped(dtype_, sum).text, ";");
   }
 
   KernelEmitter& e_;

@@ -1,9 +1,13 @@
 #include "core/backends/csource/kernel_emitter.h"
 
 #include <algorithm>
+#include <unordered_map>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "core/backends/csource/op.h"
 #include "core/ir/literal.h"
 
@@ -44,6 +48,46 @@ void SetIndex(const DimGroup& group, const Expr& i, Index* at) {
 
 }  // namespace
 
+namespace {
+
+bool InName(char c) { return absl::ascii_isalnum(c) || c == '_'; }
+
+// The name that a line "const T name = ..." declares; empty: another line. Names are unique in a kernel.
+std::string Declared(absl::string_view line) {
+  line = absl::StripLeadingAsciiWhitespace(line);
+  const size_t equals = line.find(" = ");
+  if (!absl::StartsWith(line, "const ") || equals == line.npos || line.substr(0, equals).find('*') != line.npos)
+    return "";
+  return std::string(line.substr(line.rfind(' ', equals - 1) + 1, equals - line.rfind(' ', equals - 1) - 1));
+}
+
+// Operators name what they may need; compilers warn of what is then not needed.
+std::string WithoutUnused(const std::string& text) {
+  std::vector<absl::string_view> lines = absl::StrSplit(text, '\n');
+  for (bool changed = true; changed;) {
+    std::unordered_map<std::string, int> uses;
+    for (absl::string_view line : lines) {
+      for (size_t i = 0; i < line.size();) {
+        size_t end = i;
+        while (end < line.size() && InName(line[end])) ++end;
+        if (end > i) ++uses[std::string(line.substr(i, end - i))];
+        i = std::max(end, i + 1);
+      }
+    }
+    const size_t before = lines.size();
+    lines.erase(std::remove_if(lines.begin(), lines.end(),
+                               [&](absl::string_view line) {
+                                 const std::string name = Declared(line);
+                                 return !name.empty() && uses[name] == 1;
+                               }),
+                lines.end());
+    changed = lines.size() != before;
+  }
+  return absl::StrJoin(lines, "\n");
+}
+
+}  // namespace
+
 std::vector<DimGroup> Singles(const Shape& shape, int begin, int end) {
   std::vector<DimGroup> groups;
   for (int d = begin; d < end; ++d) groups.push_back({d, d + 1, shape[d]});
@@ -51,6 +95,7 @@ std::vector<DimGroup> Singles(const Shape& shape, int begin, int end) {
 }
 
 int64_t KernelEmitter::Lanes(ir::DType dtype) const {
+  if (plain()) return 1;
   const int64_t bytes = target_.HasFeature("avx512f") ? 64 : target_.HasFeature("avx2") ? 32 : 16;
   return bytes / ir::ByteSize(ComputeDType(dtype));
 }
@@ -59,7 +104,7 @@ std::string KernelEmitter::Fresh(const std::string& hint) { return absl::StrCat(
 
 Expr KernelEmitter::Let(absl::string_view c_type, const Expr& value) {
   if (value.number || IsAtom(value)) return value;
-  const std::string name = Fresh(c_type == "int64_t" ? "i" : "v");
+  const std::string name = Fresh(c_type == kIndexType ? "i" : "v");
   c().Line("const ", c_type, " ", name, " = ", value.text, ";");
   return Expr::Name(name);
 }
@@ -76,9 +121,9 @@ void KernelEmitter::For(const Expr& begin, const Expr& end, const Body& body, in
     return;
   }
   const std::string i = Fresh("i");
-  if (simd) c().Line("#pragma omp simd");
+  if (simd && !plain()) c().Line("#pragma omp simd");
   const std::string next = step == 1 ? absl::StrCat("++", i) : absl::StrCat(i, " += ", step);
-  Scope(absl::StrCat("for (int64_t ", i, " = ", begin.text, "; ", i, " < ", end.text, "; ", next, ")"),
+  Scope(absl::StrCat("for (", kIndexType, " ", i, " = ", begin.text, "; ", i, " < ", end.text, "; ", next, ")"),
         [&] { body(Expr::Name(i)); });
 }
 
@@ -116,6 +161,14 @@ Expr KernelEmitter::Scratch(absl::string_view c_type, int64_t bytes) {
   c().Line(c_type, " *restrict ", name, " = (", c_type, " *)(scratch + ", result_.scratch_bytes, ");");
   result_.scratch_bytes += (bytes + 63) / 64 * 64;
   return Expr::Name(name);
+}
+
+Expr KernelEmitter::Array(const std::string& hint, ir::DType dtype, int64_t elements) {
+  const absl::string_view type = StorageType(dtype);
+  if (plain()) return Scratch(type, elements * ir::ByteSize(dtype));
+  const Expr name = Expr::Name(Fresh(hint));
+  c().Line(type, " ", name.text, "[", elements, "];");
+  return name;
 }
 
 Expr KernelEmitter::Pointer(const Tensor& t) {
@@ -287,12 +340,13 @@ EmittedKernel KernelEmitter::Emit(const std::string& user_function) {
     FindOp(kernel_.node->op)->kernel(*this, *kernel_.node);
   }
   Writer function;
-  function.Line("static void ", name_,
-                "(void *const *restrict args, char *restrict workspace, char *restrict scratch, int64_t begin, ",
-                "int64_t end) {");
+  // Workspace and scratch of plain C are passed as parts of one memory.
+  const char* restrict_ = plain() ? "" : "restrict ";
+  function.Line("static void ", name_, "(void *const *", restrict_, "args, char *", restrict_, "workspace, char *",
+                restrict_, "scratch, ", kIndexType, " begin, ", kIndexType, " end) {");
   for (const auto& [name, declaration] : pointers_) function.Line("  ", declaration);
   function.Line("  (void)args, (void)workspace, (void)scratch;");
-  function.Append(body.text());
+  function.Append(WithoutUnused(body.text()));
   function.Line("}");
   result_.text = function.text();
   return result_;

@@ -2,8 +2,8 @@
 // arguments' elements (loads, or whatever the producers that have no memory compute) and for storing their results
 // (through the tail that planning folded onto them).
 //
-//   static void k0(void *const *restrict args, char *restrict workspace, char *restrict scratch, int64_t begin, int64_t
-//   end)
+//   static void k0(void *const *restrict args, char *restrict workspace, char *restrict scratch, inlay_int begin,
+//                  inlay_int end)
 //
 // runs the units of work [begin, end): independent, so that a pool's threads may share them.
 #ifndef INLAY_CORE_BACKENDS_CSOURCE_KERNEL_EMITTER_H_
@@ -53,6 +53,8 @@ class KernelEmitter {
 
   // --- For operators ---
   const target::Target& target() const { return target_; }
+  // Of kind "c": C11 without extensions, for a compiler and a machine that nothing is known of.
+  bool plain() const { return target_.kind == "c"; }
   // How many elements a vector register of the target holds.
   int64_t Lanes(ir::DType dtype) const;
 
@@ -83,7 +85,7 @@ class KernelEmitter {
 
   // The loop over the function's units. Once a kernel, at its outermost level.
   void Units(int64_t units, double work_each, const Body& body);
-  // for (int64_t i = begin; i < end; i += step); a vector loop where `simd`.
+  // for (inlay_int i = begin; i < end; i += step); a vector loop where `simd`.
   void For(const Expr& begin, const Expr& end, const Body& body, int64_t step = 1, bool simd = false);
   // Loops over the groups, outermost first; sets `at` (as long as the shape). The innermost one is `simd`.
   void Nest(const std::vector<DimGroup>& groups, Index* at, bool simd, const std::function<void()>& body,
@@ -95,11 +97,13 @@ class KernelEmitter {
 
   // const T name = value; returns the name. Numbers and names are returned as they are.
   Expr Let(absl::string_view c_type, const Expr& value);
-  Expr LetIndex(const Expr& value) { return Let("int64_t", value); }
+  Expr LetIndex(const Expr& value) { return Let(kIndexType, value); }
   std::string Fresh(const std::string& hint);
   Writer& c() { return *writer_; }
   // Memory of this task alone, 64-byte aligned; the name of a pointer of that type.
   Expr Scratch(absl::string_view c_type, int64_t bytes);
+  // An array for one unit of work: on the stack; of plain C, whose stack may be small, in the scratch.
+  Expr Array(const std::string& hint, ir::DType dtype, int64_t elements);
 
  private:
   void EmitLoop();

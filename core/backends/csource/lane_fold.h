@@ -16,7 +16,7 @@ class LaneFold {
   // Declares the accumulators. `run`: how many values one Run has at least; short ones take a single accumulator.
   LaneFold(KernelEmitter* e, ir::DType dtype, int64_t run, const Expr& start, Fold fold)
       : e_(e), dtype_(ComputeDType(dtype)), fold_(std::move(fold)), name_(e->Fresh("acc")) {
-    lanes_ = run < 2 * e->Lanes(dtype_) ? 1 : 2 * e->Lanes(dtype_);
+    lanes_ = e->plain() || run < 2 * e->Lanes(dtype_) ? 1 : 2 * e->Lanes(dtype_);
     e_->c().Line(StorageType(dtype_), " ", name_, "[", lanes_, "];");
     e_->For(0, lanes_, [&](const Expr& l) { Set(l, start); });
   }

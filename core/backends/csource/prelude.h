@@ -1,21 +1,22 @@
-/* What generated C begins with: elements as core/ir/OPS.md defines them (NaN, division by zero, saturation, rounding).
- * C11 with GNU's vector extensions; branch-free where loops over it should become vector instructions. No state. */
-#include <math.h>
-#include <stdint.h>
-#include <string.h>
+/* What generated C calls: elements as core/ir/OPS.md defines them (NaN, division by zero, saturation, rounding). C11,
+ * no state; branch-free where loops over it should become vector instructions. Indices are of the type inlay_int, which
+ * is defined before this. */
 
-static inline int64_t inlay_clamp(int64_t i, int64_t low, int64_t high) { return i < low ? low : i > high ? high : i; }
+static inline inlay_int inlay_clamp(inlay_int i, inlay_int low, inlay_int high) {
+  return i < low ? low : i > high ? high : i;
+}
 /* An index from data: negative ones count from the end, what is still outside is clamped. */
-static inline int64_t inlay_index(int64_t i, int64_t extent) {
-  return inlay_clamp(i < 0 ? i + extent : i, 0, extent - 1);
+static inline inlay_int inlay_index(int64_t i, inlay_int extent) {
+  const int64_t at = i < 0 ? i + extent : i;
+  return (inlay_int)(at < 0 ? 0 : at >= extent ? extent - 1 : at);
 }
 
 /* Taps [begin, end) of a window that meet the input: tap k lies at low + k * dilation. */
-static inline int64_t inlay_first_tap(int64_t low, int64_t dilation) {
+static inline inlay_int inlay_first_tap(inlay_int low, inlay_int dilation) {
   return low < 0 ? (dilation - 1 - low) / dilation : 0;
 }
-static inline int64_t inlay_last_tap(int64_t low, int64_t dilation, int64_t taps, int64_t extent) {
-  const int64_t fit = low >= extent ? 0 : (extent - low + dilation - 1) / dilation;
+static inline inlay_int inlay_last_tap(inlay_int low, inlay_int dilation, inlay_int taps, inlay_int extent) {
+  const inlay_int fit = low >= extent ? 0 : (extent - low + dilation - 1) / dilation;
   return fit < taps ? fit : taps;
 }
 
@@ -75,34 +76,50 @@ static inline uint16_t inlay_store_f16_f64(double x) {
 /* --- Functions that differ by type only ----------------------------------------------------------------------------
  */
 
-#define INLAY_ORDERED(S, T)                                                                            \
+/* NEGATIVE: "a < 0", which compilers warn of where it can't be. */
+#define INLAY_SIGNED(a) ((a) < 0)
+#define INLAY_UNSIGNED(a) 0
+
+#define INLAY_ORDERED(S, T, NEGATIVE)                                                                  \
   static inline T inlay_maximum_##S(T a, T b) { return a > b || a != a ? a : b; } /* NaN propagates */ \
   static inline T inlay_minimum_##S(T a, T b) { return a < b || a != a ? a : b; }                      \
-  static inline T inlay_sign_##S(T a) { return (T)(a > 0 ? 1 : a < 0 ? -1 : a); }
-INLAY_ORDERED(f32, float)
-INLAY_ORDERED(f64, double)
-INLAY_ORDERED(i8, int8_t)
-INLAY_ORDERED(u8, uint8_t)
-INLAY_ORDERED(i16, int16_t)
-INLAY_ORDERED(i32, int32_t)
-INLAY_ORDERED(i64, int64_t)
-INLAY_ORDERED(bool, uint8_t)
+  static inline T inlay_sign_##S(T a) { return (T)(a > 0 ? 1 : NEGATIVE(a) ? -1 : a); }
+INLAY_ORDERED(f32, float, INLAY_SIGNED)
+INLAY_ORDERED(f64, double, INLAY_SIGNED)
+INLAY_ORDERED(i8, int8_t, INLAY_SIGNED)
+INLAY_ORDERED(u8, uint8_t, INLAY_UNSIGNED)
+INLAY_ORDERED(i16, int16_t, INLAY_SIGNED)
+INLAY_ORDERED(i32, int32_t, INLAY_SIGNED)
+INLAY_ORDERED(i64, int64_t, INLAY_SIGNED)
+INLAY_ORDERED(bool, uint8_t, INLAY_UNSIGNED)
 
-/* x / 0 and x mod 0 are 0, min / -1 wraps (the compiler is told -fwrapv). */
-#define INLAY_INTEGER(S, T, BITS)                                                                                \
-  static inline T inlay_div_##S(T a, T b) { return (T)(b == 0 ? 0 : b == (T) - 1 && (T) - 1 < 0 ? -a : a / b); } \
-  static inline T inlay_fmod_##S(T a, T b) { return (T)(b == 0 || (b == (T) - 1 && (T) - 1 < 0) ? 0 : a % b); }  \
-  static inline T inlay_mod_##S(T a, T b) {                                                                      \
-    const T r = inlay_fmod_##S(a, b);                                                                            \
-    return (T)(r != 0 && (r < 0) != (b < 0) ? r + b : r);                                                        \
-  }                                                                                                              \
-  static inline T inlay_shift_left_##S(T a, T b) { return (T)(b < 0 || b >= BITS ? 0 : (uint64_t)a << b); }      \
-  static inline T inlay_shift_right_##S(T a, T b) { return (T)(b < 0 || b >= BITS ? (a < 0 ? -1 : 0) : a >> b); }
-INLAY_INTEGER(i8, int8_t, 8)
-INLAY_INTEGER(u8, uint8_t, 8)
-INLAY_INTEGER(i16, int16_t, 16)
-INLAY_INTEGER(i32, int32_t, 32)
-INLAY_INTEGER(i64, int64_t, 64)
+/* x / 0 and x mod 0 are 0, min / -1 wraps. */
+#define INLAY_INTEGER(S, T, BITS, NEGATIVE)                                                                       \
+  static inline T inlay_div_##S(T a, T b) {                                                                       \
+    return (T)(b == 0 ? 0 : NEGATIVE(b) && b == (T) - 1 ? (T)(0 - (uint64_t)a) : a / b);                          \
+  }                                                                                                               \
+  static inline T inlay_fmod_##S(T a, T b) { return (T)(b == 0 || (NEGATIVE(b) && b == (T) - 1) ? 0 : a % b); }   \
+  static inline T inlay_mod_##S(T a, T b) {                                                                       \
+    const T r = inlay_fmod_##S(a, b);                                                                             \
+    return (T)(r != 0 && NEGATIVE(r) != NEGATIVE(b) ? r + b : r);                                                 \
+  }                                                                                                               \
+  static inline T inlay_shift_left_##S(T a, T b) { return (T)(NEGATIVE(b) || b >= BITS ? 0 : (uint64_t)a << b); } \
+  static inline T inlay_shift_right_##S(T a, T b) {                                                               \
+    return (T)(NEGATIVE(b) || b >= BITS ? (NEGATIVE(a) ? -1 : 0) : a >> b);                                       \
+  }
+INLAY_INTEGER(i8, int8_t, 8, INLAY_SIGNED)
+INLAY_INTEGER(u8, uint8_t, 8, INLAY_UNSIGNED)
+INLAY_INTEGER(i16, int16_t, 16, INLAY_SIGNED)
+INLAY_INTEGER(i32, int32_t, 32, INLAY_SIGNED)
+INLAY_INTEGER(i64, int64_t, 64, INLAY_SIGNED)
+
+/* C's own operators need not wrap. */
+#define INLAY_WRAPPING(S, T, U)                                        \
+  static inline T inlay_add_##S(T a, T b) { return (T)((U)a + (U)b); } \
+  static inline T inlay_sub_##S(T a, T b) { return (T)((U)a - (U)b); } \
+  static inline T inlay_mul_##S(T a, T b) { return (T)((U)a * (U)b); }
+INLAY_WRAPPING(i32, int32_t, uint32_t)
+INLAY_WRAPPING(i64, int64_t, uint64_t)
 
 /* Float to integer: towards zero, out of range saturates, NaN is 0. HIGH is the first value beyond the range. */
 #define INLAY_TO_INTEGER(F, FT, S, T, MIN, MAX, HIGH) \

@@ -26,7 +26,7 @@ class NullBackend : public backend::Backend {
   const std::vector<backend::PatternRule>& rules() const override { return rules_; }
 
   // Only where a configuration names it. A real backend leaves this out.
-  bool is_hidden() const override { return true; }
+  bool is_hidden(const target::Target&) const override { return true; }
 
   double EstimateMicros(const ir::Function& partition, const target::Target&) const override {
     auto bytes = BytesToCopy(partition);

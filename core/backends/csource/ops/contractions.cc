@@ -125,7 +125,7 @@ class Conv {
     return inside.text.empty() ? value : Select(inside, value, Number(x_.dtype, 0));
   }
 
-  Expr Inside(const Expr& place, int d) { return CastTo("uint64_t", place) < Expr(x_.shape[d + 2]); }
+  Expr Inside(const Expr& place, int d) { return CastTo("inlay_uint", place) < Expr(x_.shape[d + 2]); }
 
   bool NeverPadded(int d) const {
     const int64_t reach = (windows_.kernel[d] - 1) * windows_.dilations[d];
@@ -160,7 +160,7 @@ class Conv {
       lows.clear();
       for (int d = 0; d < rank; ++d) {
         lows.push_back(Expr::Name(e_.Fresh("low")));
-        e_.c().Line("int64_t ", lows.back().text, "[", width, "];");
+        e_.c().Line(kIndexType, " ", lows.back().text, "[", width, "];");
       }
     };
     g.column_begins = [&](const Expr& j, const Expr& column) {
@@ -219,8 +219,7 @@ class Conv {
       Index at(rank + 2, Expr(0));
       e_.Unravel(unit, outer, &at);
       const Expr group = e_.LetIndex(at[1] / Expr(filters_));
-      const Expr acc = Expr::Name(e_.Fresh("acc"));
-      e_.c().Line(StorageType(dtype), " ", acc.text, "[", width, "];");
+      const Expr acc = e_.Array("acc", dtype, width);
       const Expr bias = WithBias(at[1], Number(dtype, 0));
       const Expr start = e_.Let(StorageType(dtype), bias);
       e_.For(0, width, [&](const Expr& j) { e_.c().Line(At(acc, j).text, " = ", start.text, ";"); });

@@ -109,10 +109,13 @@ Expr IsInf(const Node& node, DType dtype, const Args& args) {
 }
 
 void AddUnary(OpTable* ops) {
-  Add(ops, "neg", kSimple, [](const Node&, DType, const Args& a) { return Negate(a[0]); });
+  Add(ops, "neg", kSimple, [](const Node&, DType dtype, const Args& a) {
+    return IsF(dtype) ? Negate(a[0]) : Difference(dtype, Integer(dtype, 0), a[0]);
+  });
   Add(ops, "abs", kSimple, [](const Node&, DType dtype, const Args& a) {
     if (IsF(dtype)) return Call(dtype == DType::kF32 ? "fabsf" : "fabs", a);
-    return ir::IsSigned(dtype) ? Select(a[0] < Integer(dtype, 0), Negate(a[0]), a[0]) : a[0];
+    return ir::IsSigned(dtype) ? Select(a[0] < Integer(dtype, 0), Difference(dtype, Integer(dtype, 0), a[0]), a[0])
+                               : a[0];
   });
   Add(ops, "sign", kSimple, OfPrelude("sign"));
   Add(ops, "relu", kSimple,
@@ -166,9 +169,9 @@ absl::Status CheckPow(const ir::Binding& call) {
 }
 
 void AddBinary(OpTable* ops) {
-  Add(ops, "add", kSimple, OfExpr([](const Expr& a, const Expr& b) { return a + b; }));
-  Add(ops, "sub", kSimple, OfExpr([](const Expr& a, const Expr& b) { return a - b; }));
-  Add(ops, "mul", kSimple, OfExpr([](const Expr& a, const Expr& b) { return a * b; }));
+  Add(ops, "add", kSimple, [](const Node&, DType dtype, const Args& a) { return Sum(dtype, a[0], a[1]); });
+  Add(ops, "sub", kSimple, [](const Node&, DType dtype, const Args& a) { return Difference(dtype, a[0], a[1]); });
+  Add(ops, "mul", kSimple, [](const Node&, DType dtype, const Args& a) { return csource::Product(dtype, a[0], a[1]); });
   Add(ops, "div", kDivision,
       [](const Node&, DType dtype, const Args& a) { return IsF(dtype) ? a[0] / a[1] : Call(Named("div", dtype), a); });
   Add(ops, "mod", kMathematics, [](const Node& node, DType dtype, const Args& a) {

@@ -29,13 +29,14 @@ Expr Lowest(DType dtype, bool highest) {
 
 Reduction ReductionOf(const std::string& op, DType dtype) {
   dtype = ComputeDType(dtype);
-  if (op == "reduce_prod") return {Number(dtype, 1), [](const Expr& a, const Expr& b) { return a * b; }};
+  if (op == "reduce_prod")
+    return {Number(dtype, 1), [dtype](const Expr& a, const Expr& b) { return csource::Product(dtype, a, b); }};
   if (op == "reduce_max" || op == "reduce_min") {
     const bool max = op == "reduce_max";
     const std::string function = absl::StrCat(max ? "inlay_maximum_" : "inlay_minimum_", std::string(ir::Name(dtype)));
     return {Lowest(dtype, !max), [function](const Expr& a, const Expr& b) { return Call(function, {a, b}); }};
   }
-  return {Number(dtype, 0), [](const Expr& a, const Expr& b) { return a + b; }};
+  return {Number(dtype, 0), [dtype](const Expr& a, const Expr& b) { return Sum(dtype, a, b); }};
 }
 
 struct Axes {
@@ -126,8 +127,7 @@ void ReduceColumns(KernelEmitter& e, const Node& node, const Axes& axes, const R
     e.Unravel(e.LetIndex(unit / Expr(strips)), kept, &at);
     const Expr begin = e.LetIndex(unit % Expr(strips) * Expr(kStrip));
     const Expr width = e.LetIndex(Smaller(Expr(strip.extent) - begin, Expr(std::min(kStrip, strip.extent))));
-    const Expr acc = Expr::Name(e.Fresh("acc"));
-    e.c().Line(StorageType(dtype), " ", acc.text, "[", std::min(kStrip, strip.extent), "];");
+    const Expr acc = e.Array("acc", dtype, std::min(kStrip, strip.extent));
     e.For(0, width, [&](const Expr& j) { e.c().Line(At(acc, j).text, " = ", r.start.text, ";"); });
     e.Nest(folded, &at, false, [&] {
       e.For(
@@ -174,7 +174,7 @@ void ArgReduce(KernelEmitter& e, const Node& node) {
     const Expr best = Expr::Name(e.Fresh("best")), where = Expr::Name(e.Fresh("where"));
     const Expr first = e.Value(x, at);
     e.c().Line(ComputeType(x.dtype), " ", best.text, " = ", first.text, ";");
-    e.c().Line("int64_t ", where.text, " = 0;");
+    e.c().Line(kIndexType, " ", where.text, " = 0;");
     e.For(1, x.shape[axis], [&](const Expr& j) {
       at[axis] = j;
       const Expr v = e.Value(x, at);

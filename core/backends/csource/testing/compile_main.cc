@@ -15,6 +15,27 @@
 
 namespace {
 
+// A target of kind "c": its sources, and `<symbol>_run` around the plain function, through a compiler that takes
+// nothing but C11. Strict about it: no warning is let pass.
+absl::Status BuildPlain(const inlay::proto::StaticLibrary& library, const std::string& base) {
+  for (const auto& source : library.sources()) {
+    std::ofstream(std::filesystem::path(base).parent_path() / source.name()) << source.text();
+  }
+  const auto& function = library.manifest().functions(0);
+  std::string args;
+  for (int i = 0; i < function.inputs_size() + function.outputs_size(); ++i)
+    args += "args[" + std::to_string(i) + "], ";
+  std::ofstream(base + ".c", std::ios::app)
+      << "\nint32_t " << function.symbol() << "_run(void *const *ctx, void *const *args);\nint32_t "
+      << function.symbol() << "_run(void *const *ctx, void *const *args) { return " << function.symbol() << "(" << args
+      << "ctx[1]); }\n";
+  const std::string command =
+      "gcc -std=c11 -Wall -Wextra -Werror -pedantic -O0 -fPIC -c " + base + ".c -o " + base + ".o 2> " + base + ".log";
+  if (std::system(command.c_str()) == 0) return absl::OkStatus();
+  std::ifstream log(base + ".log");
+  return absl::InvalidArgumentError(std::string(std::istreambuf_iterator<char>(log), {}));
+}
+
 int Fail(const std::string& message) {
   std::fprintf(stderr, "compile_main: %s\n", message.c_str());
   return 1;
@@ -72,8 +93,12 @@ int main(int argc, char** argv) {
     }
     absl::StatusOr<inlay::proto::StaticLibrary> library = absl::UnknownError("no module");
     library = module.ok() ? codegen->Codegen({*module, *completed, codegen_target, argv[2]}) : module.status();
-    if (library.ok()) {
+    if (library.ok() && completed->kind == "c") {
+      if (absl::Status built = BuildPlain(*library, base); !built.ok()) library = built;
+    } else if (library.ok()) {
       std::ofstream(base + ".o", std::ios::binary) << library->objects(0).data();
+    }
+    if (library.ok()) {
       std::ofstream(base + ".manifest", std::ios::binary) << library->manifest().SerializeAsString();
     } else {
       std::ofstream(base + ".error") << library.status().ToString();

@@ -28,7 +28,7 @@ assert spec is not None and spec.loader is not None
 cases = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(cases)
 
-TARGETS = harness.runnable([("llvm -mcpu=x86-64-v4", 2), ("llvm -mcpu=x86-64-v3", 1)])
+TARGETS = [*harness.runnable([("llvm -mcpu=x86-64-v4", 2), ("llvm -mcpu=x86-64-v3", 1)]), ("c", 1)]
 GROUPS = [getattr(cases, name) for name in sorted(dir(cases)) if name.startswith("test_")]
 # Operators that csource leaves to native code altogether, and what is native code's alone.
 OTHERS = ("test_resize", "test_recurrent", "test_only_what_is_worth_it_goes_to_several_threads")
