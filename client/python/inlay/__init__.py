@@ -12,6 +12,7 @@ __version__ = "0.1.0"
 # Public name -> module that has it.
 _LAZY = {
     "from_onnx": "inlay.onnx_import",
+    "from_torch": "inlay.torch_import",
     "IRModule": "inlay.ir",
     "FunctionBuilder": "inlay.ir",
     "InlayError": "inlay.errors",

@@ -15,15 +15,17 @@ class InvalidModelError(InlayError):
 
 @dataclasses.dataclass(frozen=True)
 class UnsupportedNode:
-    """One node that could not be imported: its name, "domain.OpType", opset version, and why."""
+    """One node that could not be imported: its name (PyTorch: "module.path/node"), "domain.OpType" or "aten.op.overload",
+    opset version (None: not ONNX's), and why."""
 
     name: str
     op: str
-    opset: int
+    opset: int | None
     why: str
 
     def __str__(self) -> str:
-        return f"{self.name} ({self.op}, opset {self.opset}): {self.why}"
+        opset = "" if self.opset is None else f", opset {self.opset}"
+        return f"{self.name} ({self.op}{opset}): {self.why}"
 
 
 class UnsupportedOperatorError(InlayError):

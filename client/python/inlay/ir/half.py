@@ -73,10 +73,22 @@ class HalfBuilder(FunctionBuilder):
         half = next((a.type.dtype for a in args if a.type.dtype in HALF), None)
         if half is None or not self._widens(op_name, args):
             return super().op(op_name, *args, **attrs)
-        result = super().op(op_name, *(self._widened(a) if a.type.dtype == half else a for a in args), **attrs)
-        rounded = super().op("cast", result, dtype=half)
-        self._wide[rounded.index] = result
-        return rounded
+        result = super().op(op_name, *(self.widened(a) if a.type.dtype == half else a for a in args), **attrs)
+        return self.rounded(result, half)
+
+    def rounded(self, wide: Var, dtype: str) -> Var:
+        """The f32 value as one of 16 bits, which remembers it."""
+        narrow = super().op("cast", wide, dtype=dtype)
+        self._wide[narrow.index] = wide
+        return narrow
+
+    def widened(self, var: Var) -> Var:
+        """The f32 value that a 16-bit one was rounded from, else a cast of it."""
+        if var.constant:
+            return super().op("cast", var, dtype="f32")
+        if var.index not in self._wide:
+            self._wide[var.index] = super().op("cast", var, dtype="f32")
+        return self._wide[var.index]
 
     def _widens(self, op_name: str, args: tuple[Var, ...]) -> bool:
         if op_name in MOVES:
@@ -85,10 +97,3 @@ class HalfBuilder(FunctionBuilder):
 
     def _is_weight(self, var: Var) -> bool:
         return var.constant and self._constants[var.index].WhichOneof("value") == "digest"
-
-    def _widened(self, var: Var) -> Var:
-        if var.constant:
-            return super().op("cast", var, dtype="f32")
-        if var.index not in self._wide:
-            self._wide[var.index] = super().op("cast", var, dtype="f32")
-        return self._wide[var.index]

@@ -1,0 +1,142 @@
+"""from_torch: an exported program, its decomposition, its parameters and results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind, TensorArgument
+from torch.utils import _pytree as pytree
+
+from inlay.errors import InvalidModelError, UnsupportedNode, UnsupportedOperatorError
+from inlay.ir.module import IRModule
+from inlay.torch_import import decompose
+from inlay.torch_import.importer import GraphImporter
+from inlay.torch_import.sizes import Sizes
+
+Shapes = Mapping[str, int | Sequence[int]]
+
+
+def from_torch(
+    program: ExportedProgram | torch.nn.Module,
+    args: Sequence[Any] | None = None,
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    shape: Shapes | None = None,
+) -> IRModule:
+    """Imports a program of `torch.export.export`, by its ATen graph (no ONNX in between).
+
+    Args:
+        program: an ExportedProgram; or an nn.Module in eval mode, which is exported for `args` and `kwargs`.
+        args, kwargs: example inputs, for an nn.Module only.
+        shape: the sizes of dynamic dimensions: {"s77": 8} by the symbol that `print(program)` shows, {"x": [8, 3]} by an
+            input's name. All must be given: code for open dimensions is not made.
+
+    Returns:
+        The module. "main" takes the program's tensor inputs in order, with their names (those of nested structures as
+        export names them, such as "cache_key_0"; numbers and None are fixed to what was exported), and returns its tensor
+        outputs, named by their keys ("logits") or output_0, output_1, ... Parameters and buffers are its weights, by
+        their names; they are shared, not copied, and must not change before the module is built. Integers and floats of
+        16 bits are computed as core/ir/OPS.md says (16-bit results between operators are kept in f32).
+
+    Raises:
+        UnsupportedOperatorError: lists every node that inlay cannot express, with its module's path and source line, at
+            once; also every dimension that is left open, and buffers or inputs that the program writes to.
+        InvalidModelError: the module is in training mode, or `shape` does not fit the program.
+    """
+    if isinstance(program, torch.nn.Module):
+        program = _exported(program, args, kwargs)
+    elif args is not None or kwargs is not None:
+        raise TypeError("example inputs are for an nn.Module; an ExportedProgram has its own")
+    if not isinstance(program, ExportedProgram):
+        raise TypeError(f"from_torch takes a torch.export.ExportedProgram or an nn.Module, not a {type(program).__name__}")
+    program = program.run_decompositions(decompose.table())
+    _refuse_mutations(program)
+    sizes = Sizes(program, dict(shape or {}))
+    importer = GraphImporter()
+    _start(program, importer, sizes)
+    importer.run(program.graph_module)
+    return _finish(program, importer)
+
+
+def _exported(module: torch.nn.Module, args: Sequence[Any] | None, kwargs: Mapping[str, Any] | None) -> ExportedProgram:
+    if module.training:
+        raise InvalidModelError("the module is in training mode; call module.eval() first")
+    if isinstance(args, torch.Tensor):
+        args = (args,)
+    with torch.no_grad():
+        return torch.export.export(module, tuple(args or ()), dict(kwargs or {}))
+
+
+def _refuse_mutations(program: ExportedProgram) -> None:
+    """A compiled module is a function; what the program writes to would be lost."""
+    problems = []
+    for spec in program.graph_signature.output_specs:
+        if spec.kind is OutputKind.BUFFER_MUTATION:
+            why = "the program writes to this buffer, and a compiled module keeps no state; make it an input and an output"
+            problems.append(UnsupportedNode(str(spec.target), "buffer", None, why))
+        elif spec.kind is OutputKind.USER_INPUT_MUTATION:
+            why = "the program writes to this input, and a compiled module returns new tensors; write to a clone of it"
+            problems.append(UnsupportedNode(str(spec.target), "input", None, why))
+    if problems:
+        raise UnsupportedOperatorError(problems)
+
+
+def _start(program: ExportedProgram, importer: GraphImporter, sizes: Sizes) -> None:
+    """Binds the placeholders."""
+    signature = program.graph_signature
+    nodes = [node for node in program.graph.nodes if node.op == "placeholder"]
+    for node, spec in zip(nodes, signature.input_specs, strict=True):
+        if spec.kind in (InputKind.PARAMETER, InputKind.BUFFER):
+            target = str(spec.target)
+            tensor = program.state_dict.get(target)
+            importer.constant(node, target, program.constants[target] if tensor is None else tensor)
+        elif spec.kind is InputKind.CONSTANT_TENSOR:
+            importer.constant(node, str(spec.target), program.constants[str(spec.target)])
+        elif spec.kind is InputKind.USER_INPUT and isinstance(spec.arg, TensorArgument):
+            val = node.meta["val"]
+            importer.param(node, node.name, val.dtype, sizes.of(node))
+        elif isinstance(spec.arg, ConstantArgument):
+            importer.number(node, spec.arg.value)
+        elif isinstance(node.meta.get("val"), (int, float, bool, torch.SymInt)):
+            importer.number(node, sizes.value(node.meta["val"]))
+        else:
+            importer.problems.append(UnsupportedNode(node.name, "input", None, f"inputs of kind {spec.kind.name}"))
+
+
+def _finish(program: ExportedProgram, importer: GraphImporter) -> IRModule:
+    output = next(node for node in program.graph.nodes if node.op == "output")
+    names = _names(program)
+    results, kept = [], []
+    for spec, value in zip(program.graph_signature.output_specs, output.args[0], strict=True):
+        name = names.pop(0)
+        if spec.kind is not OutputKind.USER_OUTPUT:
+            continue
+        if not isinstance(value, torch.fx.Node):  # None, or a number that was fixed at export
+            continue
+        made = importer.output(value, importer.env[value])
+        if made is not None:
+            results.append(made)
+            kept.append(name)
+    importer.raise_problems()
+    if not results:
+        raise InvalidModelError("the program returns no tensor")
+    return importer.finish(results, kept)
+
+
+def _names(program: ExportedProgram) -> list[str]:
+    """A name an output: its key where outputs have keys, else output_0, output_1, ..."""
+    count = len(program.graph_signature.output_specs)
+    names = [f"output_{i}" for i in range(count)]
+    try:
+        spec = program.call_spec.out_spec
+        paths, _ = pytree.tree_flatten_with_path(pytree.tree_unflatten(list(range(spec.num_leaves)), spec))
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return names
+    for path, i in paths:
+        keys = [str(getattr(key, "key", getattr(key, "name", getattr(key, "idx", "")))) for key in path]
+        if keys and not keys[0].isdigit() and i < count:
+            names[i] = ".".join(keys)
+    return names

@@ -1,0 +1,475 @@
+"""Elementwise operators: arithmetic with PyTorch's type promotion, comparisons, logic, activations, casts."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from inlay.ir import Var
+from inlay.torch_import.registry import NodeContext, Unsupported, converter, ir_dtype, is_float
+
+Number = int | float | bool
+
+
+# --- Arithmetic ------------------------------------------------------------------------------------------------------
+
+
+def _scalars_wide(ctx: NodeContext, args: tuple[Any, ...], dtype: str) -> tuple[list[Var], bool]:
+    """The arguments in `dtype`. A number beside a 16-bit tensor is kept in f32, as PyTorch's kernels keep it."""
+    if dtype in ("f16", "bf16") and any(not isinstance(a, Var) for a in args):
+        return [ctx.wide(ctx.cast(a, dtype)) if isinstance(a, Var) else ctx.tensor(a, "f32") for a in args], True
+    return [ctx.tensor(a, dtype) for a in args], False
+
+
+def arithmetic(ctx: NodeContext, op_name: str, *args: Any) -> Var:
+    """op_name on arguments cast to the result's dtype."""
+    values, widened = _scalars_wide(ctx, args, ctx.dtype)
+    result = ctx.op(op_name, *values)
+    return ctx.narrow(result) if widened else result
+
+
+def _scaled(ctx: NodeContext, x: Any, alpha: Number) -> Any:
+    if alpha == 1:
+        return x
+    return x * alpha if not isinstance(x, Var) else arithmetic(ctx, "mul", x, alpha)
+
+
+@converter("add.Tensor", "add.Scalar")
+def add(ctx: NodeContext, a: Var, b: Any, c: Number = 1, *, alpha: Number = 1) -> Var:
+    if ctx.dtype == "bool":
+        return ctx.op("logical_or", *(ctx.tensor(v, "bool") for v in (a, b)))
+    return arithmetic(ctx, "add", a, _scaled(ctx, b, alpha if c == 1 else c))
+
+
+@converter("sub.Tensor", "sub.Scalar")
+def sub(ctx: NodeContext, a: Var, b: Any, c: Number = 1, *, alpha: Number = 1) -> Var:
+    return arithmetic(ctx, "sub", a, _scaled(ctx, b, alpha if c == 1 else c))
+
+
+@converter("rsub.Tensor", "rsub.Scalar")
+def rsub(ctx: NodeContext, a: Var, b: Any, c: Number = 1, *, alpha: Number = 1) -> Var:
+    return arithmetic(ctx, "sub", b, _scaled(ctx, a, alpha if c == 1 else c))
+
+
+@converter("mul.Tensor", "mul.Scalar")
+def mul(ctx: NodeContext, a: Var, b: Any) -> Var:
+    if ctx.dtype == "bool":
+        return ctx.op("logical_and", *(ctx.tensor(v, "bool") for v in (a, b)))
+    return arithmetic(ctx, "mul", a, b)
+
+
+@converter("div.Tensor", "div.Scalar")
+def div(ctx: NodeContext, a: Var, b: Any) -> Var:
+    return arithmetic(ctx, "div", a, b)
+
+
+@converter("div.Tensor_mode", "div.Scalar_mode")
+def div_mode(ctx: NodeContext, a: Var, b: Any, *, rounding_mode: str | None = None) -> Var:
+    if rounding_mode is None:
+        return arithmetic(ctx, "div", a, b)
+    if rounding_mode == "floor":
+        return floor_divide(ctx, a, b)
+    quotient = arithmetic(ctx, "div", a, b)
+    return ctx.narrow(_trunc(ctx, ctx.wide(quotient))) if is_float(quotient) else quotient
+
+
+@converter("floor_divide.default", "floor_divide.Scalar")
+def floor_divide(ctx: NodeContext, a: Var, b: Any) -> Var:
+    """PyTorch's: by the remainder, so that the quotient of an inexact division is not rounded up to the next integer."""
+    x, y = (_wide(ctx, v, ctx.dtype) for v in (a, b))
+    zero = ctx.like(0, x)
+    if not is_float(x):
+        quotient = ctx.op("div", x, y)
+        rest = ctx.op("sub", x, ctx.op("mul", quotient, y))
+        return ctx.op("where", _wrong_sign(ctx, rest, y), ctx.op("sub", quotient, ctx.like(1, x)), quotient)
+    rest = ctx.op("mod", x, y, fmod=True)
+    exact = ctx.op("div", ctx.op("sub", x, rest), y)
+    exact = ctx.op("where", _wrong_sign(ctx, rest, y), ctx.op("sub", exact, ctx.like(1, x)), exact)
+    down = ctx.op("floor", exact)
+    up = ctx.op("greater", ctx.op("sub", exact, down), ctx.like(0.5, x))
+    result = ctx.op("where", up, ctx.op("add", down, ctx.like(1, x)), down)
+    return ctx.narrow(ctx.op("where", ctx.op("equal", y, zero), ctx.op("div", x, y), result))
+
+
+def _wide(ctx: NodeContext, value: Any, dtype: str) -> Var:
+    """The argument in `dtype`, or f32 where that has 16 bits."""
+    if isinstance(value, Var):
+        return ctx.wide(ctx.cast(value, dtype))
+    return ctx.tensor(value, "f32" if dtype in ("f16", "bf16") else dtype)
+
+
+def _wrong_sign(ctx: NodeContext, rest: Var, divisor: Var) -> Var:
+    """Where a remainder is not zero and has not the divisor's sign."""
+    zero = ctx.like(0, rest)
+    differ = ctx.op("logical_xor", ctx.op("less", rest, zero), ctx.op("less", divisor, zero))
+    return ctx.op("logical_and", ctx.op("not_equal", rest, zero), differ)
+
+
+@converter("fmod.Tensor", "fmod.Scalar")
+def fmod(ctx: NodeContext, a: Var, b: Any) -> Var:
+    return ctx.narrow(ctx.op("mod", _wide(ctx, a, ctx.dtype), _wide(ctx, b, ctx.dtype), fmod=True))
+
+
+@converter("remainder.Tensor", "remainder.Scalar", "remainder.Scalar_Tensor")
+def remainder(ctx: NodeContext, a: Any, b: Any) -> Var:
+    x, y = (_wide(ctx, v, ctx.dtype) for v in (a, b))
+    if not is_float(x):
+        return ctx.op("mod", x, y)
+    rest = ctx.op("mod", x, y, fmod=True)
+    return ctx.narrow(ctx.op("where", _wrong_sign(ctx, rest, y), ctx.op("add", rest, y), rest))
+
+
+@converter("pow.Tensor_Tensor", "pow.Tensor_Scalar", "pow.Scalar")
+def power(ctx: NodeContext, base: Any, exponent: Any) -> Var:
+    if isinstance(base, Var) and exponent == 1 and not isinstance(exponent, Var):
+        return ctx.cast(base, ctx.dtype)
+    if isinstance(base, Var) and isinstance(exponent, (int, float)) and exponent == 2:
+        return arithmetic(ctx, "mul", base, base)
+    if isinstance(base, Var) and exponent == 0.5 and not isinstance(exponent, Var):
+        return ctx.op("sqrt", ctx.cast(base, ctx.dtype))
+    if isinstance(exponent, Var) and not isinstance(base, Var):
+        base = ctx.expand(ctx.literal(base, "f32" if ctx.dtype in ("f16", "bf16") else ctx.dtype), exponent.shape)
+    return ctx.narrow(ctx.op("pow", _wide(ctx, base, ctx.dtype), _wide(ctx, exponent, ctx.dtype)))
+
+
+@converter("maximum.default", "minimum.default", "fmax.default", "fmin.default")
+def extreme(ctx: NodeContext, a: Var, b: Var) -> Var:
+    name = ctx.name.partition(".")[0]
+    op_name = "maximum" if name in ("maximum", "fmax") else "minimum"
+    if ctx.dtype == "bool":
+        return ctx.op("logical_or" if op_name == "maximum" else "logical_and", a, b)
+    a, b = ctx.cast(a, ctx.dtype), ctx.cast(b, ctx.dtype)
+    if name in ("fmax", "fmin") and is_float(a):  # the number, where one is NaN
+        a, b = ctx.op("where", ctx.op("isnan", a), b, a), ctx.op("where", ctx.op("isnan", b), a, b)
+    return ctx.op(op_name, a, b)
+
+
+@converter("clamp.default", "hardtanh.default")
+def clamp(ctx: NodeContext, x: Var, low: Number | None = None, high: Number | None = None) -> Var:
+    x = ctx.cast(x, ctx.dtype)
+    if low is not None and high is not None and low > high:
+        low, high = high, high
+    if all(b is None or float(b) == b and abs(b) <= 2**53 or math.isinf(b) for b in (low, high)):
+        return ctx.op("clip", x, min=None if low is None else float(low), max=None if high is None else float(high))
+    return clamp_tensor(ctx, x, low, high)
+
+
+@converter("clamp_min.default", "clamp_min.Tensor")
+def clamp_min(ctx: NodeContext, x: Var, low: Any) -> Var:
+    return clamp_tensor(ctx, x, low, None) if isinstance(low, Var) else clamp(ctx, x, low, None)
+
+
+@converter("clamp_max.default", "clamp_max.Tensor")
+def clamp_max(ctx: NodeContext, x: Var, high: Any) -> Var:
+    return clamp_tensor(ctx, x, None, high) if isinstance(high, Var) else clamp(ctx, x, None, high)
+
+
+@converter("clamp.Tensor")
+def clamp_tensor(ctx: NodeContext, x: Var, low: Any = None, high: Any = None) -> Var:
+    if low is not None:
+        x = arithmetic(ctx, "maximum", x, low)
+    return x if high is None else arithmetic(ctx, "minimum", x, high)
+
+
+@converter("relu6.default")
+def relu6(ctx: NodeContext, x: Var) -> Var:
+    return ctx.op("clip", x, min=0.0, max=6.0)
+
+
+# --- One argument ----------------------------------------------------------------------------------------------------
+
+_UNARY = (
+    "exp", "log", "sqrt", "rsqrt", "reciprocal", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh",
+    "asinh", "acosh", "atanh", "erf", "sigmoid", "silu",
+)  # fmt: skip
+
+
+@converter(*(f"{name}.default" for name in _UNARY))
+def unary(ctx: NodeContext, x: Var) -> Var:
+    return ctx.op(ctx.name.partition(".")[0], ctx.cast(x, ctx.dtype))
+
+
+@converter("neg.default", "abs.default", "sign.default", "sgn.default", "relu.default")
+def unary_number(ctx: NodeContext, x: Var) -> Var:
+    name = ctx.name.partition(".")[0]
+    if x.dtype == "bool":
+        return x
+    return ctx.op("sign" if name == "sgn" else name, x)
+
+
+@converter("floor.default", "ceil.default", "round.default")
+def rounding(ctx: NodeContext, x: Var) -> Var:
+    return ctx.op(ctx.name.partition(".")[0], x) if is_float(x) else x
+
+
+@converter("trunc.default", "fix.default")
+def trunc(ctx: NodeContext, x: Var) -> Var:
+    return ctx.narrow(_trunc(ctx, ctx.wide(x))) if is_float(x) else x
+
+
+def _trunc(ctx: NodeContext, x: Var) -> Var:
+    return ctx.op("where", ctx.op("less", x, ctx.like(0, x)), ctx.op("ceil", x), ctx.op("floor", x))
+
+
+@converter("frac.default")
+def frac(ctx: NodeContext, x: Var) -> Var:
+    return ctx.op("sub", x, _trunc(ctx, x))
+
+
+@converter("log2.default", "log10.default")
+def log_base(ctx: NodeContext, x: Var) -> Var:
+    x = ctx.wide(ctx.cast(x, ctx.dtype))
+    base = 2.0 if ctx.name.startswith("log2") else 10.0
+    return ctx.narrow(ctx.op("mul", ctx.op("log", x), ctx.like(1 / math.log(base), x)))
+
+
+@converter("exp2.default")
+def exp2(ctx: NodeContext, x: Var) -> Var:
+    x = ctx.wide(ctx.cast(x, ctx.dtype))
+    return ctx.narrow(ctx.op("pow", ctx.expand(ctx.like(2.0, x), x.shape), x))
+
+
+@converter("erfc.default")
+def erfc(ctx: NodeContext, x: Var) -> Var:
+    """1 - erf(x): to an absolute, not a relative accuracy."""
+    x = ctx.wide(ctx.cast(x, ctx.dtype))
+    return ctx.narrow(ctx.op("sub", ctx.like(1, x), ctx.op("erf", x)))
+
+
+@converter("log1p.default")
+def log1p(ctx: NodeContext, x: Var) -> Var:
+    """2 atanh(x / (2 + x)) near zero, where 1 + x would round x away."""
+    x = ctx.wide(ctx.cast(x, ctx.dtype))
+    near = ctx.op("mul", ctx.op("atanh", ctx.op("div", x, ctx.op("add", x, ctx.like(2, x)))), ctx.like(2, x))
+    far = ctx.op("log", ctx.op("add", x, ctx.like(1, x)))
+    return ctx.narrow(ctx.op("where", _small(ctx, x), near, far))
+
+
+@converter("expm1.default")
+def expm1(ctx: NodeContext, x: Var) -> Var:
+    """2 t / (1 - t) with t = tanh(x / 2) near zero, where exp(x) - 1 would lose all digits."""
+    x = ctx.wide(ctx.cast(x, ctx.dtype))
+    one = ctx.like(1, x)
+    t = ctx.op("tanh", ctx.op("mul", x, ctx.like(0.5, x)))
+    near = ctx.op("div", ctx.op("mul", t, ctx.like(2, x)), ctx.op("sub", one, t))
+    return ctx.narrow(ctx.op("where", _small(ctx, x), near, ctx.op("sub", ctx.op("exp", x), one)))
+
+
+def _small(ctx: NodeContext, x: Var) -> Var:
+    return ctx.op("less", ctx.op("abs", x), ctx.like(0.5, x))
+
+
+@converter("atan2.default")
+def atan2(ctx: NodeContext, a: Var, b: Var) -> Var:
+    """By the angle of the smaller to the larger; negative zeros count as zeros."""
+    y, x = (ctx.wide(ctx.cast(v, ctx.dtype)) for v in (a, b))
+    ay, ax = ctx.op("abs", y), ctx.op("abs", x)
+    low, high = ctx.op("minimum", ay, ax), ctx.op("maximum", ay, ax)
+    ratio = ctx.op("div", low, high)  # 0/0: the origin; Inf/Inf: a diagonal
+    ratio = ctx.op("where", ctx.op("equal", high, ctx.like(0, x)), ctx.like(0, x), ratio)
+    ratio = ctx.op("where", ctx.op("isinf", low), ctx.like(1, x), ratio)
+    angle = ctx.op("atan", ratio)
+    steep = ctx.op("sub", ctx.like(math.pi / 2, x), angle)
+    angle = ctx.op("where", ctx.op("greater", ay, ax), steep, angle)
+    left = ctx.op("less", x, ctx.like(0, x))
+    angle = ctx.op("where", left, ctx.op("sub", ctx.like(math.pi, x), angle), angle)
+    return ctx.narrow(ctx.op("where", ctx.op("less", y, ctx.like(0, y)), ctx.op("neg", angle), angle))
+
+
+# --- Comparisons and logic -------------------------------------------------------------------------------------------
+
+_COMPARE = {"eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal"}
+
+
+@converter(*(f"{name}.{form}" for name in _COMPARE for form in ("Tensor", "Scalar")))
+def compare(ctx: NodeContext, a: Var, b: Any) -> Var:
+    op_name = _COMPARE[ctx.name.partition(".")[0]]
+    dtype = ir_dtype(torch.result_type(*ctx.meta_args[:2]))
+    if dtype == "bool" and op_name not in ("equal", "not_equal"):
+        dtype = "i32"
+    if not isinstance(b, Var) and a.dtype not in ("f16", "bf16") and dtype == a.dtype and not _holds(b, dtype):
+        raise Unsupported(f"a comparison of {a.dtype} with {b}, which it can't hold")
+    values, _ = _scalars_wide(ctx, (a, b), dtype)
+    return ctx.op(op_name, *values)
+
+
+def _holds(value: Number, dtype: str) -> bool:
+    """Whether an integer dtype has the value (a comparison would see a wrapped one)."""
+    if dtype not in ("i8", "u8", "i16", "i32", "i64"):
+        return True
+    bits, signed = int(dtype[1:]), dtype[0] == "i"
+    return -(2 ** (bits - 1)) * signed <= value < 2 ** (bits - signed)
+
+
+@converter("logical_and.default", "logical_or.default", "logical_xor.default")
+def logical(ctx: NodeContext, a: Var, b: Var) -> Var:
+    return ctx.op(ctx.name.partition(".")[0], truth(ctx, a), truth(ctx, b))
+
+
+@converter("logical_not.default")
+def logical_not(ctx: NodeContext, x: Var) -> Var:
+    return ctx.op("logical_not", truth(ctx, x))
+
+
+def truth(ctx: NodeContext, x: Var) -> Var:
+    """x != 0."""
+    return x if x.dtype == "bool" else ctx.op("not_equal", x, ctx.like(0, x))
+
+
+@converter(*(f"bitwise_{name}.{form}" for name in ("and", "or", "xor") for form in ("Tensor", "Scalar", "Scalar_Tensor")))
+def bitwise(ctx: NodeContext, a: Any, b: Any) -> Var:
+    op_name = ctx.name.partition(".")[0]
+    if ctx.dtype == "bool":
+        op_name = op_name.replace("bitwise", "logical")
+    return ctx.op(op_name, ctx.tensor(a, ctx.dtype), ctx.tensor(b, ctx.dtype))
+
+
+@converter("bitwise_not.default")
+def bitwise_not(ctx: NodeContext, x: Var) -> Var:
+    return ctx.op("logical_not" if x.dtype == "bool" else "bitwise_not", x)
+
+
+@converter(*(f"bitwise_{side}_shift.{form}" for side in ("left", "right") for form in ("Tensor", "Tensor_Scalar", "Scalar_Tensor")))  # fmt: skip
+def shift(ctx: NodeContext, a: Any, b: Any) -> Var:
+    op_name = "shift_left" if "left" in ctx.name else "shift_right"
+    return ctx.op(op_name, ctx.tensor(a, ctx.dtype), ctx.tensor(b, ctx.dtype))
+
+
+@converter("isnan.default")
+def isnan(ctx: NodeContext, x: Var) -> Var:
+    return ctx.op("isnan", x) if is_float(x) else ctx.full(x.shape, False, "bool")
+
+
+@converter("isinf.default", "isposinf.default", "isneginf.default")
+def isinf(ctx: NodeContext, x: Var) -> Var:
+    if not is_float(x):
+        return ctx.full(x.shape, False, "bool")
+    return ctx.op("isinf", x, positive="neg" not in ctx.name, negative="pos" not in ctx.name)
+
+
+@converter("isfinite.default")
+def isfinite(ctx: NodeContext, x: Var) -> Var:
+    if not is_float(x):
+        return ctx.full(x.shape, True, "bool")
+    return ctx.op("logical_not", ctx.op("logical_or", ctx.op("isnan", x), ctx.op("isinf", x)))
+
+
+@converter("where.self", "where.ScalarSelf", "where.ScalarOther", "where.Scalar")
+def where(ctx: NodeContext, condition: Var, a: Any, b: Any) -> Var:
+    return ctx.op("where", truth(ctx, condition), ctx.tensor(a, ctx.dtype), ctx.tensor(b, ctx.dtype))
+
+
+@converter("masked_fill.Scalar", "masked_fill.Tensor")
+def masked_fill(ctx: NodeContext, x: Var, mask: Var, value: Any) -> Var:
+    return ctx.op("where", mask, ctx.tensor(value, ctx.dtype), ctx.cast(x, ctx.dtype))
+
+
+# --- Activations -----------------------------------------------------------------------------------------------------
+
+
+@converter("gelu.default")
+def gelu(ctx: NodeContext, x: Var, *, approximate: str = "none") -> Var:
+    return ctx.op("gelu", x, approximate=approximate)
+
+
+@converter("leaky_relu.default")
+def leaky_relu(ctx: NodeContext, x: Var, slope: Number) -> Var:
+    return ctx.op("leaky_relu", x, alpha=float(slope))
+
+
+@converter("elu.default")
+def elu(ctx: NodeContext, x: Var, alpha: Number, scale: Number, input_scale: Number) -> Var:
+    """scale * (x where x > 0, else alpha * (exp(input_scale * x) - 1))."""
+    if input_scale == 1 and scale == 1:
+        return ctx.op("elu", x, alpha=float(alpha))
+    w = ctx.wide(x)
+    if input_scale == 1:
+        return ctx.narrow(ctx.op("mul", ctx.op("elu", w, alpha=float(alpha)), ctx.like(scale, w)))
+    low = ctx.op("elu", ctx.op("mul", ctx.op("clip", w, max=0.0), ctx.like(input_scale, w)), alpha=float(alpha))
+    chosen = ctx.op("where", ctx.op("greater", w, ctx.like(0, w)), w, low)
+    return ctx.narrow(ctx.op("mul", chosen, ctx.like(scale, w)))
+
+
+@converter("hardsigmoid.default")
+def hardsigmoid(ctx: NodeContext, x: Var) -> Var:
+    return ctx.op("hard_sigmoid", x, alpha=1 / 6, beta=0.5)
+
+
+@converter("hardswish.default")
+def hardswish(ctx: NodeContext, x: Var) -> Var:
+    return ctx.op("mul", x, ctx.op("hard_sigmoid", x, alpha=1 / 6, beta=0.5))
+
+
+@converter("mish.default")
+def mish(ctx: NodeContext, x: Var) -> Var:
+    return ctx.op("mul", x, ctx.op("tanh", ctx.op("softplus", x)))
+
+
+@converter("softplus.default")
+def softplus(ctx: NodeContext, x: Var, beta: Number, threshold: Number) -> Var:
+    """log(1 + exp(beta x)) / beta, and x itself above the threshold."""
+    w = ctx.wide(x)
+    scaled = w if beta == 1 else ctx.op("mul", w, ctx.like(beta, w))
+    y = ctx.op("softplus", scaled)
+    if beta != 1:
+        y = ctx.op("div", y, ctx.like(beta, w))
+    if threshold < 20 or w.dtype == "f64":  # above 20 an f32 softplus is its argument
+        y = ctx.op("where", ctx.op("greater", scaled, ctx.like(threshold, w)), w, y)
+    return ctx.narrow(y)
+
+
+@converter("log_sigmoid.default", "log_sigmoid_forward.default")
+def log_sigmoid(ctx: NodeContext, x: Var) -> Any:
+    y = ctx.op("neg", ctx.op("softplus", ctx.op("neg", x)))
+    return y if ctx.name == "log_sigmoid.default" else (y, None)
+
+
+@converter("threshold.default")
+def threshold(ctx: NodeContext, x: Var, limit: Number, value: Number) -> Var:
+    return ctx.op("where", ctx.op("less_equal", x, ctx.like(limit, x)), ctx.like(value, x), x)
+
+
+@converter("_prelu_kernel.default")
+def prelu(ctx: NodeContext, x: Var, slope: Var) -> Var:
+    return ctx.op("where", ctx.op("greater", x, ctx.like(0, x)), x, ctx.op("mul", x, slope))
+
+
+# --- Casts, and what makes no difference here ------------------------------------------------------------------------
+
+
+@converter("_to_copy.default")
+def to_copy(ctx: NodeContext, x: Var, *, dtype: Any = None) -> Var:
+    return ctx.cast(x, ctx.dtype)
+
+
+@converter("to.dtype", "to.dtype_layout", "to.device", "to.other", "type_as.default")
+def to(ctx: NodeContext, x: Var, *args: Any, **named: Any) -> Var:
+    return ctx.cast(x, ctx.dtype)
+
+
+@converter(
+    "clone.default", "contiguous.default", "alias.default", "detach.default", "detach_.default", "lift_fresh.default",
+    "lift_fresh_copy.default", "lift.default", "positive.default", "conj.default", "resolve_conj.default",
+    "resolve_neg.default",
+)  # fmt: skip
+def same(ctx: NodeContext, x: Var) -> Var:
+    return x
+
+
+@converter("dropout.default", "feature_dropout.default", "alpha_dropout.default", "feature_alpha_dropout.default")
+def dropout(ctx: NodeContext, x: Var, p: float, train: bool) -> Var:
+    if train and p > 0:
+        raise Unsupported("it drops at random: the model is in training mode; export model.eval()")
+    return x
+
+
+@converter("native_dropout.default")
+def native_dropout(ctx: NodeContext, x: Var, p: float, train: bool | None) -> tuple:
+    return dropout(ctx, x, p, train is None or train), None
+
+
+@converter("copy.default")
+def copy(ctx: NodeContext, target: Var, source: Var, non_blocking: bool = False) -> Var:
+    return ctx.expand(ctx.cast(source, ctx.dtype), target.shape)

@@ -1,0 +1,212 @@
+"""Indexing by tensors: index, index_put, gather, scatter, embedding, and their kin."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from inlay.ir import Var
+from inlay.ir.dims import broadcast
+from inlay.torch_import.registry import NodeContext, Unsupported, converter
+
+
+def _indices(ctx: NodeContext, x: Var) -> Var:
+    return x if x.dtype in ("i32", "i64") else ctx.cast(x, "i64")
+
+
+@converter("embedding.default")
+def embedding(
+    ctx: NodeContext, table: Var, index: Var, padding: int = -1, by_freq: bool = False, sparse: bool = False
+) -> Var:
+    return ctx.op("gather", table, _indices(ctx, index), axis=0)
+
+
+@converter("index_select.default")
+def index_select(ctx: NodeContext, x: Var, dim: int, index: Var) -> Var:
+    if x.rank == 0:
+        return x
+    return ctx.op("gather", x, ctx.reshape(_indices(ctx, index), [-1]), axis=ctx.axis(dim, x.rank))
+
+
+@converter("gather.default")
+def gather(ctx: NodeContext, x: Var, dim: int, index: Var, *, sparse_grad: bool = False) -> Var:
+    if x.rank == 0 or index.rank == 0:
+        x, dim = ctx.reshape(x, [-1]), 0
+        return ctx.reshape(ctx.op("gather", x, ctx.reshape(_indices(ctx, index), [-1]), axis=0), index.shape)
+    axis = ctx.axis(dim, x.rank)
+    for i, (have, want) in enumerate(zip(x.shape, index.shape, strict=True)):
+        if i != axis:
+            x = ctx.slice(x, i, 0, min(have, want))
+    return ctx.op("gather_elements", x, _indices(ctx, index), axis=axis)
+
+
+# --- x[i, :, j] ------------------------------------------------------------------------------------------------------
+
+
+def _advanced(ctx: NodeContext, x: Var, indices: Sequence[Var | None]) -> tuple[list[int], list[Var], tuple[int, ...]]:
+    """(axes that are indexed, their indices, the shape that these broadcast to)."""
+    axes = [i for i, index in enumerate(indices) if index is not None]
+    given = [index for index in indices if index is not None]
+    if any(index.dtype in ("bool", "u8") for index in given):
+        raise Unsupported("the shape of what a boolean index picks depends on data; use torch.where, or a multiplication")
+    return axes, [ctx.cast(i, "i64") for i in given], broadcast(*(i.shape for i in given))
+
+
+def _stacked(ctx: NodeContext, given: list[Var], shape: tuple[int, ...]) -> Var:
+    """Indices as the last axis, for gather_nd and scatter_nd."""
+    columns = [ctx.reshape(ctx.expand(index, shape), [*shape, 1]) for index in given]
+    return columns[0] if len(columns) == 1 else ctx.op("concat", *columns, axis=len(shape))
+
+
+def _place(axes: list[int]) -> int:
+    """Where the indices' axes stand in the result: at the first of them where they are neighbours, else in front."""
+    return axes[0] if axes == list(range(axes[0], axes[-1] + 1)) else 0
+
+
+@converter("index.Tensor", "_unsafe_index.Tensor")
+def index(ctx: NodeContext, x: Var, indices: Sequence[Var | None]) -> Var:
+    axes, given, shape = _advanced(ctx, x, indices)
+    if len(axes) == 1:
+        return ctx.op("gather", x, given[0], axis=axes[0])
+    rest = [i for i in range(x.rank) if i not in axes]
+    picked = ctx.op("gather_nd", ctx.transpose(x, [*axes, *rest]), _stacked(ctx, given, shape))
+    return _moved(ctx, picked, len(shape), _place(axes))
+
+
+def _moved(ctx: NodeContext, x: Var, count: int, to: int) -> Var:
+    """The first `count` axes moved behind the next `to`."""
+    return ctx.transpose(x, [*range(count, count + to), *range(count), *range(count + to, x.rank)])
+
+
+@converter("index_put.default", "_unsafe_index_put.default")
+def index_put(ctx: NodeContext, x: Var, indices: Sequence[Var | None], values: Var, accumulate: bool = False) -> Var:
+    values = ctx.cast(values, x.dtype)
+    masked = _masked_put(ctx, x, indices, values, accumulate)
+    if masked is not None:
+        return masked
+    axes, given, shape = _advanced(ctx, x, indices)
+    rest = [i for i in range(x.rank) if i not in axes]
+    turned = ctx.transpose(x, [*axes, *rest])
+    to = _place(axes)
+    kept = [x.shape[i] for i in rest]
+    values = ctx.expand(values, [*kept[:to], *shape, *kept[to:]])
+    back = [*range(to, to + len(shape)), *range(to), *range(to + len(shape), values.rank)]
+    reduction = "add" if accumulate else "none"
+    stacked, values = _stacked(ctx, given, shape), ctx.transpose(values, back)
+    if x.dtype == "bool":
+        made = ctx.op("scatter_nd", ctx.cast(turned, "u8"), stacked, ctx.cast(values, "u8"), reduction="none")
+        made = ctx.cast(made, "bool")
+    else:
+        made = ctx.op("scatter_nd", turned, stacked, values, reduction=reduction)
+    inverse = [0] * x.rank
+    for i, axis in enumerate([*axes, *rest]):
+        inverse[axis] = i
+    return ctx.transpose(made, inverse)
+
+
+def _masked_put(ctx: NodeContext, x: Var, indices: Sequence[Var | None], values: Var, accumulate: bool) -> Var | None:
+    """x[mask] = value, of one element: a where."""
+    mask = indices[0] if len(indices) == 1 else None
+    if mask is None or mask.dtype != "bool" or accumulate or math.prod(values.shape) != 1:
+        return None
+    mask = ctx.reshape(mask, [*mask.shape, *[1] * (x.rank - mask.rank)])
+    return ctx.op("where", mask, ctx.reshape(values, []), x)
+
+
+# --- Scatter ---------------------------------------------------------------------------------------------------------
+
+_REDUCTIONS = {"sum": "add", "add": "add", "prod": "mul", "multiply": "mul", "amax": "max", "amin": "min"}
+
+
+def _scatter(ctx: NodeContext, x: Var, dim: int, index: Var, source: Var, reduction: str) -> Var:
+    """`source` may be larger than the index, and x larger than it in the other axes."""
+    shape = x.shape
+    if x.rank == 0:
+        x, index, source = (ctx.reshape(v, [1]) for v in (x, index, source))
+    if index.rank == 0:
+        index, source = ctx.reshape(index, [1]), ctx.reshape(source, [1])
+    axis = ctx.axis(dim, x.rank)
+    if 0 in index.shape:
+        return ctx.reshape(x, shape)
+    for i, want in enumerate(index.shape):
+        source = ctx.slice(source, i, 0, want)
+    source = ctx.cast(source, x.dtype)
+    as_bool = x.dtype == "bool"
+    if as_bool:
+        x, source = ctx.cast(x, "u8"), ctx.cast(source, "u8")
+    y = _scatter_elements(ctx, x, _indices(ctx, index), source, axis, reduction)
+    return ctx.reshape(ctx.cast(y, "bool") if as_bool else y, shape)
+
+
+def _scatter_elements(ctx: NodeContext, x: Var, index: Var, source: Var, axis: int, reduction: str) -> Var:
+    if all(i == axis or a == b for i, (a, b) in enumerate(zip(x.shape, index.shape, strict=True))):
+        return ctx.op("scatter_elements", x, index, source, axis=axis, reduction=reduction)
+    begins, ends = [0] * x.rank, [d if i == axis else index.shape[i] for i, d in enumerate(x.shape)]
+    part = ctx.op("slice", x, begins=begins, ends=ends, steps=[1] * x.rank)
+    y = ctx.op("scatter_elements", part, index, source, axis=axis, reduction=reduction)
+    for i in range(x.rank):  # the part back into the whole, an axis at a time
+        if y.shape[i] == x.shape[i]:
+            continue
+        rest_begins = [y.shape[i] if j == i else 0 for j in range(x.rank)]
+        rest_ends = [x.shape[j] if j <= i else y.shape[j] for j in range(x.rank)]
+        rest = ctx.op("slice", x, begins=rest_begins, ends=rest_ends, steps=[1] * x.rank)
+        y = ctx.op("concat", y, rest, axis=i)
+    return y
+
+
+@converter("scatter.src", "scatter.value", "scatter_add.default")
+def scatter(ctx: NodeContext, x: Var, dim: int, index: Var, source: Any) -> Var:
+    if not isinstance(source, Var):
+        source = ctx.expand(ctx.literal(source, x.dtype), index.shape)
+    return _scatter(ctx, x, dim, index, source, "add" if ctx.name.startswith("scatter_add") else "none")
+
+
+@converter("scatter.reduce", "scatter.value_reduce", "scatter_reduce.two")
+def scatter_reduce(
+    ctx: NodeContext, x: Var, dim: int, index: Var, source: Any, reduction: str = "", *, reduce: str = "",
+    include_self: bool = True,
+) -> Var:  # fmt: skip
+    name = reduction or reduce
+    if name not in _REDUCTIONS or not include_self:
+        raise Unsupported(f"reduce={name!r} with include_self={include_self}")
+    if not isinstance(source, Var):
+        source = ctx.expand(ctx.literal(source, x.dtype), index.shape)
+    return _scatter(ctx, x, dim, index, source, _REDUCTIONS[name])
+
+
+@converter("index_add.default", "index_copy.default", "index_fill.int_Scalar", "index_fill.int_Tensor")
+def index_write(ctx: NodeContext, x: Var, dim: int, index: Var, source: Any, *, alpha: float = 1) -> Var:
+    """Rows of `source` added to, or written into, the rows of x that the index names."""
+    if x.rank == 0:
+        raise Unsupported("a scalar is indexed")
+    axis = ctx.axis(dim, x.rank)
+    index = ctx.reshape(_indices(ctx, index), [-1])
+    shape = [index.shape[0] if i == axis else d for i, d in enumerate(x.shape)]
+    source = ctx.cast(source, x.dtype) if isinstance(source, Var) else ctx.literal(source, x.dtype)
+    source = ctx.expand(source, shape)
+    if alpha != 1:
+        source = ctx.op("mul", source, ctx.like(alpha, source))
+    index = ctx.reshape(index, [-1 if i == axis else 1 for i in range(x.rank)])
+    add = ctx.name.startswith("index_add")
+    return _scatter(ctx, x, axis, ctx.expand(index, shape), source, "add" if add else "none")
+
+
+@converter("one_hot.default")
+def one_hot(ctx: NodeContext, x: Var, classes: int = -1) -> Var:
+    if classes < 0:
+        raise Unsupported("one_hot without num_classes: the shape of its result depends on data")
+    positions = ctx.op("iota", shape=[classes], axis=0, dtype="i64")
+    index = ctx.reshape(ctx.cast(x, "i64"), [*x.shape, 1])
+    return ctx.cast(ctx.op("equal", index, positions), "i64")
+
+
+@converter(
+    "nonzero.default", "masked_select.default", "_unique2.default", "unique_dim.default", "unique_consecutive.default",
+    "bincount.default", "nonzero_static.default", "_local_scalar_dense.default", "item.default",
+    "repeat_interleave.Tensor",
+)  # fmt: skip
+def data_dependent(ctx: NodeContext, *args: Any, **named: Any) -> Var:
+    if ctx.name.startswith(("_local_scalar_dense", "item")):
+        raise Unsupported("it turns an element of a tensor into a number, which is known only when the model runs")
+    raise Unsupported("the shape of its result depends on data")

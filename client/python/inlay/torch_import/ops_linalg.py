@@ -1,0 +1,92 @@
+"""Matrix products, linear layers, attention."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from inlay.ir import Var
+from inlay.torch_import.registry import NodeContext, Unsupported, converter
+
+
+@converter("linear.default")
+def linear(ctx: NodeContext, x: Var, weight: Var, bias: Var | None = None) -> Var:
+    y = ctx.op("matmul", x, weight, transpose_b=True) if weight.rank == 2 else ctx.op("matmul", x, weight)
+    return y if bias is None else ctx.op("add", y, bias)
+
+
+@converter("mm.default", "bmm.default", "matmul.default", "mv.default", "dot.default")
+def matmul(ctx: NodeContext, a: Var, b: Var) -> Var:
+    return ctx.op("matmul", a, b)
+
+
+def _scaled(ctx: NodeContext, x: Var, factor: Any) -> Var:
+    return x if factor == 1 else ctx.op("mul", x, ctx.like(factor, x))
+
+
+@converter("addmm.default", "baddbmm.default", "addmv.default")
+def addmm(ctx: NodeContext, c: Var, a: Var, b: Var, *, beta: Any = 1, alpha: Any = 1) -> Var:
+    y = _scaled(ctx, ctx.op("matmul", a, b), alpha)
+    return y if beta == 0 else ctx.op("add", y, _scaled(ctx, c, beta))
+
+
+# --- Attention -------------------------------------------------------------------------------------------------------
+
+
+@converter("scaled_dot_product_attention.default")
+def attention(
+    ctx: NodeContext, q: Var, k: Var, v: Var, mask: Var | None = None, dropout: float = 0.0, causal: bool = False, *,
+    scale: float | None = None, enable_gqa: bool = False,
+) -> Var:  # fmt: skip
+    """softmax(q k^T scale + mask) v. q [..., H, L, E], k [..., Hk, S, E], v [..., Hk, S, Ev]; of a mask of booleans true
+    takes part; a query without any key gives 0, not NaN."""
+    if dropout:
+        raise Unsupported("dropout_p is not 0: it drops at random; export model.eval()")
+    if enable_gqa:
+        k, v = (_repeated(ctx, x, q.shape[-3]) for x in (k, v))
+    dtype, factor = q.dtype, q.shape[-1] ** -0.5 if scale is None else scale
+    scores = ctx.op("matmul", ctx.wide(q), ctx.wide(k), transpose_b=True)
+    scores = ctx.op("mul", scores, ctx.like(factor, scores))
+    alive = None  # [..., L, 1]: whether the query has a key; None where each has
+    if causal:
+        scores = ctx.op("where", _causal(ctx, q.shape[-2], k.shape[-2]), scores, ctx.like(-math.inf, scores))
+    elif mask is not None and mask.dtype == "bool":
+        scores = ctx.op("where", mask, scores, ctx.like(-math.inf, scores))
+        alive = ctx.op("reduce_max", mask, axes=[mask.rank - 1], keepdims=True)
+    elif mask is not None:
+        mask = ctx.cast(ctx.wide(mask), scores.dtype)
+        scores = ctx.op("add", scores, mask)
+        top = ctx.op("reduce_max", mask, axes=[mask.rank - 1], keepdims=True)
+        alive = ctx.op("not_equal", top, ctx.like(-math.inf, top))
+    weights = ctx.op("softmax", scores, axis=-1)
+    if alive is not None:
+        weights = ctx.op("where", alive, weights, ctx.like(0, weights))
+    return ctx.narrow(ctx.op("matmul", weights, ctx.wide(v)), dtype)
+
+
+def _causal(ctx: NodeContext, queries: int, keys: int) -> Var:
+    """Whether key j is at or before query i, counted from the first of both."""
+    if queries * keys <= 65536:
+        return ctx.literal(np.tril(np.ones((queries, keys), bool)), "bool")
+    row = ctx.op("iota", shape=[queries, 1], axis=0, dtype="i64")
+    return ctx.op("less_equal", ctx.op("iota", shape=[1, keys], axis=1, dtype="i64"), row)
+
+
+def _repeated(ctx: NodeContext, x: Var, heads: int) -> Var:
+    """Each head of [..., H, S, E] as often as makes `heads`."""
+    *lead, own, length, width = x.shape
+    if own == heads:
+        return x
+    wide = ctx.expand(ctx.reshape(x, [*lead, own, 1, length, width]), [*lead, own, heads // own, length, width])
+    return ctx.reshape(wide, [*lead, heads, length, width])
+
+
+@converter("_scaled_dot_product_flash_attention_for_cpu.default")
+def flash_attention(
+    ctx: NodeContext, q: Var, k: Var, v: Var, dropout: float = 0.0, causal: bool = False, *,
+    attn_mask: Var | None = None, scale: float | None = None,
+) -> tuple:  # fmt: skip
+    """What attention becomes below autograd; the second result is for its gradient."""
+    return attention(ctx, q, k, v, attn_mask, dropout, causal, scale=scale, enable_gqa=q.shape[-3] != k.shape[-3]), None

@@ -1,0 +1,154 @@
+"""Pooling (windowed and adaptive), and resizing of images."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from inlay.ir import Var
+from inlay.torch_import.ops_nn import per_axis
+from inlay.torch_import.registry import NodeContext, Unsupported, converter
+
+
+def _batched(ctx: NodeContext, x: Var, spatial: int) -> tuple[Var, bool]:
+    """x with a batch axis, and whether it came without one."""
+    return (ctx.reshape(x, [1, *x.shape]), True) if x.rank == spatial + 1 else (x, False)
+
+
+def _unbatched(ctx: NodeContext, y: Var, lone: bool) -> Var:
+    return ctx.reshape(y, y.shape[1:]) if lone else y
+
+
+# --- Windows ---------------------------------------------------------------------------------------------------------
+
+
+@converter(*(f"max_pool{n}d.default" for n in (1, 2, 3)))
+def max_pool(
+    ctx: NodeContext, x: Var, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
+) -> Var:
+    n = int(ctx.name[len("max_pool")])
+    x, lone = _batched(ctx, x, n)
+    kernel = per_axis(kernel, n)
+    window = {
+        "kernel": kernel, "strides": per_axis(stride, n) or kernel, "dilations": per_axis(dilation, n),
+        "pads": per_axis(padding, n) * 2, "ceil_mode": bool(ceil_mode),
+    }  # fmt: skip
+    return _unbatched(ctx, ctx.op("max_pool", x, **window), lone)
+
+
+@converter("max_pool1d_with_indices.default", "max_pool2d_with_indices.default", "max_pool3d_with_indices.default")
+def max_pool_with_indices(ctx: NodeContext, x: Var, *args: Any) -> tuple:
+    if ctx.wants(1):
+        raise Unsupported("the indices of a max pooling")
+    return max_pool(ctx, x, *args), None
+
+
+@converter(*(f"avg_pool{n}d.default" for n in (1, 2, 3)))
+def avg_pool(
+    ctx: NodeContext, x: Var, kernel: Any, stride: Any = (), padding: Any = 0, ceil_mode: bool = False,
+    count_include_pad: bool = True, divisor: int | None = None,
+) -> Var:  # fmt: skip
+    n = int(ctx.name[len("avg_pool")])
+    x, lone = _batched(ctx, x, n)
+    kernel = per_axis(kernel, n)
+    window: dict[str, Any] = {
+        "kernel": kernel, "strides": per_axis(stride, n) or kernel, "dilations": [1] * n,
+        "pads": per_axis(padding, n) * 2, "ceil_mode": bool(ceil_mode), "count_include_pad": bool(count_include_pad),
+    }  # fmt: skip
+    if divisor is None:
+        return _unbatched(ctx, ctx.op("avg_pool", x, **window), lone)
+    if ceil_mode:
+        raise Unsupported("divisor_override together with ceil_mode")
+    mean = ctx.wide(ctx.op("avg_pool", x, **{**window, "count_include_pad": True}))
+    return _unbatched(ctx, ctx.narrow(ctx.op("mul", mean, ctx.like(math.prod(kernel) / divisor, mean))), lone)
+
+
+# --- Adaptive --------------------------------------------------------------------------------------------------------
+
+
+def _bounds(extent: int, out: int) -> list[tuple[int, int]]:
+    return [(i * extent // out, -((-(i + 1) * extent) // out)) for i in range(out)]
+
+
+@converter(*(f"{p}adaptive_avg_pool{n}d.default" for n in (1, 2, 3) for p in ("", "_") if (p, n) != ("_", 1)))
+def adaptive_avg_pool(ctx: NodeContext, x: Var, size: Any) -> Var:
+    """A mean where one remains, windows where the extents divide, else a product with a matrix an axis."""
+    n = int(ctx.name.partition("pool")[2][0])
+    out = _sizes(x, size, n)
+    axes = list(range(x.rank - n, x.rank))
+    if all(o == 1 for o in out):
+        return ctx.op("reduce_mean", x, axes=axes, keepdims=True)
+    if all(o and x.shape[a] % o == 0 for a, o in zip(axes, out, strict=True)):
+        kernel = [x.shape[a] // o for a, o in zip(axes, out, strict=True)]
+        x, lone = _batched(ctx, x, n)
+        y = ctx.op("avg_pool", x, kernel=kernel, strides=kernel, dilations=[1] * n, pads=[0] * 2 * n)
+        return _unbatched(ctx, y, lone)
+    y = ctx.wide(x)
+    for axis, o in zip(axes, out, strict=True):
+        matrix = np.zeros((x.shape[axis], o))
+        for i, (begin, end) in enumerate(_bounds(x.shape[axis], o)):
+            matrix[begin:end, i] = 1 / (end - begin)
+        perm = [i for i in range(x.rank) if i != axis] + [axis]
+        y = ctx.op("matmul", ctx.transpose(y, perm), ctx.like(matrix, y))
+        y = ctx.transpose(y, [perm.index(i) for i in range(x.rank)])
+    return ctx.narrow(y)
+
+
+def _sizes(x: Var, size: Any, n: int) -> list[int]:
+    return [x.shape[x.rank - n + i] if s is None else int(s) for i, s in enumerate(per_axis(size, n))]
+
+
+@converter(*(f"adaptive_max_pool{n}d.default" for n in (1, 2, 3)))
+def adaptive_max_pool(ctx: NodeContext, x: Var, size: Any) -> tuple:
+    if ctx.wants(1):
+        raise Unsupported("the indices of a max pooling")
+    n = int(ctx.name.partition("pool")[2][0])
+    y = x
+    for axis, o in zip(range(x.rank - n, x.rank), _sizes(x, size, n), strict=True):
+        windows = [ctx.slice(y, axis, begin, end) for begin, end in _bounds(x.shape[axis], o)]
+        tops = [ctx.op("reduce_max", w, axes=[axis], keepdims=True) for w in windows]
+        y = tops[0] if len(tops) == 1 else ctx.op("concat", *tops, axis=axis)
+    return y, None
+
+
+# --- Resizing --------------------------------------------------------------------------------------------------------
+
+_KINDS = {
+    "upsample_nearest1d": ("nearest", 1), "upsample_nearest2d": ("nearest", 2), "upsample_nearest3d": ("nearest", 3),
+    "_upsample_nearest_exact1d": ("exact", 1), "_upsample_nearest_exact2d": ("exact", 2),
+    "_upsample_nearest_exact3d": ("exact", 3), "upsample_linear1d": ("linear", 1), "upsample_bilinear2d": ("linear", 2),
+    "upsample_trilinear3d": ("linear", 3), "upsample_bicubic2d": ("cubic", 2),
+}  # fmt: skip
+
+
+@converter(*(f"{name}.vec" for name in _KINDS))
+def upsample_vec(ctx: NodeContext, x: Var, size: Any, *rest: Any) -> Var:
+    """rest: align_corners (of the kinds that have it), then the factors."""
+    factors = rest[-1]
+    spatial = x.shape[2:]
+    out = ctx.ints(size) if size is not None else [math.floor(d * f) for d, f in zip(spatial, factors, strict=True)]
+    return _resize(ctx, x, out, rest[0] if len(rest) == 2 else False, factors if size is None else None)
+
+
+@converter(*(f"{name}.default" for name in _KINDS))
+def upsample(ctx: NodeContext, x: Var, size: Any, *rest: Any) -> Var:
+    mode, n = _KINDS[ctx.name.partition(".")[0]]
+    align = bool(rest[0]) if mode in ("linear", "cubic") else False
+    factors = list(rest[-n:])
+    return _resize(ctx, x, ctx.ints(size), align, None if any(f is None for f in factors) else factors)
+
+
+def _resize(ctx: NodeContext, x: Var, size: Sequence[int], align: bool, factors: Sequence[float] | None) -> Var:
+    mode, _ = _KINDS[ctx.name.partition(".")[0]]
+    spatial = x.shape[2:]
+    scales = [1.0, 1.0, *(factors if factors is not None else [o / d for o, d in zip(size, spatial, strict=True)])]
+    attrs: dict[str, Any] = {"sizes": [*x.shape[:2], *size], "scales": [float(s) for s in scales]}
+    if mode == "nearest":
+        return ctx.op("resize", x, mode="nearest", coordinate="asymmetric", nearest_mode="floor", **attrs)
+    if mode == "exact":
+        return ctx.op("resize", x, mode="nearest", coordinate="half_pixel", nearest_mode="round_prefer_ceil", **attrs)
+    coordinate = "align_corners" if align else "half_pixel"
+    return ctx.op("resize", x, mode=mode, coordinate=coordinate, nearest_mode="floor", **attrs)
