@@ -247,24 +247,32 @@ def _lively(network: Any) -> Any:
     return network
 
 
+def inputs(seed: int, number: int) -> tuple[Any, ...]:
+    """Seeded inputs of `module`, in its order; masks are ones."""
+    import torch
+
+    family, sizes, length = _choice(seed, number)
+    generator = torch.Generator().manual_seed(seed)
+    if _FAMILIES[family][4] == "image":
+        side = sizes["image_size"]
+        return (torch.randn(1, 3, side, side, generator=generator),)
+    ids = torch.randint(0, sizes["vocab_size"], (1, length), generator=generator)
+    return (ids,) if family == "gpt2" else (ids, torch.ones_like(ids))
+
+
 def export(seed: int, number: int) -> onnx.ModelProto:
     """The ONNX form, as PyTorch's exporter writes it. Raises InlayError where it can't."""
     network = module(seed, number, attention="eager")
     import torch
 
-    family, sizes, length = _choice(seed, number)
-    if _FAMILIES[family][4] == "image":
-        side = sizes["image_size"]
-        inputs: tuple[Any, ...] = (torch.zeros(1, 3, side, side),)
-    else:
-        ids = torch.zeros(1, length, dtype=torch.int64)
-        inputs = (ids,) if family == "gpt2" else (ids, torch.ones_like(ids))
+    examples = inputs(seed, number)
     buffer: Any = io.BytesIO()
     with warnings.catch_warnings(), torch.no_grad(), contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
-        options: dict[str, Any] = {"input_names": _input_names(family), "output_names": ["output"]}
+        names = _input_names(_choice(seed, number)[0])
+        options: dict[str, Any] = {"input_names": names, "output_names": ["output"]}
         try:
-            torch.onnx.export(network, inputs, buffer, opset_version=OPSET, dynamo=False, **options)
+            torch.onnx.export(network, examples, buffer, opset_version=OPSET, dynamo=False, **options)
         except Exception as error:  # noqa: BLE001  the exporter raises whatever it meets
             raise InlayError(f"PyTorch can't export it: {error}") from None
     return onnx.load_from_string(buffer.getvalue())

@@ -12,9 +12,9 @@ import onnx.defs
 
 from inlay.errors import InvalidModelError, UnsupportedNode, UnsupportedOperatorError
 from inlay.ir import Var
+from inlay.ir.half import HalfBuilder
 from inlay.ir.module import LITERAL_LIMIT, IRModule
 from inlay.onnx_import import fold, functions, partial
-from inlay.ir.half import HalfBuilder
 from inlay.onnx_import.initializers import load_tensor
 from inlay.onnx_import.registry import Converter, NodeContext, find_converter
 from inlay.onnx_import.value import (

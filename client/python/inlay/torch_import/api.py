@@ -51,8 +51,10 @@ def from_torch(
     elif args is not None or kwargs is not None:
         raise TypeError("example inputs are for an nn.Module; an ExportedProgram has its own")
     if not isinstance(program, ExportedProgram):
-        raise TypeError(f"from_torch takes a torch.export.ExportedProgram or an nn.Module, not a {type(program).__name__}")
-    program = program.run_decompositions(decompose.table())
+        raise TypeError(
+            f"from_torch takes a torch.export.ExportedProgram or an nn.Module, not a {type(program).__name__}"
+        )
+    program = _decomposed(program)
     _refuse_mutations(program)
     sizes = Sizes(program, dict(shape or {}))
     importer = GraphImporter()
@@ -68,6 +70,15 @@ def _exported(module: torch.nn.Module, args: Sequence[Any] | None, kwargs: Mappi
         args = (args,)
     with torch.no_grad():
         return torch.export.export(module, tuple(args or ()), dict(kwargs or {}))
+
+
+def _decomposed(program: ExportedProgram) -> ExportedProgram:
+    try:
+        return program.run_decompositions(decompose.table())
+    except Exception as error:
+        why = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        node = UnsupportedNode("program", "run_decompositions", None, f"PyTorch can't take its operators apart: {why}")
+        raise UnsupportedOperatorError([node]) from error
 
 
 def _refuse_mutations(program: ExportedProgram) -> None:

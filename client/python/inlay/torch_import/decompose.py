@@ -7,8 +7,9 @@ operators; for the rest core ATen's decomposition, else any that PyTorch knows.
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -42,3 +43,34 @@ def table() -> dict[Any, Callable]:
     }
     chosen.update(dict(torch.export.default_decompositions().items()))
     return {op: f for op, f in chosen.items() if not kept(op) and str(op) not in _NEVER}
+
+
+@functools.cache
+def _split() -> tuple[dict[Any, Callable], dict[Any, Callable]]:
+    """({composite operator: what tracing makes of it}, {other operator: decomposition}), by a means of torch.export that is
+    not public: without it composites are taken apart, which the converters understand too, if less is then recognised."""
+    try:
+        from torch.export.exported_program import _split_decomp_table_to_cia_and_python_decomp as split
+
+        composites, others = split(dict(table()))
+        return composites, others
+    except (ImportError, AttributeError):
+        return {}, dict(table())
+
+
+def below_autograd() -> dict[Any, Callable]:
+    """{operator: decomposition} for AOTAutograd, beside `composites_kept`."""
+    return _split()[1]
+
+
+@contextlib.contextmanager
+def composites_kept() -> Iterator[None]:
+    """While it lasts, tracing keeps the composite operators that have converters (linear, attention, LSTM) whole."""
+    composites = _split()[0]
+    if not composites:
+        yield
+        return
+    from torch.export.exported_program import _override_composite_implicit_decomp
+
+    with _override_composite_implicit_decomp(composites):
+        yield

@@ -119,7 +119,7 @@ class GraphImporter:
             return args[0].shape[args[1]] if name == "sym_size.int" else math.prod(args[0].shape)
         if name not in CONVERTERS:
             raise Unsupported("there is no converter for this operator")
-        schema = node.target._schema
+        schema = node.target._schema  # type: ignore[union-attr]
         positional, named = _bind(schema, args, kwargs)
         meta_args, _ = _bind(schema, *fx.node.map_arg((node.args, node.kwargs), lambda n: n.meta.get("val")))
         vals = node.meta.get("val")
@@ -190,7 +190,7 @@ def _read(node: fx.Node) -> frozenset[int] | None:
     """Which results of a node are read; None: all (it is used whole)."""
     if any(user.target is not operator.getitem for user in node.users):
         return None
-    return frozenset(int(user.args[1]) for user in node.users if user.users)
+    return frozenset(int(str(user.args[1])) for user in node.users if user.users)
 
 
 def _bind(schema: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
@@ -234,11 +234,10 @@ def _check(made: Any, said: Any) -> None:
 
 def target_name(node: fx.Node) -> str:
     """ "aten.add.Tensor"."""
-    return str(node.target) if not callable(node.target) or hasattr(node.target, "_schema") else _function(node.target)
-
-
-def _function(target: Any) -> str:
-    return getattr(target, "__name__", None) or getattr(target, "_name", None) or str(target)
+    target: Any = node.target
+    if isinstance(target, torch._ops.OpOverload):
+        return str(target)
+    return getattr(target, "__name__", None) or str(target)
 
 
 def label(node: fx.Node) -> str:

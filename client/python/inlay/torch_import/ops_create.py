@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from inlay.ir import Var
-from inlay.torch_import.registry import TORCH_DTYPES, NodeContext, Unsupported, converter
+from inlay.torch_import.registry import TORCH_DTYPES, NodeContext, Unsupported, Var, converter
 
 
 @converter("full.default")
@@ -62,7 +61,11 @@ def scalar_tensor(ctx: NodeContext, value: Any, *, dtype: Any = None) -> Var:
 @converter("arange.start_step", "arange.start", "arange.default")
 def arange(ctx: NodeContext, *args: Any, dtype: Any = None) -> Var:
     ctx.ints([0 if isinstance(a, float) else a for a in args], "a bound of arange")
-    start, end, step = args[0] if len(args) > 1 else 0, args[0] if len(args) == 1 else args[1], args[2] if len(args) > 2 else 1
+    start, end, step = (
+        args[0] if len(args) > 1 else 0,
+        args[0] if len(args) == 1 else args[1],
+        args[2] if len(args) > 2 else 1,
+    )
     kind = TORCH_DTYPES[ctx.dtype]
     values = torch.arange(start, end, step, dtype=kind)
     if start == 0 and step == 1:
@@ -75,7 +78,9 @@ def arange(ctx: NodeContext, *args: Any, dtype: Any = None) -> Var:
 @converter("linspace.default")
 def linspace(ctx: NodeContext, start: Any, end: Any, steps: int, *, dtype: Any = None) -> Var:
     ctx.ints([0 if isinstance(a, float) else a for a in (start, end, steps)], "a bound of linspace")
-    return ctx.literal(torch.linspace(start, end, steps, dtype=TORCH_DTYPES[ctx.dtype]).to(torch.float64).numpy(), ctx.dtype)
+    return ctx.literal(
+        torch.linspace(start, end, steps, dtype=TORCH_DTYPES[ctx.dtype]).to(torch.float64).numpy(), ctx.dtype
+    )
 
 
 @converter("eye.default", "eye.m")

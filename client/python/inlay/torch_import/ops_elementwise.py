@@ -7,8 +7,7 @@ from typing import Any
 
 import torch
 
-from inlay.ir import Var
-from inlay.torch_import.registry import NodeContext, Unsupported, converter, ir_dtype, is_float
+from inlay.torch_import.registry import NodeContext, Unsupported, Var, converter, ir_dtype, is_float
 
 Number = int | float | bool
 
@@ -150,7 +149,7 @@ def extreme(ctx: NodeContext, a: Var, b: Var) -> Var:
 def clamp(ctx: NodeContext, x: Var, low: Number | None = None, high: Number | None = None) -> Var:
     x = ctx.cast(x, ctx.dtype)
     if low is not None and high is not None and low > high:
-        low, high = high, high
+        low = high  # as PyTorch says
     if all(b is None or float(b) == b and abs(b) <= 2**53 or math.isinf(b) for b in (low, high)):
         return ctx.op("clip", x, min=None if low is None else float(low), max=None if high is None else float(high))
     return clamp_tensor(ctx, x, low, high)
@@ -191,17 +190,50 @@ def unary(ctx: NodeContext, x: Var) -> Var:
     return ctx.op(ctx.name.partition(".")[0], ctx.cast(x, ctx.dtype))
 
 
-@converter("neg.default", "abs.default", "sign.default", "sgn.default", "relu.default")
+@converter("neg.default", "abs.default", "relu.default")
 def unary_number(ctx: NodeContext, x: Var) -> Var:
-    name = ctx.name.partition(".")[0]
+    return x if x.dtype == "bool" else ctx.op(ctx.name.partition(".")[0], x)
+
+
+@converter("sign.default", "sgn.default")
+def sign(ctx: NodeContext, x: Var) -> Var:
+    """PyTorch's is 0 of NaN, the IR's NaN."""
     if x.dtype == "bool":
         return x
-    return ctx.op("sign" if name == "sgn" else name, x)
+    y = ctx.op("sign", x)
+    return ctx.op("where", ctx.op("isnan", x), ctx.like(0, x), y) if is_float(x) else y
+
+
+@converter("signbit.default")
+def signbit(ctx: NodeContext, x: Var) -> Var:
+    """Also of -0, by its reciprocal."""
+    if x.dtype == "bool":
+        return ctx.full(x.shape, False, "bool")
+    negative = ctx.op("less", x, ctx.like(0, x))
+    if not is_float(x):
+        return negative
+    return ctx.op("logical_or", negative, ctx.op("less", ctx.op("reciprocal", x), ctx.like(0, x)))
+
+
+@converter("copysign.Tensor", "copysign.Scalar")
+def copysign(ctx: NodeContext, a: Var, b: Any) -> Var:
+    size, source = ctx.op("abs", ctx.cast(a, ctx.dtype)), ctx.tensor(b, ctx.dtype)
+    return ctx.op("where", signbit(ctx, source), ctx.op("neg", size), size)
 
 
 @converter("floor.default", "ceil.default", "round.default")
 def rounding(ctx: NodeContext, x: Var) -> Var:
     return ctx.op(ctx.name.partition(".")[0], x) if is_float(x) else x
+
+
+@converter("round.decimals")
+def round_decimals(ctx: NodeContext, x: Var, *, decimals: int = 0) -> Var:
+    if not is_float(x):
+        return x
+    w = ctx.wide(x)
+    first, then = ("mul", "div") if decimals >= 0 else ("div", "mul")
+    ten = ctx.like(10.0 ** abs(decimals), w)
+    return ctx.narrow(ctx.op(then, ctx.op("round", ctx.op(first, w, ten)), ten))
 
 
 @converter("trunc.default", "fix.default")
@@ -318,9 +350,15 @@ def truth(ctx: NodeContext, x: Var) -> Var:
     return x if x.dtype == "bool" else ctx.op("not_equal", x, ctx.like(0, x))
 
 
-@converter(*(f"bitwise_{name}.{form}" for name in ("and", "or", "xor") for form in ("Tensor", "Scalar", "Scalar_Tensor")))
+_BITWISE = ("and", "or", "xor")
+_FORMS = ("Tensor", "Scalar", "Scalar_Tensor")
+
+
+@converter(
+    *(f"bitwise_{n}.{f}" for n in _BITWISE for f in _FORMS), *(f"__{n}__.{f}" for n in _BITWISE for f in _FORMS[:2])
+)
 def bitwise(ctx: NodeContext, a: Any, b: Any) -> Var:
-    op_name = ctx.name.partition(".")[0]
+    op_name = "bitwise_" + ctx.name.partition(".")[0].strip("_").removeprefix("bitwise_")
     if ctx.dtype == "bool":
         op_name = op_name.replace("bitwise", "logical")
     return ctx.op(op_name, ctx.tensor(a, ctx.dtype), ctx.tensor(b, ctx.dtype))
@@ -331,9 +369,12 @@ def bitwise_not(ctx: NodeContext, x: Var) -> Var:
     return ctx.op("logical_not" if x.dtype == "bool" else "bitwise_not", x)
 
 
-@converter(*(f"bitwise_{side}_shift.{form}" for side in ("left", "right") for form in ("Tensor", "Tensor_Scalar", "Scalar_Tensor")))  # fmt: skip
+@converter(
+    *(f"bitwise_{side}_shift.{f}" for side in ("left", "right") for f in ("Tensor", "Tensor_Scalar", "Scalar_Tensor")),
+    *(f"__{side}shift__.{f}" for side in "lr" for f in ("Tensor", "Scalar")),
+)
 def shift(ctx: NodeContext, a: Any, b: Any) -> Var:
-    op_name = "shift_left" if "left" in ctx.name else "shift_right"
+    op_name = "shift_left" if ctx.name.startswith(("bitwise_left", "__l")) else "shift_right"
     return ctx.op(op_name, ctx.tensor(a, ctx.dtype), ctx.tensor(b, ctx.dtype))
 
 

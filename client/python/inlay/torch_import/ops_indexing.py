@@ -6,9 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from inlay.ir import Var
 from inlay.ir.dims import broadcast
-from inlay.torch_import.registry import NodeContext, Unsupported, converter
+from inlay.torch_import.registry import NodeContext, Unsupported, Var, converter
 
 
 def _indices(ctx: NodeContext, x: Var) -> Var:
@@ -44,12 +43,14 @@ def gather(ctx: NodeContext, x: Var, dim: int, index: Var, *, sparse_grad: bool 
 # --- x[i, :, j] ------------------------------------------------------------------------------------------------------
 
 
-def _advanced(ctx: NodeContext, x: Var, indices: Sequence[Var | None]) -> tuple[list[int], list[Var], tuple[int, ...]]:
+def _advanced(ctx: NodeContext, x: Var, indices: Sequence[Var | None]) -> tuple[list[int], list[Var], Any]:
     """(axes that are indexed, their indices, the shape that these broadcast to)."""
     axes = [i for i, index in enumerate(indices) if index is not None]
     given = [index for index in indices if index is not None]
     if any(index.dtype in ("bool", "u8") for index in given):
-        raise Unsupported("the shape of what a boolean index picks depends on data; use torch.where, or a multiplication")
+        raise Unsupported(
+            "the shape of what a boolean index picks depends on data; use torch.where, or a multiplication"
+        )
     return axes, [ctx.cast(i, "i64") for i in given], broadcast(*(i.shape for i in given))
 
 

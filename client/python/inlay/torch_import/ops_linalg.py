@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from inlay.ir import Var
-from inlay.torch_import.registry import NodeContext, Unsupported, converter
+from inlay.torch_import.ops_reduce import vector_norm
+from inlay.torch_import.registry import NodeContext, Unsupported, Var, converter
 
 
 @converter("linear.default")
@@ -30,6 +30,20 @@ def _scaled(ctx: NodeContext, x: Var, factor: Any) -> Var:
 def addmm(ctx: NodeContext, c: Var, a: Var, b: Var, *, beta: Any = 1, alpha: Any = 1) -> Var:
     y = _scaled(ctx, ctx.op("matmul", a, b), alpha)
     return y if beta == 0 else ctx.op("add", y, _scaled(ctx, c, beta))
+
+
+@converter("addbmm.default")
+def addbmm(ctx: NodeContext, c: Var, a: Var, b: Var, *, beta: Any = 1, alpha: Any = 1) -> Var:
+    y = _scaled(ctx, ctx.op("reduce_sum", ctx.op("matmul", a, b), axes=[0]), alpha)
+    return y if beta == 0 else ctx.op("add", y, _scaled(ctx, c, beta))
+
+
+@converter("_cdist_forward.default")
+def cdist(ctx: NodeContext, a: Var, b: Var, p: float, mode: int | None = None) -> Var:
+    """The p-norm of every difference of a row of a [..., P, M] and one of b [..., R, M]."""
+    a = ctx.reshape(a, [*a.shape[:-1], 1, a.shape[-1]])
+    b = ctx.reshape(b, [*b.shape[:-2], 1, *b.shape[-2:]])
+    return vector_norm(ctx, ctx.op("sub", a, b), p, [-1])
 
 
 # --- Attention -------------------------------------------------------------------------------------------------------

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from inlay.ir import Var
-from inlay.torch_import.registry import NodeContext, Unsupported, converter
+from inlay.torch_import.registry import NodeContext, Unsupported, Var, converter
 
 
 def per_axis(values: Any, count: int) -> list[int]:
@@ -42,7 +41,11 @@ def convolution(
 def _in_f32(ctx: NodeContext, x: Var, parts: Sequence[Var | None]) -> tuple[str, Var, list[Var | None]]:
     """PyTorch takes 16-bit activations with f32 statistics: everything in f32 then."""
     wide = [ctx.wide(v) if v is not None else None for v in parts]
-    return x.dtype, ctx.wide(x), [None if v is None else ctx.cast(v, "f64" if x.dtype == "f64" else "f32") for v in wide]
+    return (
+        x.dtype,
+        ctx.wide(x),
+        [None if v is None else ctx.cast(v, "f64" if x.dtype == "f64" else "f32") for v in wide],
+    )
 
 
 @converter("_native_batch_norm_legit_no_training.default")
@@ -186,7 +189,10 @@ def _recurrent(
         raise Unsupported("projections (proj_size)")
     lone = x.rank == 2
     if lone:
-        x, states = ctx.reshape(x, [x.shape[0], 1, x.shape[1]]), [ctx.reshape(s, [s.shape[0], 1, s.shape[1]]) for s in states]
+        x, states = (
+            ctx.reshape(x, [x.shape[0], 1, x.shape[1]]),
+            [ctx.reshape(s, [s.shape[0], 1, s.shape[1]]) for s in states],
+        )
     elif batch_first:
         x = ctx.transpose(x, [1, 0, 2])
     hidden = params[1].shape[-1]
@@ -234,5 +240,3 @@ def _weights(ctx: NodeContext, kind: str, params: Sequence[Var], each: int, dire
 @converter("lstm.data", "gru.data", "rnn_tanh.data", "rnn_relu.data")
 def packed(ctx: NodeContext, *args: Any, **named: Any) -> tuple:
     raise Unsupported("packed sequences; pad them instead")
-
-

@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from inlay.ir import Var
 from inlay.torch_import.ops_nn import per_axis
-from inlay.torch_import.registry import NodeContext, Unsupported, converter
+from inlay.torch_import.registry import NodeContext, Unsupported, Var, converter
 
 
 def _batched(ctx: NodeContext, x: Var, spatial: int) -> tuple[Var, bool]:
@@ -27,7 +26,13 @@ def _unbatched(ctx: NodeContext, y: Var, lone: bool) -> Var:
 
 @converter(*(f"max_pool{n}d.default" for n in (1, 2, 3)))
 def max_pool(
-    ctx: NodeContext, x: Var, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
+    ctx: NodeContext,
+    x: Var,
+    kernel: Any,
+    stride: Any = (),
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
 ) -> Var:
     n = int(ctx.name[len("max_pool")])
     x, lone = _batched(ctx, x, n)

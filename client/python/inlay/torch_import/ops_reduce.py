@@ -6,9 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from inlay.ir import Var
 from inlay.torch_import.ops_elementwise import truth
-from inlay.torch_import.registry import NodeContext, Unsupported, converter
+from inlay.torch_import.registry import NodeContext, Unsupported, Var, converter
 
 
 def reduced(ctx: NodeContext, op_name: str, x: Var, dims: Any, keepdim: bool) -> Var:
@@ -115,7 +114,9 @@ def cumprod(ctx: NodeContext, x: Var, dim: int, *, dtype: Any = None) -> Var:
     order = [i for i in range(x.rank) if i != axis] + [axis]
     rows = ctx.transpose(x, order)
     rows = ctx.expand(ctx.reshape(rows, [*rows.shape[:-1], 1, extent]), [*rows.shape[:-1], extent, extent])
-    below = ctx.op("less_equal", *(ctx.op("iota", shape=s, axis=a, dtype="i64") for s, a in (([1, extent], 1), ([extent, 1], 0))))
+    below = ctx.op(
+        "less_equal", *(ctx.op("iota", shape=s, axis=a, dtype="i64") for s, a in (([1, extent], 1), ([extent, 1], 0)))
+    )
     made = ctx.op("reduce_prod", ctx.op("where", below, rows, ctx.like(1, rows)), axes=[x.rank], keepdims=False)
     return ctx.narrow(ctx.transpose(made, [order.index(i) for i in range(x.rank)]))
 
@@ -145,7 +146,9 @@ def variance(ctx: NodeContext, x: Var, dims: Any = None, *, correction: Any = No
 
 
 @converter("linalg_vector_norm.default")
-def vector_norm(ctx: NodeContext, x: Var, order: float = 2, dims: Any = None, keepdim: bool = False, *, dtype: Any = None):
+def vector_norm(
+    ctx: NodeContext, x: Var, order: float = 2, dims: Any = None, keepdim: bool = False, *, dtype: Any = None
+):
     size = ctx.wide(ctx.op("abs", ctx.cast(x, ctx.dtype)))
     if order == math.inf or order == -math.inf:
         result = reduced(ctx, "reduce_max" if order > 0 else "reduce_min", size, dims, keepdim)
@@ -215,5 +218,3 @@ def sort_stable(ctx: NodeContext, x: Var, *, stable: bool | None = None, dim: in
 @converter("argsort.default")
 def argsort(ctx: NodeContext, x: Var, dim: int = -1, descending: bool = False) -> Var:
     return sort(ctx, x, dim, descending)[1]
-
-

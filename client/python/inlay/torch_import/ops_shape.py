@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from inlay.ir import Var
-from inlay.torch_import.registry import NodeContext, Unsupported, converter, is_float
+from inlay.torch_import.registry import NodeContext, Unsupported, Var, converter, is_float
 
 
 @converter("view.default", "_unsafe_view.default", "reshape.default", "view_copy.default", "_reshape_copy.default")
@@ -190,8 +189,12 @@ def pad(ctx: NodeContext, x: Var, pad: Sequence[int], mode: str = "constant", va
     pads = _pads(x, ctx.ints(pad))
     if not any(pads):
         return x
-    if mode == "constant" and value not in (None, 0):
-        return constant_pad(ctx, x, pad, value)
+    if mode == "constant":
+        return constant_pad(ctx, x, pad, value or 0)
+    if any(p < 0 for p in pads):  # what is cropped is not there to be copied
+        ends = [d + min(p, 0) for d, p in zip(x.shape, pads[x.rank :], strict=True)]
+        x = ctx.op("slice", x, begins=[-min(p, 0) for p in pads[: x.rank]], ends=ends, steps=[1] * x.rank)
+        pads = [max(p, 0) for p in pads]
     if x.dtype == "bool":
         return ctx.cast(ctx.op("pad", ctx.cast(x, "u8"), pads=pads, mode=_MODES[mode]), "bool")
     return ctx.op("pad", x, pads=pads, mode=_MODES[mode])
@@ -256,6 +259,21 @@ def diagonal(ctx: NodeContext, x: Var, offset: int = 0, dim1: int = 0, dim2: int
     at = np.diagonal(np.arange(rows * columns).reshape(rows, columns), offset)
     flat = ctx.reshape(ctx.transpose(x, [*rest, a, b]), [*(x.shape[i] for i in rest), rows * columns])
     return ctx.op("gather", flat, ctx.literal(at, "i64"), axis=len(rest))
+
+
+@converter("diagonal_scatter.default")
+def diagonal_scatter(ctx: NodeContext, x: Var, part: Var, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Var:
+    a, b = ctx.axis(dim1, x.rank), ctx.axis(dim2, x.rank)
+    order = [i for i in range(x.rank) if i not in (a, b)] + [a, b]
+    rows, columns = x.shape[a], x.shape[b]
+    source = np.arange(rows * columns)
+    at = np.diagonal(source.reshape(rows, columns), offset)
+    source[at] = rows * columns + np.arange(len(at))
+    turned = ctx.transpose(x, order)
+    flat = ctx.reshape(turned, [*turned.shape[:-2], rows * columns])
+    joined = ctx.op("concat", flat, ctx.cast(part, x.dtype), axis=x.rank - 2)
+    made = ctx.reshape(ctx.op("gather", joined, ctx.literal(source, "i64"), axis=x.rank - 2), turned.shape)
+    return ctx.transpose(made, [order.index(i) for i in range(x.rank)])
 
 
 @converter("unfold.default")

@@ -20,15 +20,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from inlay.ir import Var
+from inlay import ir
 from inlay.ir.half import HALF, HalfBuilder
 from inlay.ir.module import LITERAL_LIMIT
 from inlay.ir.types import FLOATS, INTS, numpy_dtype
+
+if TYPE_CHECKING:
+
+    class Var(ir.Var):
+        """Here every size is a number."""
+
+        @property
+        def shape(self) -> tuple[int, ...]: ...
+
+else:
+    Var = ir.Var
 
 Converter = Callable[..., Any]
 CONVERTERS: dict[str, Converter] = {}
@@ -81,7 +92,7 @@ class NodeContext:
         meta_args: Sequence[Any],
         wanted: frozenset[int] | None,
     ):
-        self.builder = builder
+        self.builder: Any = builder
         self.name = name
         self.vals = vals
         self.meta_args = meta_args

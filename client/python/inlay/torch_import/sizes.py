@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import sympy
 import torch
 from torch.export import ExportedProgram
 
@@ -26,7 +27,7 @@ class Sizes:
         for node in self._inputs:
             for d in self._dims(node):
                 if isinstance(d, torch.SymInt):
-                    symbols.update({str(s): s for s in d.node.expr.free_symbols})
+                    symbols.update({str(s): s for s in sympy.sympify(d.node.expr).free_symbols})
         names = [n.name for n in self._inputs]
         unused = sorted(set(shape) - set(names) - set(symbols))
         if unused:
@@ -53,7 +54,7 @@ class Sizes:
         if isinstance(sizes, int) or len(sizes) != len(dims):
             raise InvalidModelError(f"shape of {node.name!r}: {sizes} has not the rank of {[str(d) for d in dims]}")
         for have, want in zip(dims, sizes, strict=True):
-            if isinstance(have, torch.SymInt) and have.node.expr.is_symbol:
+            if isinstance(have, torch.SymInt) and sympy.sympify(have.node.expr).is_symbol:
                 self._values.setdefault(have.node.expr, want)
         resolved = [self.value(d) for d in dims]
         if resolved != list(sizes):
@@ -79,7 +80,7 @@ class Sizes:
         """The number that a dimension has, or itself where a symbol is left open."""
         if not isinstance(dim, torch.SymInt):
             return dim
-        result = dim.node.expr.xreplace(self._values)
+        result = sympy.sympify(sympy.sympify(dim.node.expr).xreplace(self._values))
         return int(result) if result.is_number else dim
 
     def of(self, node: torch.fx.Node) -> list[int]:

@@ -1,0 +1,335 @@
+"""The backend of torch.compile: `torch.compile(model, backend="inlay", options={...})`, for inference.
+
+PyTorch finds it by its entry point, without `import inlay`. Dynamo gives it a graph (several, where it breaks one), AOTAutograd
+makes that functional and takes care of what aliases or writes to inputs, the importer of `from_torch` reads it.
+
+Options:
+    target: "llvm -mcpu=x86-64-v3", a Target, or a CompilationConfig; default: this machine.
+    server: address of a server; default: $INLAY_SERVER, else this user's own daemon.
+    search: "none", "analytic", "measured"; default: the server's.
+    threads: default: torch.get_num_threads() at the compile.
+    fallback: what inlay can't compile (an unsupported operator, a graph that needs gradients) runs in eager PyTorch, with
+        a warning. Default False, an error: who names a backend wants to know when it is not used.
+
+Parameters and buffers are weights of the compiled graph, not inputs: what depends on them alone is computed once. Each
+call compares their identity, address and version; where one changed (load_state_dict, an optimizer), the graph is built
+again with the new values, which compiles nothing, since no weight's value is in a cache key. A change through
+`parameter.data` in place is not seen (PyTorch keeps no version of it): call torch.compiler.reset().
+Graphs with dynamic sizes are compiled for each size that occurs. Calls are thread-safe.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import logging
+import re
+import threading
+import warnings
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+from torch._dynamo.backends.common import aot_autograd
+
+from inlay.config import CompilationConfig, make
+from inlay.errors import InlayError, UnsupportedOperatorError
+from inlay.executable import build
+from inlay.runtime import Module
+from inlay.server_errors import UnsupportedError
+from inlay.tensors import to_tensor
+from inlay.torch_import import decompose
+from inlay.torch_import.importer import GraphImporter
+
+log = logging.getLogger("inlay.torch")
+
+
+class GradientsError(InlayError):
+    """The graph is one of training."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    target: Any = None
+    server: Any = None
+    search: str | None = None
+    threads: int | None = None
+    fallback: bool = False
+
+    @staticmethod
+    def of(given: Mapping[str, Any] | None) -> Options:
+        known = [field.name for field in dataclasses.fields(Options)]
+        unknown = sorted(set(given or {}) - set(known))
+        if unknown:
+            raise ValueError(f"backend 'inlay' has no option {', '.join(unknown)}; it has {', '.join(known)}")
+        return Options(**dict(given or {}))
+
+    def config(self) -> CompilationConfig:
+        config = make(self.target)
+        if not isinstance(self.target, CompilationConfig) or self.threads is not None:
+            config = config.replace(num_threads=torch.get_num_threads() if self.threads is None else self.threads)
+        return config if self.search is None else config.replace(search=self.search)
+
+
+def compile_graph(
+    graph: fx.GraphModule, example_inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None
+) -> Callable[..., Any]:
+    """The backend itself, as Dynamo calls it. Compiling proper waits for the first call, which has the sizes and weights.
+
+    Raises ValueError (an unknown option), GradientsError; the first call raises what `from_torch` and `build` do.
+    """
+    chosen = Options.of(options)
+    chosen.config()  # refuses nonsense now
+    static = _static_inputs(graph, example_inputs)
+
+    def inference(aten: fx.GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
+        return _boxed(CompiledGraph(aten, static, _written(example_inputs), chosen))
+
+    def training(aten: fx.GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
+        raise GradientsError(
+            "the graph needs gradients, and inlay compiles for inference; call the model under torch.inference_mode() or "
+            "torch.no_grad(), or after model.requires_grad_(False); options={'fallback': True} runs it in eager PyTorch"
+        )
+
+    may_train = torch.is_grad_enabled() and any(isinstance(x, torch.Tensor) and x.requires_grad for x in example_inputs)
+    backend = aot_autograd(
+        fw_compiler=training, inference_compiler=inference, decompositions=decompose.below_autograd()
+    )
+    try:
+        with contextlib.nullcontext() if may_train else decompose.composites_kept():
+            return backend(graph, example_inputs)
+    except GradientsError as error:
+        if not chosen.fallback:
+            raise
+        warnings.warn(f"inlay: runs in eager PyTorch: {error}", stacklevel=2)
+        return graph.forward
+
+
+def _static_inputs(graph: fx.GraphModule, example_inputs: Sequence[Any]) -> dict[int, tuple[Any, str]]:
+    """{id: (weak reference, name)} of the parameters and buffers among the inputs."""
+    found = {}
+    placeholders = [node for node in graph.graph.nodes if node.op == "placeholder"]
+    for node, value in zip(placeholders, example_inputs, strict=True):
+        if node.meta.get("tensor_dict", {}).get("_dynamo_static_input_type") and isinstance(value, torch.Tensor):
+            source = getattr(getattr(node, "_dynamo_source", None), "name", None) or node.name
+            source = source() if callable(source) else source
+            name = ".".join(re.findall(r"\['(\w+)'\]", re.sub(r"^L\['\w+'\]", "", source))) or node.name
+            found[id(value)] = (weakref.ref(value), name)
+    return found
+
+
+def _written(example_inputs: Sequence[Any]) -> frozenset[int]:
+    """ids of the inputs that the graph writes to: these are no weights."""
+    context = torch._guards.TracingContext.try_get()
+    metadata = context.fw_metadata if context is not None else None
+    indices = metadata.mutated_inp_runtime_indices if metadata is not None else []
+    return frozenset(id(example_inputs[i]) for i in indices if i < len(example_inputs))
+
+
+def _boxed(function: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
+    function._boxed_call = True  # type: ignore[attr-defined]  # takes its arguments as one list
+    return function
+
+
+class CompiledGraph:
+    """One functional graph, built for the sizes and weights of its calls as they come."""
+
+    def __init__(
+        self, aten: fx.GraphModule, static: dict[int, tuple[Any, str]], written: frozenset[int], options: Options
+    ):
+        self._aten = aten
+        self._static = static
+        self._written = written
+        self._options = options
+        self._placeholders = [node for node in aten.graph.nodes if node.op == "placeholder"]
+        self._dynamic = any(_is_dynamic(node.meta.get("val")) for node in self._placeholders)
+        self._built: dict[Any, Specialised] = {}
+        self._eager = False
+        self._lock = threading.Lock()
+
+    def __call__(self, args: list[Any]) -> list[Any]:
+        key = self._key(args)
+        built = self._built.get(key)
+        if built is None or not built.current(args):
+            built = self._build(key, args)
+        if built is None:
+            return self._aten(*args)
+        return built(args)
+
+    def _key(self, args: Sequence[Any]) -> Any:
+        """The sizes, where they may differ from call to call."""
+        if not self._dynamic:
+            return None
+        return tuple(tuple(a.shape) if isinstance(a, torch.Tensor) else a for a in args)
+
+    def _build(self, key: Any, args: Sequence[Any]) -> Specialised | None:
+        with self._lock:
+            built = self._built.get(key)
+            if self._eager or (built is not None and built.current(args)):  # another thread's
+                return built
+            try:
+                built = Specialised(self._aten, self._placeholders, args, self._weights(args), self._options)
+            except (UnsupportedOperatorError, UnsupportedError) as error:
+                if not self._options.fallback:
+                    raise
+                warnings.warn(f"inlay: a graph runs in eager PyTorch: {error}", stacklevel=2)
+                self._eager = True
+                return None
+            self._built[key] = built
+            return built
+
+    def _weights(self, args: Sequence[Any]) -> dict[int, str]:
+        """{position: name} of the arguments that are parameters or buffers and are only read. After one was replaced by
+        another object, its place is known by the first."""
+        found = {}
+        for i, value in enumerate(args):
+            if id(value) in self._static and id(value) not in self._written:
+                reference, name = self._static[id(value)]
+                if reference() is value:
+                    found[i] = name
+        return found
+
+
+class Specialised:
+    """A graph compiled for certain sizes and weights."""
+
+    def __init__(
+        self, aten: fx.GraphModule, placeholders: Sequence[fx.Node], args: Sequence[Any], weights: dict[int, str],
+        options: Options,
+    ):  # fmt: skip
+        self._weights = [(i, args[i], args[i].data_ptr(), _version(args[i])) for i in weights]
+        importer = GraphImporter()
+        self._inputs = []
+        for i, (node, value) in enumerate(zip(placeholders, args, strict=True)):
+            if not isinstance(value, torch.Tensor):
+                importer.number(node, value)
+            elif i in weights:
+                importer.constant(node, weights[i], value)
+            elif node.users:
+                importer.param(node, node.name, value.dtype, value.shape)
+                self._inputs.append(i)
+        importer.run(aten)
+        results: list[Any] = []
+        self._outputs = _outputs(aten, importer, results)
+        importer.raise_problems()
+        self._main: Callable[..., Any] | None = None
+        if not results:
+            return
+        module = importer.finish(results, [f"output_{i}" for i in range(len(results))])
+        executable = build(module, options.config(), server=options.server)
+        self._module: Module = executable.jit()  # type: ignore[assignment]
+        self._main = self._module.ffi.get_function("main")
+        report = executable.report
+        log.info(
+            "a graph of %d nodes, %d weights: compiled in %.1f ms, %d of %d partitions from the cache",
+            len(aten.graph.nodes), len(weights), report.server_ms,
+            sum(p["cache"] == "hit" for p in report["partitions"]), len(report["partitions"]),
+        )  # fmt: skip
+
+    def current(self, args: Sequence[Any]) -> bool:
+        """Whether the weights are those that it was built with."""
+        for i, tensor, address, version in self._weights:
+            if args[i] is not tensor or tensor.data_ptr() != address or _version(tensor) != version:
+                return False
+        return True
+
+    def __call__(self, args: list[Any]) -> list[Any]:
+        made: Sequence[Any] = ()
+        if self._main is not None:
+            pairs = [to_tensor(args[i].detach(), "input") for i in self._inputs]
+            result = self._main(*(tensor for tensor, _ in pairs))
+            made = (result,) if hasattr(result, "__dlpack__") else result
+        values = [torch.from_dlpack(tensor) for tensor in made]
+        return [output.of(values) if isinstance(output, _Result) else output for output in self._outputs]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Result:
+    """An output of the graph: a result of the module, its axes moved (if any are given), or as a view of it (if that is)."""
+
+    index: int
+    axes: tuple[int, ...] = ()
+    view: tuple[Sequence[int], Sequence[int], int] | None = None  # sizes, strides, offset
+
+    def of(self, values: Sequence[torch.Tensor]) -> torch.Tensor:
+        value = values[self.index]
+        if self.view is not None:
+            return value.as_strided(*self.view)
+        return value.permute(self.axes) if self.axes else value
+
+
+def _outputs(aten: fx.GraphModule, importer: GraphImporter, results: list[Any]) -> list[Any]:
+    """What the graph returns: _Result, or a value that is no tensor. Fills `results`."""
+    outputs: list[Any] = []
+    owners: dict[Any, int] = {}  # storage -> the result that is all of it
+    items = next(node for node in aten.graph.nodes if node.op == "output").args[0]
+    for item in sorted(range(len(items)), key=lambda i: not _owns(items[i])):
+        outputs.append((item, _output(items[item], importer, results, owners)))
+    return [output for _, output in sorted(outputs, key=lambda pair: pair[0])]
+
+
+def _output(item: Any, importer: GraphImporter, results: list[Any], owners: dict[Any, int]) -> Any:
+    value = importer.env[item] if isinstance(item, fx.Node) else item
+    if not isinstance(item, fx.Node) or isinstance(value, (bool, int, float)):
+        return value
+    val: Any = item.meta.get("val")
+    storage = val.untyped_storage()._cdata if _is_static(val) else None
+    if storage in owners:  # a view of another output stays one: who writes to one sees it in the other
+        return _Result(owners[storage], view=(tuple(val.shape), val.stride(), val.storage_offset()))
+    made = importer.output(item, value)
+    if made is None:
+        return None
+    order = _memory_order(val)
+    results.append(importer.builder.op("transpose", made, perm=order) if order else made)
+    if _owns(item):
+        owners[storage] = len(results) - 1
+    return _Result(len(results) - 1, tuple(order.index(i) for i in range(len(order))) if order else ())
+
+
+def _is_static(val: Any) -> bool:
+    return isinstance(val, torch.Tensor) and not any(isinstance(d, torch.SymInt) for d in (*val.shape, *val.stride()))
+
+
+def _owns(item: Any) -> bool:
+    """Whether an output is all of its storage, in an order that the module will keep."""
+    val = item.meta.get("val") if isinstance(item, fx.Node) else None
+    if not isinstance(val, torch.Tensor) or not _is_static(val) or val.numel() == 0:
+        return False
+    dense = val.is_contiguous() or _memory_order(val) is not None
+    return dense and val.numel() * val.element_size() == val.untyped_storage().nbytes()
+
+
+def _version(tensor: torch.Tensor) -> int:
+    return 0 if tensor.is_inference() else tensor._version
+
+
+def _is_dynamic(val: Any) -> bool:
+    if isinstance(val, torch.Tensor):
+        return any(isinstance(d, torch.SymInt) for d in val.shape)
+    return isinstance(val, (torch.SymInt, torch.SymFloat, torch.SymBool))
+
+
+def _memory_order(val: Any) -> list[int] | None:
+    """The axes from the outermost in memory on, where PyTorch keeps the tensor dense in another order than row-major (a
+    transposed view, channels last); None where it does not. Whoever looks at strides, or takes a view, then finds what
+    eager PyTorch would give."""
+    if not isinstance(val, torch.Tensor) or val.dim() < 2:
+        return None
+    hint = lambda d: d.node.hint if isinstance(d, torch.SymInt) else d
+    shape, strides = [hint(d) for d in val.shape], [hint(s) for s in val.stride()]
+    if any(d is None for d in (*shape, *strides)) or 0 in shape:
+        return None
+    order = sorted(range(len(shape)), key=lambda i: (-strides[i], i))
+    expected = 1
+    for axis in reversed(order):
+        if shape[axis] != 1:
+            if strides[axis] != expected:
+                return None
+            expected *= shape[axis]
+    real = [axis for axis in order if shape[axis] != 1]
+    return None if real == sorted(real) else order
+
+
+__all__ = ["CompiledGraph", "GradientsError", "Options", "compile_graph"]
