@@ -16,10 +16,12 @@ from inlay.ir import Var
 from inlay.ir.half import HalfBuilder
 from inlay.ir.module import LITERAL_LIMIT, IRModule
 from inlay.torch_import import (  # noqa: F401  (importing a group registers its converters)
+    ops_activation,
     ops_create,
     ops_elementwise,
     ops_indexing,
     ops_linalg,
+    ops_logic,
     ops_nn,
     ops_pooling,
     ops_reduce,

@@ -1,13 +1,11 @@
-"""Elementwise operators: arithmetic with PyTorch's type promotion, comparisons, logic, activations, casts."""
+"""Arithmetic with PyTorch's type promotion, and functions of one argument."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
-import torch
-
-from inlay.torch_import.registry import NodeContext, Unsupported, Var, converter, ir_dtype, is_float
+from inlay.torch_import.registry import NodeContext, Var, converter, is_float
 
 Number = int | float | bool
 
@@ -15,7 +13,7 @@ Number = int | float | bool
 # --- Arithmetic ------------------------------------------------------------------------------------------------------
 
 
-def _scalars_wide(ctx: NodeContext, args: tuple[Any, ...], dtype: str) -> tuple[list[Var], bool]:
+def scalars_wide(ctx: NodeContext, args: tuple[Any, ...], dtype: str) -> tuple[list[Var], bool]:
     """The arguments in `dtype`. A number beside a 16-bit tensor is kept in f32, as PyTorch's kernels keep it."""
     if dtype in ("f16", "bf16") and any(not isinstance(a, Var) for a in args):
         return [ctx.wide(ctx.cast(a, dtype)) if isinstance(a, Var) else ctx.tensor(a, "f32") for a in args], True
@@ -24,7 +22,7 @@ def _scalars_wide(ctx: NodeContext, args: tuple[Any, ...], dtype: str) -> tuple[
 
 def arithmetic(ctx: NodeContext, op_name: str, *args: Any) -> Var:
     """op_name on arguments cast to the result's dtype."""
-    values, widened = _scalars_wide(ctx, args, ctx.dtype)
+    values, widened = scalars_wide(ctx, args, ctx.dtype)
     result = ctx.op(op_name, *values)
     return ctx.narrow(result) if widened else result
 
@@ -308,209 +306,3 @@ def atan2(ctx: NodeContext, a: Var, b: Var) -> Var:
     left = ctx.op("less", x, ctx.like(0, x))
     angle = ctx.op("where", left, ctx.op("sub", ctx.like(math.pi, x), angle), angle)
     return ctx.narrow(ctx.op("where", ctx.op("less", y, ctx.like(0, y)), ctx.op("neg", angle), angle))
-
-
-# --- Comparisons and logic -------------------------------------------------------------------------------------------
-
-_COMPARE = {"eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal"}
-
-
-@converter(*(f"{name}.{form}" for name in _COMPARE for form in ("Tensor", "Scalar")))
-def compare(ctx: NodeContext, a: Var, b: Any) -> Var:
-    op_name = _COMPARE[ctx.name.partition(".")[0]]
-    dtype = ir_dtype(torch.result_type(*ctx.meta_args[:2]))
-    if dtype == "bool" and op_name not in ("equal", "not_equal"):
-        dtype = "i32"
-    if not isinstance(b, Var) and a.dtype not in ("f16", "bf16") and dtype == a.dtype and not _holds(b, dtype):
-        raise Unsupported(f"a comparison of {a.dtype} with {b}, which it can't hold")
-    values, _ = _scalars_wide(ctx, (a, b), dtype)
-    return ctx.op(op_name, *values)
-
-
-def _holds(value: Number, dtype: str) -> bool:
-    """Whether an integer dtype has the value (a comparison would see a wrapped one)."""
-    if dtype not in ("i8", "u8", "i16", "i32", "i64"):
-        return True
-    bits, signed = int(dtype[1:]), dtype[0] == "i"
-    return -(2 ** (bits - 1)) * signed <= value < 2 ** (bits - signed)
-
-
-@converter("logical_and.default", "logical_or.default", "logical_xor.default")
-def logical(ctx: NodeContext, a: Var, b: Var) -> Var:
-    return ctx.op(ctx.name.partition(".")[0], truth(ctx, a), truth(ctx, b))
-
-
-@converter("logical_not.default")
-def logical_not(ctx: NodeContext, x: Var) -> Var:
-    return ctx.op("logical_not", truth(ctx, x))
-
-
-def truth(ctx: NodeContext, x: Var) -> Var:
-    """x != 0."""
-    return x if x.dtype == "bool" else ctx.op("not_equal", x, ctx.like(0, x))
-
-
-_BITWISE = ("and", "or", "xor")
-_FORMS = ("Tensor", "Scalar", "Scalar_Tensor")
-
-
-@converter(
-    *(f"bitwise_{n}.{f}" for n in _BITWISE for f in _FORMS), *(f"__{n}__.{f}" for n in _BITWISE for f in _FORMS[:2])
-)
-def bitwise(ctx: NodeContext, a: Any, b: Any) -> Var:
-    op_name = "bitwise_" + ctx.name.partition(".")[0].strip("_").removeprefix("bitwise_")
-    if ctx.dtype == "bool":
-        op_name = op_name.replace("bitwise", "logical")
-    return ctx.op(op_name, ctx.tensor(a, ctx.dtype), ctx.tensor(b, ctx.dtype))
-
-
-@converter("bitwise_not.default")
-def bitwise_not(ctx: NodeContext, x: Var) -> Var:
-    return ctx.op("logical_not" if x.dtype == "bool" else "bitwise_not", x)
-
-
-@converter(
-    *(f"bitwise_{side}_shift.{f}" for side in ("left", "right") for f in ("Tensor", "Tensor_Scalar", "Scalar_Tensor")),
-    *(f"__{side}shift__.{f}" for side in "lr" for f in ("Tensor", "Scalar")),
-)
-def shift(ctx: NodeContext, a: Any, b: Any) -> Var:
-    op_name = "shift_left" if ctx.name.startswith(("bitwise_left", "__l")) else "shift_right"
-    return ctx.op(op_name, ctx.tensor(a, ctx.dtype), ctx.tensor(b, ctx.dtype))
-
-
-@converter("isnan.default")
-def isnan(ctx: NodeContext, x: Var) -> Var:
-    return ctx.op("isnan", x) if is_float(x) else ctx.full(x.shape, False, "bool")
-
-
-@converter("isinf.default", "isposinf.default", "isneginf.default")
-def isinf(ctx: NodeContext, x: Var) -> Var:
-    if not is_float(x):
-        return ctx.full(x.shape, False, "bool")
-    return ctx.op("isinf", x, positive="neg" not in ctx.name, negative="pos" not in ctx.name)
-
-
-@converter("isfinite.default")
-def isfinite(ctx: NodeContext, x: Var) -> Var:
-    if not is_float(x):
-        return ctx.full(x.shape, True, "bool")
-    return ctx.op("logical_not", ctx.op("logical_or", ctx.op("isnan", x), ctx.op("isinf", x)))
-
-
-@converter("where.self", "where.ScalarSelf", "where.ScalarOther", "where.Scalar")
-def where(ctx: NodeContext, condition: Var, a: Any, b: Any) -> Var:
-    return ctx.op("where", truth(ctx, condition), ctx.tensor(a, ctx.dtype), ctx.tensor(b, ctx.dtype))
-
-
-@converter("masked_fill.Scalar", "masked_fill.Tensor")
-def masked_fill(ctx: NodeContext, x: Var, mask: Var, value: Any) -> Var:
-    return ctx.op("where", mask, ctx.tensor(value, ctx.dtype), ctx.cast(x, ctx.dtype))
-
-
-# --- Activations -----------------------------------------------------------------------------------------------------
-
-
-@converter("gelu.default")
-def gelu(ctx: NodeContext, x: Var, *, approximate: str = "none") -> Var:
-    return ctx.op("gelu", x, approximate=approximate)
-
-
-@converter("leaky_relu.default")
-def leaky_relu(ctx: NodeContext, x: Var, slope: Number) -> Var:
-    return ctx.op("leaky_relu", x, alpha=float(slope))
-
-
-@converter("elu.default")
-def elu(ctx: NodeContext, x: Var, alpha: Number, scale: Number, input_scale: Number) -> Var:
-    """scale * (x where x > 0, else alpha * (exp(input_scale * x) - 1))."""
-    if input_scale == 1 and scale == 1:
-        return ctx.op("elu", x, alpha=float(alpha))
-    w = ctx.wide(x)
-    if input_scale == 1:
-        return ctx.narrow(ctx.op("mul", ctx.op("elu", w, alpha=float(alpha)), ctx.like(scale, w)))
-    low = ctx.op("elu", ctx.op("mul", ctx.op("clip", w, max=0.0), ctx.like(input_scale, w)), alpha=float(alpha))
-    chosen = ctx.op("where", ctx.op("greater", w, ctx.like(0, w)), w, low)
-    return ctx.narrow(ctx.op("mul", chosen, ctx.like(scale, w)))
-
-
-@converter("hardsigmoid.default")
-def hardsigmoid(ctx: NodeContext, x: Var) -> Var:
-    return ctx.op("hard_sigmoid", x, alpha=1 / 6, beta=0.5)
-
-
-@converter("hardswish.default")
-def hardswish(ctx: NodeContext, x: Var) -> Var:
-    return ctx.op("mul", x, ctx.op("hard_sigmoid", x, alpha=1 / 6, beta=0.5))
-
-
-@converter("mish.default")
-def mish(ctx: NodeContext, x: Var) -> Var:
-    return ctx.op("mul", x, ctx.op("tanh", ctx.op("softplus", x)))
-
-
-@converter("softplus.default")
-def softplus(ctx: NodeContext, x: Var, beta: Number, threshold: Number) -> Var:
-    """log(1 + exp(beta x)) / beta, and x itself above the threshold."""
-    w = ctx.wide(x)
-    scaled = w if beta == 1 else ctx.op("mul", w, ctx.like(beta, w))
-    y = ctx.op("softplus", scaled)
-    if beta != 1:
-        y = ctx.op("div", y, ctx.like(beta, w))
-    if threshold < 20 or w.dtype == "f64":  # above 20 an f32 softplus is its argument
-        y = ctx.op("where", ctx.op("greater", scaled, ctx.like(threshold, w)), w, y)
-    return ctx.narrow(y)
-
-
-@converter("log_sigmoid.default", "log_sigmoid_forward.default")
-def log_sigmoid(ctx: NodeContext, x: Var) -> Any:
-    y = ctx.op("neg", ctx.op("softplus", ctx.op("neg", x)))
-    return y if ctx.name == "log_sigmoid.default" else (y, None)
-
-
-@converter("threshold.default")
-def threshold(ctx: NodeContext, x: Var, limit: Number, value: Number) -> Var:
-    return ctx.op("where", ctx.op("less_equal", x, ctx.like(limit, x)), ctx.like(value, x), x)
-
-
-@converter("_prelu_kernel.default")
-def prelu(ctx: NodeContext, x: Var, slope: Var) -> Var:
-    return ctx.op("where", ctx.op("greater", x, ctx.like(0, x)), x, ctx.op("mul", x, slope))
-
-
-# --- Casts, and what makes no difference here ------------------------------------------------------------------------
-
-
-@converter("_to_copy.default")
-def to_copy(ctx: NodeContext, x: Var, *, dtype: Any = None) -> Var:
-    return ctx.cast(x, ctx.dtype)
-
-
-@converter("to.dtype", "to.dtype_layout", "to.device", "to.other", "type_as.default")
-def to(ctx: NodeContext, x: Var, *args: Any, **named: Any) -> Var:
-    return ctx.cast(x, ctx.dtype)
-
-
-@converter(
-    "clone.default", "contiguous.default", "alias.default", "detach.default", "detach_.default", "lift_fresh.default",
-    "lift_fresh_copy.default", "lift.default", "positive.default", "conj.default", "resolve_conj.default",
-    "resolve_neg.default",
-)  # fmt: skip
-def same(ctx: NodeContext, x: Var) -> Var:
-    return x
-
-
-@converter("dropout.default", "feature_dropout.default", "alpha_dropout.default", "feature_alpha_dropout.default")
-def dropout(ctx: NodeContext, x: Var, p: float, train: bool) -> Var:
-    if train and p > 0:
-        raise Unsupported("it drops at random: the model is in training mode; export model.eval()")
-    return x
-
-
-@converter("native_dropout.default")
-def native_dropout(ctx: NodeContext, x: Var, p: float, train: bool | None) -> tuple:
-    return dropout(ctx, x, p, train is None or train), None
-
-
-@converter("copy.default")
-def copy(ctx: NodeContext, target: Var, source: Var, non_blocking: bool = False) -> Var:
-    return ctx.expand(ctx.cast(source, ctx.dtype), target.shape)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from inlay.torch_import.ops_elementwise import truth
+from inlay.torch_import.ops_logic import truth
 from inlay.torch_import.registry import NodeContext, Unsupported, Var, converter
 
 
