@@ -34,10 +34,15 @@ bool IsTlsRelocation(unsigned machine, uint32_t type) {
     return (type >= E::R_X86_64_DTPMOD64 && type <= E::R_X86_64_TPOFF32) ||
            (type >= E::R_X86_64_GOTPC32_TLSDESC && type <= E::R_X86_64_TLSDESC);
   }
+  if (machine == E::EM_RISCV) {
+    return (type >= E::R_RISCV_TLS_DTPMOD32 && type <= E::R_RISCV_TLSDESC) || type == E::R_RISCV_TLS_GOT_HI20 ||
+           type == E::R_RISCV_TLS_GD_HI20 || (type >= E::R_RISCV_TPREL_HI20 && type <= E::R_RISCV_TPREL_ADD);
+  }
   return type >= E::R_AARCH64_TLSGD_ADR_PREL21 && type <= E::R_AARCH64_TLSLD_LDST128_DTPREL_LO12_NC;
 }
 
 bool IsAbsoluteRelocation(unsigned machine, uint32_t type) {
+  if (machine == E::EM_RISCV) return type == E::R_RISCV_32 || type == E::R_RISCV_HI20;
   if (machine != E::EM_X86_64) return type == E::R_AARCH64_ABS32 || type == E::R_AARCH64_ABS16;
   return type == E::R_X86_64_32 || type == E::R_X86_64_32S || type == E::R_X86_64_16 || type == E::R_X86_64_8;
 }
@@ -133,6 +138,8 @@ absl::StatusOr<ObjectSymbols> ReadObject(absl::string_view data, absl::string_vi
     machine = E::EM_X86_64;
   } else if (architecture == "aarch64") {
     machine = E::EM_AARCH64;
+  } else if (architecture == "riscv64") {
+    machine = E::EM_RISCV;
   } else {
     return Bad(absl::StrCat("unknown architecture '", architecture, "'"));
   }

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -33,6 +34,9 @@ constexpr char kCrtSource[] =
     ;
 constexpr char kCrtMemory[] =
 #include "core/artifact/embedded_crt_memory.inc"
+    ;
+constexpr char kKernelAbi[] =
+#include "core/artifact/embedded_crt_kernel_abi.inc"
     ;
 constexpr char kCrtReadme[] =
 #include "core/artifact/embedded_crt_readme.inc"
@@ -137,15 +141,25 @@ absl::Status AddKernels(const MlfRequest& r, const MlfNames& names, Tree* tree) 
           absl::StrCat(header ? "runtime/include/" : "codegen/host/src/", absl::StrReplaceAll(source.name(), renamed)),
           absl::StrReplaceAll(source.text(), renamed)));
     }
-    for (const proto::ObjectFile& object : library->objects()) {
-      INLAY_RETURN_IF_ERROR(tree->Add("codegen/host/lib/" + object.name(), object.data()));
+    for (int i = 0; i < library->objects_size(); ++i) {
+      const std::string name =
+          absl::StrCat(library->manifest().functions(0).symbol(), i == 0 ? "" : absl::StrCat(".", i));
+      INLAY_RETURN_IF_ERROR(tree->Add(absl::StrCat("codegen/host/lib/", name, ".o"), library->objects(i).data()));
     }
   }
   return absl::OkStatus();
 }
 
-absl::Status AddAll(const MlfRequest& r, Tree* tree) {
-  INLAY_ASSIGN_OR_RETURN(MlfNames names, MakeMlfNames(*r.plan, r.libraries, r.model_name, /*rename=*/true));
+absl::Status AddAll(const MlfRequest& request, Tree* tree) {
+  INLAY_ASSIGN_OR_RETURN(MlfNames names, MakeMlfNames(*request.plan, request.libraries, request.model_name));
+  MlfRequest r = request;
+  const bool objects = std::find(names.is_object.begin(), names.is_object.end(), true) != names.is_object.end();
+  if (objects) {  // the kernel ABI's alignment
+    r.workspace_alignment = std::max(r.workspace_alignment, static_cast<int>(runtime::kAlignment));
+    INLAY_RETURN_IF_ERROR(tree->Add("runtime/include/inlay_kernel_abi.h", kKernelAbi));
+    INLAY_RETURN_IF_ERROR(
+        tree->Add(absl::StrCat("codegen/host/src/", names.prefix, "_objects.c"), MlfObjectCalls(r, names)));
+  }
   INLAY_ASSIGN_OR_RETURN(MlfConstants constants, WriteMlfConstants(r, names));
   INLAY_RETURN_IF_ERROR(AddKernels(r, names, tree));
   const std::string source = "codegen/host/src/" + names.prefix;
@@ -190,6 +204,11 @@ absl::Status Tar(const std::string& directory, const std::string& output) {
 absl::Status WriteModelLibrary(const MlfRequest& request) {
   if (request.plan == nullptr) return absl::InvalidArgumentError("no plan to write");
   INLAY_RETURN_IF_ERROR(CheckStaticLibraries(request.libraries));
+  for (const proto::StaticLibrary* library : request.libraries) {
+    if (library->manifest().runtime_components().empty()) continue;
+    return absl::UnimplementedError(absl::StrCat("runtime crt: code of the backend ", library->manifest().backend(),
+                                                 " needs its library, which no Model Library Format carries"));
+  }
   for (const runtime::Step& step : request.plan->load_steps) {
     return absl::UnimplementedError(absl::StrCat("runtime crt: '", step.name, "' is work to be done when the model is ",
                                                  "loaded, by ", request.plan->functions[step.function].info.backend,

@@ -16,6 +16,9 @@ std::string MlfInternalHeader(const MlfRequest& request, const MlfNames& names);
 // <prefix>.c
 std::string MlfEntry(const MlfRequest& request, const MlfNames& names);
 
+// <prefix>_objects.c: a function of plain pointers for each kernel that is in an object; "" where none is.
+std::string MlfObjectCalls(const MlfRequest& request, const MlfNames& names);
+
 // The type in which kernels read a literal; u8 where nothing but a copy does.
 runtime::DType LiteralType(const runtime::ExecutionPlan& plan, const MlfNames& names, size_t literal);
 

@@ -49,7 +49,7 @@ std::vector<std::string> Members(const std::vector<runtime::NamedTensor>& tensor
 
 absl::StatusOr<MlfNames> MakeMlfNames(const runtime::ExecutionPlan& plan,
                                       const std::vector<const proto::StaticLibrary*>& libraries,
-                                      const std::string& model_name, bool rename) {
+                                      const std::string& model_name) {
   const bool plain =
       std::all_of(model_name.begin(), model_name.end(), [](char c) { return absl::ascii_isalnum(c) || c == '_'; });
   if (model_name.empty() || model_name.size() > kMaxName || !plain) {
@@ -61,8 +61,12 @@ absl::StatusOr<MlfNames> MakeMlfNames(const runtime::ExecutionPlan& plan,
   names.upper = absl::AsciiStrToUpper(names.prefix);
   names.inputs = Members(plan.inputs, "input_");
   names.outputs = Members(plan.outputs, "output_");
+  std::set<std::string> in_objects;
   for (const proto::StaticLibrary* library : libraries) {
-    for (const proto::PrimitiveFunction& f : library->manifest().functions()) names.functions[f.symbol()] = &f;
+    for (const proto::PrimitiveFunction& f : library->manifest().functions()) {
+      names.functions[f.symbol()] = &f;
+      if (!library->objects().empty()) in_objects.insert(f.symbol());
+    }
   }
   for (size_t i = 0; i < plan.functions.size(); ++i) {
     const runtime::PlanFunction& f = plan.functions[i];
@@ -70,7 +74,8 @@ absl::StatusOr<MlfNames> MakeMlfNames(const runtime::ExecutionPlan& plan,
       return absl::FailedPreconditionError(absl::StrCat("function ", f.symbol, " is implemented by no StaticLibrary"));
     }
     const std::string ops = Identifier(absl::StrJoin(f.info.ops, "_"), "kernel");
-    names.kernels.push_back(rename ? absl::StrCat(names.prefix, "_", ops, "_", i) : f.symbol);
+    names.kernels.push_back(absl::StrCat(names.prefix, "_", ops, "_", i));
+    names.is_object.push_back(in_objects.count(f.symbol) > 0);
   }
   return names;
 }

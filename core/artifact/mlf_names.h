@@ -18,17 +18,18 @@ struct MlfNames {
   std::vector<std::string> inputs;  // members of the structs, distinct
   std::vector<std::string> outputs;
   std::vector<std::string> kernels;  // of plan.functions: "inlaygen_default_conv_relu_0"
+  std::vector<bool> is_object;       // of plan.functions: whether it is <symbol>_run of an object
   std::map<std::string, const proto::PrimitiveFunction*> functions;  // by symbol
 
   std::string Param(size_t i) const { return prefix + "_param_" + std::to_string(i); }
   std::string Literal(size_t i) const { return prefix + "_literal_" + std::to_string(i); }
 };
 
-// `rename`: kernels are sources, which get readable names with the model's in them, so that two models of one program
-// do not clash; objects keep their symbols. INVALID_ARGUMENT: the model's name.
+// Kernels get readable names with the model's in them, so that two models of one program do not clash (objects keep
+// their symbols, behind functions of those names). INVALID_ARGUMENT: the model's name.
 absl::StatusOr<MlfNames> MakeMlfNames(const runtime::ExecutionPlan& plan,
                                       const std::vector<const proto::StaticLibrary*>& libraries,
-                                      const std::string& model_name, bool rename);
+                                      const std::string& model_name);
 
 // "float"; f16 and bf16 are uint16_t, bool is uint8_t.
 const char* CType(runtime::DType dtype);

@@ -48,6 +48,10 @@ class FunctionPartitioner {
   void AddCall(const Group& group, ir::Block* body) {
     Outlined outlined = Outline(graph_, group.positions);
     outlined.function.attrs.Set("backend", group.backend->name());
+    // Nothing is loaded there, so nobody packs what is constant after load.
+    if (config_.runtime.kind == target::RuntimeKind::kCrt) {
+      outlined.function.attrs.Set(backend::kConstantParams, std::vector<int64_t>());
+    }
     const std::string name = AddPartition(group, std::move(outlined.function));
     ir::Binding call;
     call.kind = ir::Binding::Kind::kCallFunction;

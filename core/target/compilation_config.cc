@@ -189,7 +189,9 @@ absl::Status CheckImplemented(const CompilationConfig& config) {
   const Target& device = config.target();
   const bool crt = config.runtime.kind == RuntimeKind::kCrt;
   if (device.kind == "cuda") return Unimplemented("targets[0]", "kind 'cuda'", "kind 'llvm'");
-  if (crt && device.kind == "llvm") return Unimplemented("targets[0]", "kind 'llvm' with the runtime CRT", "kind 'c'");
+  if (crt && Arch(device) == "x86_64") {
+    return Unimplemented("targets[0]", "kind 'llvm' for x86_64 with the runtime CRT", "kind 'c', or the runtime CPP");
+  }
   if (crt) return absl::OkStatus();
   if (config.executor.interface_api == InterfaceApi::kC) {
     return Unimplemented("executor.interface_api", "C with the runtime CPP", "PACKED");

@@ -154,7 +154,7 @@ TEST(CompilationConfigTest, NotThereYet) {
         p->mutable_runtime()->set_kind(proto::Runtime::CRT);
         p->mutable_executor()->set_kind(proto::Executor::AOT);
       },
-      kUnimplemented, "config.targets[0]: kind 'llvm' with the runtime CRT");
+      kUnimplemented, "config.targets[0]: kind 'llvm' for x86_64 with the runtime CRT");
 }
 
 TEST(CompilationConfigTest, VariantsOfABackend) {

@@ -138,6 +138,10 @@ absl::Status CompleteOther(absl::string_view arch, Target* target) {
   INLAY_RETURN_IF_ERROR(CheckWord(cpu, "CPU name"));
   INLAY_ASSIGN_OR_RETURN(std::vector<SignedFeature> words, SplitFeatures(target->attr("mattr")));
   std::map<std::string, bool> last;
+  // rv64gc, which Linux distributions are made for: LLVM's generic CPU has not even multiplication.
+  if (arch == "riscv64") {
+    for (const char* feature : {"m", "a", "f", "d", "c"}) last[feature] = true;
+  }
   for (const SignedFeature& word : words) last[word.name] = word.enable;
   std::string mattr;
   for (const auto& [name, enable] : last) {

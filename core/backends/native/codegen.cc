@@ -1,5 +1,6 @@
 // The worker's half of the native backend: partitions in, one object and its manifest out.
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "core/artifact/static_library.h"
 #include "core/backend/backend.h"
@@ -19,6 +20,16 @@ namespace {
 
 CpuFeatures FeaturesOf(const target::Target& target) {
   CpuFeatures cpu;
+  const std::string triple = target.attr("mtriple", "x86_64");
+  if (!absl::StartsWith(triple, "x86_64")) {
+    // AArch64: NEON, with conversions of f16. RISC-V: vectors of 128 bits, which LLVM makes scalars of; f16 by
+    // integers.
+    cpu.vector_bytes = 16;
+    cpu.vector_registers = 32;
+    cpu.fma = true;
+    cpu.f16c = absl::StartsWith(triple, "aarch64");
+    return cpu;
+  }
   bool avx512 = target.HasFeature("avx512f") && target.HasFeature("avx512vl") && target.HasFeature("avx512bw") &&
                 target.HasFeature("avx512dq");
   cpu.vector_bytes = avx512 ? 64 : target.HasFeature("avx2") ? 32 : 16;
