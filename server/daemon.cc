@@ -31,6 +31,7 @@
 #include "core/compiler/caching_compiler.h"
 #include "core/compiler/pipeline.h"
 #include "core/metrics/registry.h"
+#include "core/passes/pass_manager.h"
 #include "core/target/target.h"
 #include "server/install_paths.h"
 #include "server/measuring/measuring_pool.h"
@@ -190,6 +191,12 @@ proto::GetServerInfoResponse Daemon::Impl::Info() {
   info.set_num_workers(config.workers());
   info.set_max_message_bytes(config.max_message_bytes());
   info.set_pid(static_cast<int>(getpid()));
+  const passes::PassManager passes = passes::BuildNormalisePipeline(target::CompilationConfig::Default());
+  for (const passes::Pass* pass : passes.DistinctPasses()) {
+    proto::PassInfo* added = info.add_passes();
+    added->set_name(std::string(pass->name()));
+    added->set_min_opt_level(pass->min_opt_level());
+  }
   return info;
 }
 

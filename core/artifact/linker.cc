@@ -1,7 +1,9 @@
 #include "core/artifact/linker.h"
 
+#include <elf.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -112,6 +114,21 @@ std::string ManifestJson(const LinkRequest& request, const Needs& needs, const P
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
+// A linker would take other files too: scripts, archives, shared libraries, which name files of this machine.
+absl::Status CheckAddon(const proto::ObjectFile& addon) {
+  const std::string& data = addon.data();
+  Elf64_Ehdr header;
+  bool fits = data.size() >= sizeof header;
+  if (fits) {
+    std::memcpy(&header, data.data(), sizeof header);
+    fits = std::memcmp(header.e_ident, ELFMAG, SELFMAG) == 0 && header.e_ident[EI_CLASS] == ELFCLASS64 &&
+           header.e_type == ET_REL && header.e_machine == EM_X86_64;
+  }
+  if (fits) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("the addon '", addon.name(), "' is no relocatable object for x86_64 (cc -c -fPIC makes one)"));
+}
+
 // The plan's functions must be those of the libraries.
 absl::Status CheckFunctions(const LinkRequest& request) {
   std::map<std::string, const proto::PrimitiveFunction*> functions;
@@ -196,6 +213,7 @@ class Link {
              "$ORIGIN:$ORIGIN/lib",
              "--eh-frame-hdr",
              "--threads=2",
+             "--no-dependent-libraries",  // an addon could name files of this machine
              "--undefined=__tvm_ffi_main"};
     if (request_.plan->openmp) args_.push_back("--undefined=inlay_openmp_parallel_for");
     INLAY_RETURN_IF_ERROR(AddVersionScript());
@@ -243,6 +261,11 @@ class Link {
         INLAY_ASSIGN_OR_RETURN(std::string path, WriteFile(absl::StrCat(count++, ".o"), object.data()));
         args_.push_back(std::move(path));
       }
+    }
+    for (const proto::ObjectFile* addon : request_.addons) {
+      INLAY_RETURN_IF_ERROR(CheckAddon(*addon));
+      INLAY_ASSIGN_OR_RETURN(std::string path, WriteFile(absl::StrCat(count++, ".o"), addon->data()));
+      args_.push_back(std::move(path));
     }
     return absl::OkStatus();
   }

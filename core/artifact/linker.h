@@ -36,8 +36,9 @@ struct LinkRequest {
   std::vector<proto::ParamRef> params;  // in the plan's order
   ParamSource param_source;             // may be empty where there are no params
   bool link_params = true;
-  std::string output;                   // path of the library; replaced atomically
-  const CancelToken* cancel = nullptr;  // may be null
+  std::vector<const proto::ObjectFile*> addons;  // of a user's own; what is checked of them is that they are objects
+  std::string output;                            // path of the library; replaced atomically
+  const CancelToken* cancel = nullptr;           // may be null
 };
 
 struct LinkResult {
@@ -45,8 +46,9 @@ struct LinkResult {
   std::string params_path;  // "<output>.safetensors" where the parameters lie beside the library, else ""
 };
 
-// FAILED_PRECONDITION where a StaticLibrary does not pass CheckStaticLibraries or the linker refuses (its message is in
-// the error); INVALID_ARGUMENT where a parameter's bytes are not those of its digest and type.
+// INVALID_ARGUMENT where an addon is no relocatable object of the target. FAILED_PRECONDITION where a StaticLibrary
+// does not pass CheckStaticLibraries or the linker refuses (its message is in the error); INVALID_ARGUMENT where a
+// parameter's bytes are not those of its digest and type.
 absl::StatusOr<LinkResult> LinkLibrary(const LinkToolchain& toolchain, const LinkRequest& request);
 
 }  // namespace inlay::artifact

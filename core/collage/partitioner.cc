@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "core/backend/variant.h"
 #include "core/base/status_macros.h"
 #include "core/collage/merge.h"
 #include "core/collage/outline.h"
@@ -83,7 +84,8 @@ class FunctionPartitioner {
     const std::string codegen_target = config_.CodegenTarget(group.backend->name()).ToString();
     Hasher hasher;
     hasher.UpdateField(ir::StructuralHash(function).bytes());
-    hasher.UpdateField(group.backend->name()).UpdateField(config_.target().ToString()).UpdateField(codegen_target);
+    hasher.UpdateField(target::BackendOfVariant(group.backend->name()));
+    hasher.UpdateField(config_.target().ToString()).UpdateField(codegen_target);
     std::string name = absl::StrCat("inlay_", hasher.Finish().hex().substr(0, 32));
     auto [found, added] = index_of_->emplace(name, static_cast<int>(out_->partitions.size()));
     if (added) {
@@ -98,6 +100,8 @@ class FunctionPartitioner {
     PartitionInfo info;
     info.function = name;
     info.backend = group.backend->name();
+    const target::Target codegen_target = config_.CodegenTarget(info.backend);
+    if (!codegen_target.attrs.empty()) info.codegen_target = codegen_target.ToString();
     info.cost_us = group.cost_us;
     for (int position : group.positions) {
       if (!graph_.needs_cover(position)) continue;
@@ -164,8 +168,9 @@ SearchSpace Partitioner::Propose(const ir::IRModule& module) const {
     std::vector<backend::PatternRule> configured = backend->ConfiguredRules(config.target(), codegen_target);
     const auto& names = config.backends;
     // A codegen target of a hidden backend asks for what is in it; to compete for the rest is asked for by name.
+    const std::string name = target::BackendOfVariant(backend->name());
     const bool competes =
-        !backend->is_hidden(config.target()) || std::find(names.begin(), names.end(), backend->name()) != names.end();
+        !backend->is_hidden(config.target()) || std::find(names.begin(), names.end(), name) != names.end();
     rules.push_back(BackendPatterns(backend, std::move(configured), competes));
   }
   const PartitionRulePtr rule = OnlyValid(OnlyIntended(UnionOf("backends", std::move(rules))));
@@ -261,6 +266,23 @@ Partitioned CutAlong(const ir::IRModule& module, const Cover& cover) {
   return result;
 }
 
+namespace {
+
+// Each backend, followed by its further variants. Where nobody compares costs, a second variant of the fallback could
+// only take what is the first one's.
+std::vector<const backend::Backend*> AllVariants(const std::vector<const backend::Backend*>& backends,
+                                                 const target::CompilationConfig& config) {
+  std::vector<const backend::Backend*> all;
+  for (const backend::Backend* backend : backends) {
+    const bool compares = config.search_mode != target::SearchMode::kNone || !backend->is_fallback();
+    const int count = compares ? config.NumVariants(backend->name()) : 1;
+    for (int variant = 1; variant <= count; ++variant) all.push_back(backend::Variant(backend, variant));
+  }
+  return all;
+}
+
+}  // namespace
+
 absl::StatusOr<std::vector<const backend::Backend*>> SelectBackends(const target::CompilationConfig& config) {
   const backend::BackendRegistry& registry = backend::BackendRegistry::Global();
   std::vector<std::string> known;
@@ -289,7 +311,7 @@ absl::StatusOr<std::vector<const backend::Backend*>> SelectBackends(const target
   }
   std::vector<const backend::Backend*> usable;
   std::vector<std::string> reasons;
-  for (const backend::Backend* backend : wanted) {
+  for (const backend::Backend* backend : AllVariants(wanted, config)) {
     absl::Status status = backend->CheckTarget(config.target(), config.CodegenTarget(backend->name()));
     if (status.ok()) {
       usable.push_back(backend);

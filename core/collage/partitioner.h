@@ -18,8 +18,9 @@ namespace inlay::collage {
 
 // One partition function of the result.
 struct PartitionInfo {
-  std::string function;  // its name in the module, and its symbol
-  std::string backend;
+  std::string function;        // its name in the module, and its symbol
+  std::string backend;         // or a variant of one, "native#2"
+  std::string codegen_target;  // of it, where it has attributes
   std::vector<std::string> ops;
   std::vector<std::string> locations;  // of its first call site
   std::string why;
@@ -74,7 +75,8 @@ size_t CheapestByEstimate(const std::vector<Cover>& covers);
 // `cover` fits the module.
 Partitioned CutAlong(const ir::IRModule& module, const Cover& cover);
 
-// The backends of the registry that a configuration may use, in the order of its list (all: by name). NOT_FOUND for a
+// The backends of the registry that a configuration may use, with their variants, in the order of its list (all: by
+// name). NOT_FOUND for a
 // name that is not there, saying which are; FAILED_PRECONDITION where none can serve the target, with each one's
 // reason, or one that the configuration names cannot; INVALID_ARGUMENT for attributes of a codegen target that its
 // backend does not take.

@@ -26,8 +26,9 @@ Digest DigestOf(const std::map<std::string, std::string>& components) {
 Action MakeAction(const ir::IRModule& module, const std::string& function, const std::string& backend_version) {
   const target::CompilationConfig& config = module.config();
   const ir::Function& partition = module.functions.at(function);
-  const std::string backend = partition.attrs.String("backend");
-  const target::Target codegen_target = config.CodegenTarget(backend);
+  const std::string variant = partition.attrs.String("backend");
+  const std::string backend = target::BackendOfVariant(variant);
+  const target::Target codegen_target = config.CodegenTarget(variant);
 
   Action result;
   result.name = function;

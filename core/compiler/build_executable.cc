@@ -99,7 +99,7 @@ class ActionRunner {
 absl::StatusOr<std::vector<Action>> MakeActions(const collage::Partitioned& partitioned, PartitionCompiler* compiler) {
   std::vector<Action> actions;
   for (const collage::PartitionInfo& partition : partitioned.partitions) {
-    INLAY_ASSIGN_OR_RETURN(std::string version, compiler->BackendVersion(partition.backend));
+    INLAY_ASSIGN_OR_RETURN(std::string version, compiler->BackendVersion(target::BackendOfVariant(partition.backend)));
     actions.push_back(MakeAction(partitioned.module, partition.function, version));
   }
   return actions;

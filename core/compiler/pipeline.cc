@@ -74,6 +74,7 @@ void FillReport(const collage::Partitioned& partitioned, const std::vector<Actio
     proto::PartitionReport* out = report->add_partitions();
     out->set_name(info.function);
     out->set_backend(info.backend);
+    out->set_codegen_target(info.codegen_target);
     for (const std::string& op : info.ops) out->add_ops(op);
     for (const std::string& location : info.locations) out->add_locations(location);
     out->set_why(info.why);
@@ -90,12 +91,20 @@ void FillReport(const collage::Partitioned& partitioned, const std::vector<Actio
 
 }  // namespace
 
+absl::StatusOr<target::CompilationConfig> Pipeline::CheckConfig(const proto::CompilationConfig& config) {
+  INLAY_ASSIGN_OR_RETURN(target::CompilationConfig completed, target::CompilationConfig::FromProto(config));
+  INLAY_RETURN_IF_ERROR(passes::BuildNormalisePipeline(completed).CheckConfig());
+  INLAY_RETURN_IF_ERROR(collage::SelectBackends(completed).status());
+  return completed;
+}
+
 absl::StatusOr<CompileResult> Pipeline::Compile(const proto::IRModule& module, CancelToken* token,
-                                                const ProgressFn& progress) {
+                                                const ProgressFn& progress, bool trace_passes) {
   const absl::Time start = absl::Now();
-  const Digest key = Digest::Of(DeterministicBytes(module));
-  auto flight =
-      flights_.Do(key, token, [&](CancelToken* flight_token) { return CompileAlone(module, flight_token, progress); });
+  const Digest key = Digest::Of(absl::StrCat(DeterministicBytes(module), trace_passes ? "traced" : ""));
+  auto flight = flights_.Do(key, token, [&](CancelToken* flight_token) {
+    return CompileAlone(module, flight_token, progress, trace_passes);
+  });
   INLAY_RETURN_IF_ERROR(flight.value.status());
   CompileResult result = *std::move(flight.value);
   if (flight.shared) {
@@ -107,7 +116,7 @@ absl::StatusOr<CompileResult> Pipeline::Compile(const proto::IRModule& module, C
 }
 
 absl::StatusOr<CompileResult> Pipeline::CompileAlone(const proto::IRModule& proto_module, CancelToken* token,
-                                                     const ProgressFn& progress) {
+                                                     const ProgressFn& progress, bool trace_passes) {
   CompileResult result;
   Stopwatch watch(result.report.mutable_phase_ms());
   auto enter = [&](const char* phase) -> absl::Status {
@@ -121,6 +130,11 @@ absl::StatusOr<CompileResult> Pipeline::CompileAlone(const proto::IRModule& prot
   INLAY_RETURN_IF_ERROR(CheckWeightsPresent(proto_module, compiler_->blobs(), &pin));
   watch.Lap("import");
   passes::PassManager passes = passes::BuildNormalisePipeline(module.config());
+  if (trace_passes) {
+    passes.set_dump([&](const passes::PassTiming& pass, const ir::IRModule& after) {
+      result.passes.push_back({pass.name, pass.millis, ir::Print(after)});
+    });
+  }
   INLAY_ASSIGN_OR_RETURN(module, passes.Run(std::move(module)));
   const bool crt = module.config().runtime.kind == target::RuntimeKind::kCrt;
   if (crt) {
@@ -169,7 +183,8 @@ absl::StatusOr<collage::Cover> Pipeline::ChooseCover(const ir::IRModule& module,
   }
   std::map<std::string, std::string> versions;
   for (const backend::Backend* backend : backends) {
-    INLAY_ASSIGN_OR_RETURN(versions[backend->name()], compiler_->compiler()->BackendVersion(backend->name()));
+    const std::string name = target::BackendOfVariant(backend->name());
+    INLAY_ASSIGN_OR_RETURN(versions[backend->name()], compiler_->compiler()->BackendVersion(name));
   }
   const bool measures = config.search_mode == target::SearchMode::kMeasured;
   if (measures && measurer_ == nullptr) {

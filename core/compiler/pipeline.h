@@ -39,10 +39,18 @@ struct PipelineTables {
 using RunHereFn = std::function<absl::StatusOr<std::vector<std::string>>(
     const proto::Executable& executable, const std::vector<CompiledPartition>& partitions)>;
 
+// A pass that ran, and the module after it as text.
+struct PassTrace {
+  std::string name;
+  double millis = 0;
+  std::string ir;
+};
+
 struct CompileResult {
   proto::Executable executable;
   Digest executable_digest;  // stored in the BlobStore
   proto::CompileReport report;
+  std::vector<PassTrace> passes;  // where they were asked for
 };
 
 class Pipeline {
@@ -61,11 +69,15 @@ class Pipeline {
 
   // INVALID_ARGUMENT: the module, naming the place. FAILED_PRECONDITION: weights that are not in the BlobStore, or a
   // target that no backend serves. UNIMPLEMENTED: what the README's table says. CANCELLED, DEADLINE_EXCEEDED.
-  absl::StatusOr<CompileResult> Compile(const proto::IRModule& module, CancelToken* token, const ProgressFn& progress);
+  absl::StatusOr<CompileResult> Compile(const proto::IRModule& module, CancelToken* token, const ProgressFn& progress,
+                                        bool trace_passes = false);
+
+  // The configuration as Compile would use it, or what Compile would find wrong with it. No work is done.
+  static absl::StatusOr<target::CompilationConfig> CheckConfig(const proto::CompilationConfig& config);
 
  private:
   absl::StatusOr<CompileResult> CompileAlone(const proto::IRModule& module, CancelToken* token,
-                                             const ProgressFn& progress);
+                                             const ProgressFn& progress, bool trace_passes);
   // Pinned, out of the plan cache, or searched for.
   absl::StatusOr<collage::Cover> ChooseCover(const ir::IRModule& module, const proto::SearchOptions& options,
                                              CancelToken* token, const ProgressFn& progress,

@@ -26,26 +26,35 @@ bool PassManager::Enabled(const Pass& pass) const {
          std::find(disabled.begin(), disabled.end(), pass.name()) == disabled.end();
 }
 
-std::vector<std::string> PassManager::PassNames() const {
-  std::vector<std::string> names;
+std::vector<const Pass*> PassManager::DistinctPasses() const {
+  std::vector<const Pass*> distinct;
   for (const auto& pass : passes_) {
-    if (std::find(names.begin(), names.end(), pass->name()) == names.end()) names.emplace_back(pass->name());
+    if (std::none_of(distinct.begin(), distinct.end(), [&](const Pass* p) { return p->name() == pass->name(); })) {
+      distinct.push_back(pass.get());
+    }
   }
-  return names;
+  return distinct;
 }
 
-absl::StatusOr<ir::IRModule> PassManager::Run(ir::IRModule module) {
+absl::Status PassManager::CheckConfig() const {
   for (const std::string& name : config_.disabled_passes) {
     auto named = std::find_if(passes_.begin(), passes_.end(), [&](const auto& p) { return p->name() == name; });
     if (named == passes_.end()) {
+      std::vector<absl::string_view> names;
+      for (const Pass* pass : DistinctPasses()) names.push_back(pass->name());
       return absl::InvalidArgumentError(absl::StrCat("config.passes.disabled_passes: there is no pass '", name,
-                                                     "'; there are ", absl::StrJoin(PassNames(), ", ")));
+                                                     "'; there are ", absl::StrJoin(names, ", ")));
     }
     if ((*named)->min_opt_level() == 0) {
       return absl::InvalidArgumentError(
           absl::StrCat("config.passes.disabled_passes: '", name, "' can't be disabled; later stages rely on it"));
     }
   }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ir::IRModule> PassManager::Run(ir::IRModule module) {
+  INLAY_RETURN_IF_ERROR(CheckConfig());
   timings_.clear();
   for (const auto& pass : passes_) {
     if (!Enabled(*pass)) continue;
@@ -55,7 +64,7 @@ absl::StatusOr<ir::IRModule> PassManager::Run(ir::IRModule module) {
     module = *std::move(result);
     timings_.push_back({std::string(pass->name()), absl::ToDoubleMilliseconds(absl::Now() - start)});
     if (verify_each_) INLAY_RETURN_IF_ERROR(Annotate(ir::Verify(module), absl::StrCat("after ", pass->name())));
-    if (dump_) dump_(pass->name(), module);
+    if (dump_) dump_(timings_.back(), module);
   }
   return module;
 }

@@ -28,24 +28,25 @@ class PassManager {
   void Add(std::unique_ptr<Pass> pass) { passes_.push_back(std::move(pass)); }
 
   // INVALID_ARGUMENT where the config disables a pass that there is not, or that can't be disabled.
+  absl::Status CheckConfig() const;
   absl::StatusOr<ir::IRModule> Run(ir::IRModule module);
 
   // Called after each pass that ran ("inlay compile --dump-ir").
-  void set_dump(std::function<void(absl::string_view pass, const ir::IRModule& module)> dump) {
+  void set_dump(std::function<void(const PassTiming& pass, const ir::IRModule& module)> dump) {
     dump_ = std::move(dump);
   }
   // Verifies after each pass, so that a message names the pass that broke the module. For tests: costs time.
   void set_verify_each(bool on) { verify_each_ = on; }
 
   const std::vector<PassTiming>& timings() const { return timings_; }  // of the last Run
-  std::vector<std::string> PassNames() const;                          // distinct, in order
+  std::vector<const Pass*> DistinctPasses() const;                     // by name, in order
 
  private:
   bool Enabled(const Pass& pass) const;
 
   target::CompilationConfig config_;
   std::vector<std::unique_ptr<Pass>> passes_;
-  std::function<void(absl::string_view, const ir::IRModule&)> dump_;
+  std::function<void(const PassTiming&, const ir::IRModule&)> dump_;
   bool verify_each_ = false;
   std::vector<PassTiming> timings_;
 };

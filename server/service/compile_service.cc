@@ -139,6 +139,14 @@ grpc::Status CompileServiceImpl::GetServerInfo(grpc::ServerContext*, const proto
   return grpc::Status::OK;
 }
 
+grpc::Status CompileServiceImpl::CheckConfig(grpc::ServerContext*, const proto::CheckConfigRequest* request,
+                                             proto::CheckConfigResponse* response) {
+  absl::StatusOr<target::CompilationConfig> config = compiler::Pipeline::CheckConfig(request->config());
+  if (!config.ok()) return ToGrpc(config.status());
+  *response->mutable_config() = config->ToProto();
+  return grpc::Status::OK;
+}
+
 grpc::Status CompileServiceImpl::FindMissingBlobs(grpc::ServerContext*, const proto::FindMissingBlobsRequest* request,
                                                   proto::FindMissingBlobsResponse* response) {
   if (request->digests_size() > kMaxDigestsPerRequest) {
@@ -189,11 +197,19 @@ grpc::Status CompileServiceImpl::Compile(grpc::ServerContext* context, const pro
     event.mutable_progress()->set_detail(p.detail);
     writer->Write(event);
   };
-  absl::StatusOr<compiler::CompileResult> result = deps_.pipeline->Compile(request->module(), token.get(), progress);
+  absl::StatusOr<compiler::CompileResult> result =
+      deps_.pipeline->Compile(request->module(), token.get(), progress, request->want_passes());
   if (!result.ok()) {
     spdlog::info("compile failed request={} code={} message={}", request->request_id(),
                  absl::StatusCodeToString(result.status().code()), std::string(result.status().message()));
     return ToGrpc(result.status());
+  }
+  for (compiler::PassTrace& pass : result->passes) {
+    proto::CompileEvent event;
+    event.mutable_pass()->set_name(std::move(pass.name));
+    event.mutable_pass()->set_ms(pass.millis);
+    event.mutable_pass()->set_ir(std::move(pass.ir));
+    writer->Write(event);
   }
   proto::CompileEvent event;
   proto::CompileEvent::Result* out = event.mutable_result();
@@ -237,6 +253,7 @@ grpc::Status CompileServiceImpl::ExportLibrary(grpc::ServerContext* context, con
   const auto& config = (*loaded)->executable.config();
   link.link_params =
       request->has_link_params() ? request->link_params() : (!config.has_link_params() || config.link_params());
+  for (const proto::ObjectFile& addon : request->addons()) link.addons.push_back(&addon);
   link.output = directory->path() + "/library.so";
   link.cancel = &token;
   absl::StatusOr<artifact::LinkResult> linked = artifact::LinkLibrary(*deps_.toolchain, link);

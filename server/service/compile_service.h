@@ -48,6 +48,8 @@ class CompileServiceImpl final : public proto::CompileService::Service {
 
   grpc::Status GetServerInfo(grpc::ServerContext*, const proto::GetServerInfoRequest*,
                              proto::GetServerInfoResponse*) override;
+  grpc::Status CheckConfig(grpc::ServerContext*, const proto::CheckConfigRequest*,
+                           proto::CheckConfigResponse*) override;
   grpc::Status FindMissingBlobs(grpc::ServerContext*, const proto::FindMissingBlobsRequest*,
                                 proto::FindMissingBlobsResponse*) override;
   grpc::Status UploadBlobs(grpc::ServerContext*, grpc::ServerReader<proto::UploadBlobsRequest>*,

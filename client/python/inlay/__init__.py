@@ -23,9 +23,18 @@ _LAZY = {
     "Target": "inlay.target",
     "CKernel": "inlay.target",
     "CompilationConfig": "inlay.config",
+    "Executor": "inlay.config",
+    "Runtime": "inlay.config",
+    "PassContext": "inlay.passes",
     "Client": "inlay.client",
     "load_library": "inlay.library",
-    "Module": "inlay.runtime",
+    "Module": "inlay.modules",
+    "ModuleProperty": "inlay.modules",
+    "ModuleError": "inlay.modules",
+    "PythonModule": "inlay.modules",
+    "SourceModule": "inlay.modules",
+    "ObjectModule": "inlay.modules",
+    "LibraryModule": "inlay.runtime",
     "VirtualMachine": "inlay.runtime",
     "RemoteModule": "inlay.remote",
     "CompileError": "inlay.server_errors",
@@ -42,7 +51,7 @@ _LAZY = {
 }
 
 # Modules that are used by name: inlay.config.cpu().
-_MODULES = ("config", "onnx_backend")
+_MODULES = ("config", "passes", "onnx_backend")
 
 __all__ = list(_LAZY)
 

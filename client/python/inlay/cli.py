@@ -19,6 +19,7 @@ from typing import Any
 import click
 
 from inlay import __version__
+from inlay.cli_config import config_options, make_config, names
 from inlay.errors import InlayError
 
 EXIT_FAILED, EXIT_USAGE, EXIT_SERVER, EXIT_TIMEOUT, EXIT_INTERRUPTED = 1, 2, 3, 4, 130
@@ -71,67 +72,11 @@ def _shapes(values: tuple[str, ...]) -> dict[str, Any]:
     return result
 
 
-def _names(value: str | None) -> tuple[str, ...]:
-    return tuple(word.strip() for word in value.split(",") if word.strip()) if value else ()
-
-
 server_option = click.option(
     "--server",
     metavar="ADDRESS",
     help="unix:/path or host:port. Default: $INLAY_SERVER, else your own daemon, started if none runs.",
 )
-
-
-def config_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that make a CompilationConfig."""
-    for option in reversed(
-        (
-            click.option("--target", help='"llvm -mcpu=native" (this machine), "llvm -mcpu=x86-64-v3", ...'),
-            click.option("--threads", type=click.IntRange(min=0), default=0, help="Of the artifact; 0: all cores."),
-            click.option(
-                "--search", type=click.Choice(["measured", "analytic", "none"]), help="How backends are chosen."
-            ),
-            click.option(
-                "--search-budget",
-                type=float,
-                metavar="SECONDS",
-                help="Of measuring; the rest is estimated. Default 60.",
-            ),
-            click.option("--replan", is_flag=True, help="Search again, though the server knows a plan for the model."),
-            click.option(
-                "--plan",
-                type=click.Path(exists=True, dir_okay=False),
-                metavar="FILE",
-                help="Use this plan (--save-plan wrote it); no search is made.",
-            ),
-            click.option("--backends", metavar="A,B", help="Those that may be used; native is always possible."),
-            click.option("--executor", type=click.Choice(["graph", "aot", "vm"]), default="graph", show_default=True),
-            click.option("--runtime", type=click.Choice(["cpp", "crt"]), default="cpp", show_default=True),
-            click.option("--opt-level", type=click.IntRange(0, 3), help="Default 3."),
-        )
-    ):
-        function = option(function)
-    return function
-
-
-def _config(
-    target, threads, search, search_budget, replan, plan, backends, executor, runtime, opt_level, link_params=True
-):
-    from inlay.config import CompilationConfig, read_cover
-
-    return CompilationConfig(
-        search_budget_s=search_budget or 0,
-        replan=replan,
-        pinned=read_cover(plan) if plan else None,
-        targets=[target] if target else (),
-        num_threads=threads,
-        search=search,
-        backends=_names(backends),
-        executor=executor,
-        runtime=runtime,
-        opt_level=opt_level,
-        link_params=link_params,
-    )
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -147,22 +92,25 @@ def main() -> None:
 @click.option("-o", "--output", type=click.Path(dir_okay=False), help="Write the shared library here.")
 @click.option("--save-plan", type=click.Path(dir_okay=False), metavar="FILE", help="Write the plan here, for --plan.")
 @click.option("--params-beside", is_flag=True, help="Parameters in OUT.safetensors, not in the library.")
+@click.option("--dump-ir", type=click.Path(file_okay=False), metavar="DIR", help="Write the module after each pass.")
 @click.option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="Stop the work then.")
 @server_option
 @command
-def compile_(model, shape, output, save_plan, params_beside, timeout, server, as_json, **options):
+def compile_(model, shape, output, save_plan, params_beside, dump_ir, timeout, server, as_json, **options):
     """Compile MODEL (.onnx); with -o, write a shared library."""
     from inlay import executable, onnx_import
     from inlay.config import write_cover
+    from inlay.passes import DumpIR, PassContext
     from inlay.printing import CompileProgress, print_report
 
-    config = _config(**options, link_params=not params_beside)
+    config = make_config(options, link_params=not params_beside)
+    dumps = [DumpIR(dump_ir)] if dump_ir else []
     for file in filter(None, (output, save_plan)):
         executable.check_writable(pathlib.Path(file))  # before the work, not after it
     started = time.perf_counter()
     module = onnx_import.from_onnx(model, shape=_shapes(shape))
     imported = time.perf_counter()
-    with CompileProgress(enabled=not as_json) as progress:
+    with CompileProgress(enabled=not as_json) as progress, PassContext(instruments=dumps):
         ex = executable.build(module, config, server=server, progress=progress, timeout=timeout)
         built = time.perf_counter()
         if output:
@@ -181,8 +129,12 @@ def compile_(model, shape, output, save_plan, params_beside, timeout, server, as
         "inputs": [_spec(s) for s in ex.inputs],
         "outputs": [_spec(s) for s in ex.outputs],
     }
+    if dump_ir:
+        result["dumped"] = [str(path) for path in dumps[0].written]
     if not as_json:
         print_report(result)
+        if dump_ir:
+            click.echo(f"wrote the module after each of {len(dumps[0].written)} passes to {dump_ir}")
     return result
 
 
@@ -224,7 +176,7 @@ def explain(model, shape, svg, limit, server, timeout, as_json, **options):
     module = onnx_import.from_onnx(load_model(model), shape=_shapes(shape))
     with CompileProgress(enabled=not as_json) as progress:
         ex = executable.build(
-            module, _config(**options), server=server, progress=progress, timeout=timeout, want_plan=bool(svg)
+            module, make_config(options), server=server, progress=progress, timeout=timeout, want_plan=bool(svg)
         )
     found = explain.explanation(ex.report)
     if not as_json:
@@ -255,7 +207,7 @@ def profile(model, shape, inputs, runs, limit, offline, server, as_json, **optio
     if profiling.is_library(model):
         module, plan, threads = profiling.load_library(model, options["threads"])
     else:
-        module, plan, threads = profiling.build(model, _shapes(shape), _config(**options), server)
+        module, plan, threads = profiling.build(model, _shapes(shape), make_config(options), server)
     arrays = running.read_inputs(inputs, module.inputs) if inputs else make_inputs(module.inputs)
     limits = roofline.measure(threads, None if offline else daemon.connect(server))
     result = {"model": model, "threads": threads, **profiling.profile_module(module, plan, arrays, runs, limits)}
@@ -318,6 +270,21 @@ def stats(server, as_json):
     if not as_json:
         print_table(["metric", "value"], [[name, f"{value:g}"] for name, value in sorted(values.items())])
     return values
+
+
+@main.command()
+@server_option
+@command
+def passes(server, as_json):
+    """The passes that a module goes through, in order: what --disable-pass and --opt-level choose from."""
+    from inlay.daemon import connect
+    from inlay.printing import print_table
+
+    found = [{"name": p.name, "min_opt_level": p.min_opt_level} for p in connect(server).server_info().passes]
+    if not as_json:
+        rows = [[p["name"], f"{p['min_opt_level']}" if p["min_opt_level"] else "always"] for p in found]
+        print_table(["pass", "from --opt-level"], rows)
+    return {"passes": found}
 
 
 @main.command()
@@ -445,13 +412,13 @@ def bench(
         return found
     if not models and not random_count:
         raise click.UsageError("Missing argument 'MODELS...', or --random N.")
-    chosen = peers.OTHERS if vs == "all" else () if vs == "none" else _names(vs)
+    chosen = peers.OTHERS if vs == "all" else () if vs == "none" else names(vs)
     config = CompilationConfig(
         targets=[target or "llvm -mcpu=native"],
         num_threads=threads,
         search=search,
         search_budget_s=search_budget,
-        backends=_names(backends),
+        backends=names(backends),
     )
     settings = measure.Settings(chosen, config, rounds, _shapes(shape), cold, plans, profile, limit, server)
     found = subjects.named(models) + (subjects.random(random_count, seed) if random_count else [])

@@ -8,14 +8,15 @@ from __future__ import annotations
 import random
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self, TypeVar
 
 import grpc
 import numpy as np
 
 from inlay import server_errors
-from inlay._proto import compile_service_pb2, compile_service_pb2_grpc, ir_pb2
+from inlay._proto import compile_service_pb2, compile_service_pb2_grpc, config_pb2, ir_pb2
+from inlay.modules import ObjectModule
 
 CHUNK_BYTES = 1 << 20  # of streamed blobs and tensors
 MAX_MESSAGE_BYTES = 64 << 20  # the server's default bound; GetServerInfo says the real one
@@ -76,11 +77,18 @@ class Client:
         """Those that a compile on this server may use for the server's own machine without naming them."""
         return sorted(b.name for b in self.server_info().backends if not b.on_request and not b.unusable)
 
-    def upload(self, weights: Mapping[bytes, np.ndarray], progress: Progress | None = None) -> int:
+    def upload(
+        self,
+        weights: Mapping[bytes, np.ndarray],
+        progress: Progress | None = None,
+        config: config_pb2.CompilationConfig | None = None,
+    ) -> int:
         """Streams the weights that the server lacks; returns how many bytes that were.
 
         Args:
             weights: {SHA-256 digest: C-contiguous little-endian array}.
+            progress: called as bytes are sent.
+            config: to be checked first, where anything must be sent: before minutes of uploading, not after.
         """
         if not weights:
             return 0
@@ -91,11 +99,20 @@ class Client:
         missing = {digest: weights[digest] for digest in found.missing if digest in weights}
         if not missing:
             return 0
+        if config is not None:
+            self.check_config(config)
         total = sum(array.nbytes for array in missing.values())
         self._call(
             "upload weights", lambda m: self._stub.UploadBlobs(_blob_messages(missing, total, progress), metadata=m)
         )
         return total
+
+    def check_config(self, config: config_pb2.CompilationConfig) -> config_pb2.CompilationConfig:
+        """The configuration as the server completes it. Raises CompileError or UnsupportedError where a compile would,
+        naming the fields; no work is done."""
+        request = pb.CheckConfigRequest(config=config)
+        answer = self._call("check config", lambda m: self._stub.CheckConfig(request, timeout=60, metadata=m))
+        return answer.config
 
     def compile(
         self,
@@ -106,13 +123,20 @@ class Client:
         timeout: float | None = None,
         request_id: str | None = None,
         want_plan: bool = False,
+        on_pass: Callable[[pb.PassTrace], None] | None = None,
     ) -> pb.CompileEvent.Result:
-        """Compiles a module that carries its configuration; uploads what the server lacks of `weights` first. With
-        `want_plan`, the result has the execution plan.
+        """Compiles a module that carries its configuration; uploads what the server lacks of `weights` first, once the
+        server has found nothing wrong with the configuration. With `want_plan`, the result has the execution plan;
+        `on_pass` is called for each pass that ran, with the module's text after it.
 
         Stopping it (KeyboardInterrupt, or `timeout` seconds over) cancels the work on the server.
         """
-        request = pb.CompileRequest(module=module, request_id=request_id or uuid.uuid4().hex, want_plan=want_plan)
+        request = pb.CompileRequest(
+            module=module,
+            request_id=request_id or uuid.uuid4().hex,
+            want_plan=want_plan,
+            want_passes=on_pass is not None,
+        )
         size, limit = request.ByteSize(), self.server_info().max_message_bytes or MAX_MESSAGE_BYTES
         if size > limit:
             raise server_errors.CompileError(
@@ -121,10 +145,10 @@ class Client:
             )
         deadline = None if timeout is None else time.monotonic() + timeout
         for attempt in (1, 2):
-            self.upload(weights or {}, progress)
+            self.upload(weights or {}, progress, module.config)
             try:
                 return self._call(
-                    "compile", lambda m: self._compile_once(request, progress, deadline, m), deadline=deadline
+                    "compile", lambda m: self._compile_once(request, progress, on_pass, deadline, m), deadline=deadline
                 )
             except server_errors.CompileError as error:
                 # A weight was evicted between upload and compile: once more.
@@ -133,10 +157,18 @@ class Client:
         raise AssertionError("not reached")
 
     def export(
-        self, executable: bytes, link_params: bool | None = None, timeout: float | None = None
+        self,
+        executable: bytes,
+        link_params: bool | None = None,
+        timeout: float | None = None,
+        addons: Sequence[ObjectModule] = (),
+        model_name: str = "",
     ) -> Iterator[pb.ExportLibraryChunk]:
-        """The linked library of a compiled executable, in chunks (the first has size and required libraries)."""
-        request = pb.ExportLibraryRequest(executable=executable, link_params=link_params)
+        """The linked library of a compiled executable, in chunks (the first has size and required libraries). `addons`
+        are linked into it; `model_name` is what C names begin with (runtime crt)."""
+        request = pb.ExportLibraryRequest(executable=executable, link_params=link_params, model_name=model_name)
+        for addon in addons:
+            request.addons.add(name=addon.name, data=addon.data)
         return self._stream("export", lambda m: self._stub.ExportLibrary(request, timeout=timeout, metadata=m))
 
     def jit(
@@ -180,7 +212,7 @@ class Client:
         """Asks the server to finish what is under way and exit. Only over a Unix socket."""
         self._call("drain", lambda m: self._stub.Drain(pb.DrainRequest(), timeout=timeout, metadata=m), retries=0)
 
-    def _compile_once(self, request, progress, deadline, metadata) -> pb.CompileEvent.Result:
+    def _compile_once(self, request, progress, on_pass, deadline, metadata) -> pb.CompileEvent.Result:
         timeout = None if deadline is None else max(0.0, deadline - time.monotonic())
         metadata = (*metadata, ("request-id", request.request_id))
         call = self._stub.Compile(request, timeout=timeout, metadata=metadata)
@@ -189,6 +221,8 @@ class Client:
             for event in call:
                 if event.WhichOneof("event") == "result":
                     result = event.result
+                elif event.WhichOneof("event") == "pass":
+                    on_pass(getattr(event, "pass"))
                 elif progress is not None:
                     progress(event.progress.phase, event.progress.done, event.progress.total, event.progress.detail)
         except BaseException:

@@ -10,11 +10,10 @@ from typing import Any
 
 from google.protobuf import json_format
 
+from inlay import schema
 from inlay._proto import config_pb2
 from inlay.target import Target
 
-EXECUTORS = {"graph": config_pb2.Executor.GRAPH, "aot": config_pb2.Executor.AOT, "vm": config_pb2.Executor.VM}
-RUNTIMES = {"cpp": config_pb2.Runtime.CPP, "crt": config_pb2.Runtime.CRT}
 SEARCHES = {
     "none": config_pb2.SearchOptions.NONE,
     "analytic": config_pb2.SearchOptions.ANALYTIC,
@@ -22,16 +21,109 @@ SEARCHES = {
 }
 
 
+class _Chosen:
+    """A kind and its options: an executor or a runtime. A value; options that are not given have their defaults."""
+
+    kind: str
+    options: dict[str, Any]
+    _proto: Any
+    _what: str
+    _default: str
+
+    def __init__(self, kind: str | _Chosen, options: Mapping[str, Any] | None = None, **more: Any):
+        if isinstance(kind, _Chosen):
+            options = {**kind.options, **(options or {})}
+            kind = kind.kind
+        kinds = [v.name.lower() for v in self._proto.Kind.DESCRIPTOR.values if v.number]
+        if kind not in kinds:
+            raise ValueError(f"{self._what} is {kind!r}; there are {', '.join(kinds)}")
+        self.kind = kind
+        self.options = schema.choose({**(options or {}), **more}, self._schema(), kind, self._what)
+
+    @classmethod
+    def _schema(cls) -> dict[str, schema.Option]:
+        raise NotImplementedError
+
+    def __getitem__(self, name: str) -> Any:
+        """The value of an option, its default where it was not given. Raises KeyError for one that the kind lacks."""
+        option = self._schema().get(name)
+        if option is None or option.of_kind not in ("", self.kind):
+            raise KeyError(f"{self._what} {self.kind} has no option {name!r}")
+        return self.options.get(name, option.parse(option.default, self._what))
+
+    def to_proto(self) -> Any:
+        proto = self._proto(kind=self._proto.Kind.Value(self.kind.upper()))
+        for name, value in self.options.items():
+            field = self._schema()[name].field
+            enum = self._proto.DESCRIPTOR.fields_by_name[field].enum_type
+            setattr(proto, field, enum.values_by_name[value.upper()].number if enum else value)
+        return proto
+
+    @classmethod
+    def from_proto(cls, proto: Any) -> Any:
+        kind = proto.Kind.Name(proto.kind).lower() if proto.kind else cls._default
+        options = {}
+        for name, option in cls._schema().items():
+            value, field = getattr(proto, option.field), proto.DESCRIPTOR.fields_by_name[option.field]
+            if value and option.of_kind in ("", kind):
+                options[name] = field.enum_type.values_by_number[value].name.lower() if field.enum_type else value
+        return cls(kind, options)
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and str(self) == str(other)
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+    def __str__(self) -> str:
+        words = (f"-{name}={int(v) if isinstance(v, bool) else v}" for name, v in sorted(self.options.items()))
+        return " ".join([self.kind, *words])
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.kind!r}{f', {self.options}' if self.options else ''})"
+
+
+class Executor(_Chosen):
+    """What calls the compiled partitions: "graph", "aot" or "vm", and its options (`inlay.schema.executor_options`).
+
+    >>> Executor("aot", {"interface-api": "c", "unpacked-api": True})["workspace-byte-alignment"]
+    64
+
+    Raises ValueError for a kind or an option that there is not, saying which there are.
+    """
+
+    _proto, _what, _default = config_pb2.Executor, "executor", "graph"
+
+    @classmethod
+    def _schema(cls) -> dict[str, schema.Option]:
+        return schema.executor_options()
+
+
+class Runtime(_Chosen):
+    """What compiled code is linked with: "cpp" or "crt", and its options (`inlay.schema.runtime_options`).
+
+    >>> Runtime("crt", {"system-lib": True})
+    Runtime('crt', {'system-lib': True})
+    """
+
+    _proto, _what, _default = config_pb2.Runtime, "runtime", "cpp"
+
+    @classmethod
+    def _schema(cls) -> dict[str, schema.Option]:
+        return schema.runtime_options()
+
+
 @dataclasses.dataclass(frozen=True)
 class CompilationConfig:
     """Configuration of one compilation; a value. The server completes and checks it.
 
     Attributes:
-        targets: the device's Target first, then any external codegen targets by backend name. Empty: the host for a
-            daemon on this machine, else the server's default (x86-64-v3).
+        targets: the device's Target first, then any external codegen targets by backend name; two of one kind are two
+            variants of that backend, which compete. Empty: the host for a daemon on this machine, else the server's
+            default (x86-64-v3).
         target_host: of the code around the partitions; None: the first target.
-        executor: "graph", "aot" ("vm" is refused by this version's server).
-        runtime: "cpp" ("crt" is refused likewise).
+        executor: an `Executor`, or its kind.
+        runtime: a `Runtime`, or its kind.
         search: "none" (the backends' order of preference decides), "analytic" (a cost model does), "measured"; None:
             the server's default, analytic.
         search_budget_s: "measured": seconds that may be spent measuring; 0: the server's default.
@@ -46,8 +138,8 @@ class CompilationConfig:
 
     targets: Sequence[Target] = ()
     target_host: Target | None = None
-    executor: str = "graph"
-    runtime: str = "cpp"
+    executor: Executor | str = "graph"
+    runtime: Runtime | str = "cpp"
     search: str | None = None
     search_budget_s: float = 0
     replan: bool = False
@@ -59,17 +151,33 @@ class CompilationConfig:
     disabled_passes: Sequence[str] = ()
 
     def __post_init__(self):
-        targets = [self.targets] if isinstance(self.targets, str | Target) else self.targets
+        targets = [self.targets] if isinstance(self.targets, str | Mapping | Target) else self.targets
         object.__setattr__(self, "targets", tuple(Target(t) for t in targets))
         object.__setattr__(self, "target_host", None if self.target_host is None else Target(self.target_host))
         object.__setattr__(self, "backends", tuple(self.backends))
         object.__setattr__(self, "disabled_passes", tuple(self.disabled_passes))
-        _one_of("executor", self.executor, EXECUTORS)
-        _one_of("runtime", self.runtime, RUNTIMES)
+        object.__setattr__(self, "executor", Executor(self.executor))
+        object.__setattr__(self, "runtime", Runtime(self.runtime))
         if self.search is not None:
             _one_of("search", self.search, SEARCHES)
         if self.num_threads < 0:
             raise ValueError(f"num_threads is {self.num_threads}; it is 0 (all cores) or a number of threads")
+
+    @staticmethod
+    def from_target(target: str | Target, target_host: str | Target | None = None, **options: Any) -> CompilationConfig:
+        """The configuration that a Target alone stands for; `options` are further attributes."""
+        return CompilationConfig(
+            targets=[Target(target)], target_host=None if target_host is None else Target(target_host), **options
+        )
+
+    @property
+    def target(self) -> Target | None:
+        """The device's."""
+        return self.targets[0] if self.targets else None
+
+    def should_link_params(self) -> bool:
+        """Whether the parameters are inside the exported library."""
+        return self.link_params
 
     def replace(self, **changes) -> CompilationConfig:
         return dataclasses.replace(self, **changes)
@@ -83,8 +191,8 @@ class CompilationConfig:
     def to_proto(self) -> config_pb2.CompilationConfig:
         proto = config_pb2.CompilationConfig(
             targets=[t.to_proto() for t in self.targets],
-            executor=config_pb2.Executor(kind=EXECUTORS[self.executor]),
-            runtime=config_pb2.Runtime(kind=RUNTIMES[self.runtime]),
+            executor=Executor(self.executor).to_proto(),
+            runtime=Runtime(self.runtime).to_proto(),
             link_params=self.link_params,
             search=config_pb2.SearchOptions(
                 backends=self.backends, budget_s=self.search_budget_s, replan=self.replan, pinned=self.pinned
@@ -108,8 +216,8 @@ class CompilationConfig:
         return CompilationConfig(
             targets=[Target(t) for t in proto.targets],
             target_host=Target(proto.target_host) if proto.HasField("target_host") else None,
-            executor=name(EXECUTORS, proto.executor.kind, "graph"),
-            runtime=name(RUNTIMES, proto.runtime.kind, "cpp"),
+            executor=Executor.from_proto(proto.executor),
+            runtime=Runtime.from_proto(proto.runtime),
             search=name(SEARCHES, proto.search.mode, None),
             search_budget_s=proto.search.budget_s,
             replan=proto.search.replan,
@@ -125,6 +233,66 @@ class CompilationConfig:
 def cpu(mcpu: str = "native", **options) -> CompilationConfig:
     """A configuration for the CPU: `cpu()` for this machine's, `cpu("x86-64-v3", num_threads=1)` for another."""
     return CompilationConfig(targets=[Target("llvm", {"mcpu": mcpu})], **options)
+
+
+def cross(triple: str, mcpu: str | None = None, **options: Any) -> CompilationConfig:
+    """A configuration for another machine's CPU: `cross("aarch64-linux-gnu")`, `cross("riscv64-linux-gnu", "sifive-u74")`.
+    An architecture other than the server's own yields sources and objects to link there (Model Library Format)."""
+    attrs = {"mtriple": triple} if mcpu is None else {"mtriple": triple, "mcpu": mcpu}
+    if triple.partition("-")[0] not in ("x86_64", "amd64"):
+        options = {"executor": "aot", "runtime": "crt", **options}
+    return CompilationConfig(targets=[Target("llvm", attrs)], **options)
+
+
+def cuda(arch: str = "sm_90", **options: Any) -> CompilationConfig:
+    """A configuration for an NVIDIA GPU. This version's server has no backend for it, and says so."""
+    return CompilationConfig(targets=[Target("cuda", {"arch": arch})], **options)
+
+
+# Boards by their usual names: what their compiler calls the CPU.
+MICRO_MODELS = {
+    "unknown": None,
+    "host": None,
+    "mps2_an385": "cortex-m3",
+    "mps2_an386": "cortex-m4",
+    "mps2_an500": "cortex-m7",
+    "mps2_an521": "cortex-m33",
+    "mps3_an547": "cortex-m55",
+    "nrf52840": "cortex-m4",
+    "nrf5340dk": "cortex-m33",
+    "rp2040": "cortex-m0plus",
+    "stm32f4xx": "cortex-m4",
+    "stm32f746xx": "cortex-m7",
+    "stm32h7xx": "cortex-m7",
+    "stm32l4r5zi": "cortex-m4",
+    "zynq_mp_r5": "cortex-r5",
+}
+
+
+def micro(
+    model: str = "unknown",
+    options: Mapping[str, str] | None = None,
+    executor: Executor | str = "aot",
+    **more: Any,
+) -> CompilationConfig:
+    """A configuration for a microcontroller: C sources, no heap, no system (runtime "crt").
+
+    Args:
+        model: a board (`inlay.config.MICRO_MODELS`), or "unknown".
+        options: further attributes of the target, {"mcpu": "cortex-m4"}.
+        executor: "aot", or an Executor with options. "graph" and "vm" are refused: crt has no parser and no heap.
+        more: attributes of CompilationConfig.
+
+    Raises ValueError for a model that is not known, saying which are.
+    """
+    if model not in MICRO_MODELS:
+        raise ValueError(f"micro model {model!r} is not known; there are {', '.join(MICRO_MODELS)}")
+    mcpu = MICRO_MODELS[model]
+    attrs = {"model": model, **({"mcpu": mcpu} if mcpu else {}), **(options or {})}
+    executor = Executor(executor)
+    by_name = executor.options.get("interface-api") != "c"  # then the entry is found in the system library
+    runtime = more.pop("runtime", Runtime("crt", {"system-lib": by_name}))
+    return CompilationConfig(targets=[Target("c", attrs)], executor=executor, runtime=runtime, **more)
 
 
 def make(value: str | Target | CompilationConfig | config_pb2.CompilationConfig | None) -> CompilationConfig:

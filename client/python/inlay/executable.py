@@ -6,7 +6,7 @@ import json
 import os
 import pathlib
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import grpc
@@ -14,13 +14,14 @@ import grpc
 from inlay._proto import compile_service_pb2 as pb
 from inlay._proto import config_pb2
 from inlay.client import Client, Progress
-from inlay.config import CompilationConfig, make
+from inlay.config import CompilationConfig, Executor, make
 from inlay.daemon import connect
 from inlay.ir import IRModule
-from inlay.library import MemoryFiles
+from inlay.library import MemoryFiles, load_library
+from inlay.modules import CompiledModule, ExecutorModule, Module, ModuleError, ObjectModule, addons_of, nodes
+from inlay.passes import PassContext, PassInfo
 from inlay.remote import RemoteModule, specs
 from inlay.report import Report
-from inlay.runtime import Module
 from inlay.server_errors import CompileError, NotFoundError
 from inlay.target import Target
 
@@ -41,8 +42,8 @@ def build(
     Args:
         mod: from `inlay.from_onnx`, or the builder.
         target_or_config: "llvm -mcpu=native", a Target, a CompilationConfig (`inlay.config.cpu()`), or None: the
-            module's own configuration if it has one, else this machine for a daemon on it, and x86-64-v3 for a
-            server elsewhere.
+            module's own configuration if it has one, else `Target.current()`, else this machine for a daemon on it,
+            and x86-64-v3 for a server elsewhere. A `PassContext` around the call adds to it.
         server: an address ("unix:/path", "host:port"); None: $INLAY_SERVER, else this user's own daemon, which is
             started if none runs.
         progress: called with (phase, done, total, detail) as the work goes on.
@@ -53,14 +54,15 @@ def build(
     ServerBusyError, DeadlineExceededError, DaemonError.
     """
     client = connect(server)
-    if target_or_config is None and mod.proto.HasField("config"):
-        target_or_config = mod.config
-    config = make(target_or_config)
+    if target_or_config is None:
+        target_or_config = mod.config if mod.has_config else Target.current()
+    passes = PassContext.current()
+    config = passes.applied(make(target_or_config))
     needs_host = client.is_local and (not config.targets or any(t.is_native for t in config.targets))
     host = client.server_info().host if needs_host else None
     default = Target("llvm -mcpu=native") if client.is_local else None
     config = config.resolved(host, default)
-    module = mod.with_configuration(config.to_proto())
+    module = mod.with_configuration(config)
     uploaded = [0]
 
     def watch(phase: str, done: int, total: int, detail: str) -> None:
@@ -69,7 +71,27 @@ def build(
         if progress is not None:
             progress(phase, done, total, detail)
 
-    result = client.compile(module.proto, module.weights, progress=watch, timeout=timeout, want_plan=want_plan)
+    instruments = passes.instruments
+    for instrument in instruments:
+        instrument.enter_build()
+    ran = 0
+
+    def on_pass(trace: pb.PassTrace) -> None:
+        nonlocal ran
+        for instrument in instruments:
+            instrument.run_after_pass(PassInfo(trace.name, ran, trace.ms, trace.ir))
+        ran += 1
+
+    result = client.compile(
+        module.proto,
+        module.weights,
+        progress=watch,
+        timeout=timeout,
+        want_plan=want_plan,
+        on_pass=on_pass if instruments else None,
+    )
+    for instrument in instruments:
+        instrument.exit_build()
     report = Report.from_proto(result.report)
     report["upload_bytes"] = uploaded[0]
     return Executable(client, result, config, report, module)
@@ -112,23 +134,79 @@ class Executable:
         self.inputs = specs(result.inputs)
         self.outputs = specs(result.outputs)
         self.config = config
+        self._imports: list[Module] = []
+        self._jitted: dict[Any, Module] = {}
 
-    def jit(self, *, remote: bool = False, num_threads: int = 0) -> Module | RemoteModule:
-        """Loads the model: into this process (the server links, the library is loaded from memory; no compiler is
-        needed here), or with `remote` into the server, where it is run over the wire."""
+    # `ex.load_library(path)` reads like its counterpart `ex.export_library(path)`.
+    load_library = staticmethod(load_library)
+
+    @property
+    def imported_modules(self) -> list[Module]:
+        """Modules of your own that `import_module` added."""
+        return list(self._imports)
+
+    def import_module(self, module: Module) -> None:
+        """Adds a module of your own: its functions become the library's, or those of what `jit` returns. What was
+        returned before stays as it is."""
+        self._imports.append(module)
+        self._jitted.clear()
+
+    @property
+    def mod(self) -> Module:
+        """The tree that `jit` and `export_library` act on: the executor, which imports what each backend compiled, and
+        your own modules."""
+        root = ExecutorModule(Executor(self.config.executor).kind, self.digest[:12])
+        for part in self.report["partitions"]:
+            root.import_module(CompiledModule(part["name"], part["backend"], part["ops"]))
+        for module in self._imports:
+            root.import_module(module)
+        return root
+
+    def jit(
+        self,
+        fcompile: str | Callable | None = None,
+        *,
+        remote: bool = False,
+        num_threads: int = 0,
+        options: Sequence[str] = (),
+    ) -> Module | RemoteModule:
+        """A runnable module: what can be exported is linked by the server and loaded from memory, what can only be run
+        is imported again. Called twice with the same arguments, it returns the same module.
+
+        Args:
+            fcompile: for imported sources (`SourceModule.compile`); no compiler is needed otherwise.
+            remote: load the model into the server instead, where it is run over the wire. Takes no modules of your own.
+            num_threads: of the model; 0: what it was compiled for.
+            options: for fcompile.
+
+        Raises ModuleError, LoadError.
+        """
         if remote:
+            if self._imports:
+                raise ModuleError(f"{self._imports[0]} is yours, and a server runs no code of its clients: use jit()")
             return self.remote_jit(num_threads=num_threads)
+        key = (fcompile, num_threads, tuple(options))
+        if key not in self._jitted:
+            self._jitted[key] = self._load(fcompile, num_threads, options)
+        return self._jitted[key]
 
+    def _load(self, fcompile: str | Callable | None, num_threads: int, options: Sequence[str]) -> Module:
+        own = nodes(self._imports)
+        addons = addons_of([m for m in own if m.is_exportable], fcompile, options)
         with MemoryFiles() as files:
 
             def download() -> None:
                 files.clear()
-                for chunk in self.client.export(bytes.fromhex(self.digest)):
+                for chunk in self.client.export(bytes.fromhex(self.digest), addons=addons):
                     files.library.write(chunk.library)
                     files.params.write(chunk.params)
 
             self._restoring(download)
-            return files.load(num_threads)
+            module = files.load(num_threads)
+        for imported in own:
+            if not imported.is_exportable:
+                module.import_module(imported)
+        return module
 
     def remote_jit(self, *, num_threads: int = 0, idle_expiry_s: float = 0) -> RemoteModule:
         """Loads the model into the server; it stays until `unload()`, or until it was idle for so many seconds
@@ -136,11 +214,33 @@ class Executable:
         digest = bytes.fromhex(self.digest)
         return RemoteModule(self.client, self._restoring(lambda: self.client.jit(digest, num_threads, idle_expiry_s)))
 
-    def export_library(self, path: str | os.PathLike, link_params: bool | None = None) -> pathlib.Path:
-        """Writes the model as a shared library; returns its path. With parameters beside it (link_params=False, or so
-        configured), these go to "<path>.safetensors". Replaces an earlier file only when all has arrived."""
+    def export_library(
+        self,
+        path: str | os.PathLike,
+        fcompile: str | Callable | None = None,
+        addons: Sequence[Module | str | os.PathLike] = (),
+        *,
+        link_params: bool | None = None,
+        options: Sequence[str] = (),
+        model_name: str = "",
+    ) -> pathlib.Path:
+        """Writes the model as a shared library (runtime crt: a Model Library Format tar); returns its path. Replaces an
+        earlier file only when all has arrived.
+
+        Args:
+            path: of the library.
+            fcompile: for sources among the modules (`SourceModule.compile`).
+            addons: what else to link in, besides the imported modules: modules, or files of objects.
+            link_params: parameters inside, or beside it in "<path>.safetensors" (False); None: as it was configured.
+            options: for fcompile.
+            model_name: what C names begin with (runtime crt); "": "default".
+
+        Raises ModuleError naming a member that can't be exported and its kind, FileNotFoundError.
+        """
         path = pathlib.Path(path)
         check_writable(path)
+        more = [a if isinstance(a, Module) else ObjectModule(a) for a in addons]
+        objects = addons_of(nodes([*self._imports, *more]), fcompile, options)
         beside = pathlib.Path(f"{path}.safetensors")
         link_params = self.config.link_params if link_params is None else link_params
         with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.resolve().parent) as folder:
@@ -148,7 +248,7 @@ class Executable:
 
             def download() -> None:
                 with library.open("wb") as out, params.open("wb") as out_params:
-                    for chunk in self.client.export(bytes.fromhex(self.digest), link_params):
+                    for chunk in self.client.export(bytes.fromhex(self.digest), link_params, addons=objects, model_name=model_name):
                         out.write(chunk.library)
                         out_params.write(chunk.params)
 

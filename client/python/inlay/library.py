@@ -21,7 +21,7 @@ from elftools.elf.elffile import ELFFile
 
 from inlay import compatibility
 from inlay.compatibility import Dependency
-from inlay.runtime import Module
+from inlay.runtime import LibraryModule
 from inlay.server_errors import LoadError
 
 MANIFEST_SECTION = ".inlay.manifest"  # core/artifact/FORMAT.md
@@ -102,7 +102,7 @@ def preload(required: Iterable[Dependency], folder: pathlib.Path | None) -> None
 _loaded: dict[str, tuple[int, int]] = {}  # resolved path -> (device, inode) of the file first loaded from there
 
 
-def load_library(path: str | os.PathLike, num_threads: int = 0) -> Module:
+def load_library(path: str | os.PathLike, num_threads: int = 0) -> LibraryModule:
     """Loads an exported library into this process.
 
     Args:
@@ -144,7 +144,7 @@ class MemoryFiles:
             file.seek(0)
             file.truncate()
 
-    def load(self, num_threads: int = 0) -> Module:
+    def load(self, num_threads: int = 0) -> LibraryModule:
         """The module; raises LoadError."""
         self.library.flush()
         self.params.flush()
@@ -156,14 +156,14 @@ class MemoryFiles:
         return _open(self._path, manifest, "the library", num_threads)
 
 
-def _open(path: pathlib.Path, manifest: Manifest, what: str, num_threads: int) -> Module:
+def _open(path: pathlib.Path, manifest: Manifest, what: str, num_threads: int) -> LibraryModule:
     import tvm_ffi  # here, since it imports PyTorch where that is installed: seconds
 
     try:
         module = tvm_ffi.load_module(path)
     except (RuntimeError, OSError) as error:
         raise LoadError(f"{what} can't be loaded: {_first_line(error)}") from None
-    loaded = Module(module, manifest.inputs, manifest.outputs)
+    loaded = LibraryModule(module, manifest.inputs, manifest.outputs, what)
     try:
         # Now, and not at the first call: parameters are packed, and what is wrong with them comes out here.
         loaded.load(num_threads)

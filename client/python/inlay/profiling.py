@@ -19,7 +19,7 @@ from inlay import executable, library, onnx_import
 from inlay.bench import load_model
 from inlay.config import CompilationConfig
 from inlay.roofline import Roofline
-from inlay.runtime import Module
+from inlay.runtime import LibraryModule
 
 LOW_SHARE = 0.3
 # A call that takes less is mostly call, clock and cold start; its share says nothing of its kernel.
@@ -27,7 +27,7 @@ TINY_US = 2.0
 
 
 def profile_module(
-    module: Module, plan: dict[str, Any], inputs: dict[str, np.ndarray], runs: int, roofline: Roofline
+    module: LibraryModule, plan: dict[str, Any], inputs: dict[str, np.ndarray], runs: int, roofline: Roofline
 ) -> dict[str, Any]:
     """Runs a loaded module; what `inlay profile --json` prints of it.
 
@@ -159,7 +159,7 @@ def print_profile(result: dict[str, Any], limit: int) -> None:
     )
 
 
-def load_library(path: str, threads: int) -> tuple[Module, dict[str, Any], int]:
+def load_library(path: str, threads: int) -> tuple[LibraryModule, dict[str, Any], int]:
     """(module, plan, threads); threads 0: what it was compiled for. Raises LoadError."""
     plan = library.read_manifest(path).data["plan"]
     threads = threads or plan["num_threads"] or len(os.sched_getaffinity(0))

@@ -22,7 +22,7 @@ class Report(Record):
 
     Keys: server_ms, actions_run, cache_hits, shared_flight (answered by an identical request under way), phase_ms
     ({phase: ms}), upload_bytes, and partitions: [{name, backend, ops, cache ("hit" or "miss"), why, miss_reason,
-    compile_ms, cost_us, call_sites, action, locations}].
+    compile_ms, cost_us, call_sites, action, locations, codegen_target (of the backend's variant; "" without attributes)}].
     Of the choice of backends: plan_source ("search", "plan cache" or "pinned"), measure_ms, plans (whole-model covers
     that competed: [{name, estimated_us, measured_us, spread_us, chosen, calls, excluded}]) and candidates (sub-graphs
     that backends proposed: [{backend, rule, ops, locations, cost_us, spread_us, measured, chosen, excluded}]).
@@ -60,6 +60,7 @@ def _partition(p: artifact_pb2.PartitionReport) -> Record:
     return Record(
         name=p.name,
         backend=p.backend,
+        codegen_target=p.codegen_target,
         ops=list(p.ops),
         cache="hit" if p.cache_hit else "miss",
         why=p.why,

@@ -11,7 +11,7 @@ import numpy as np
 
 from inlay.ir.types import numpy_dtype
 from inlay.library import load_library
-from inlay.runtime import Module, TensorSpec, as_numpy
+from inlay.runtime import LibraryModule, TensorSpec, as_numpy
 
 
 def random_input(spec: TensorSpec, generator: np.random.Generator) -> np.ndarray:
@@ -55,7 +55,7 @@ def run_library(
 ) -> dict[str, Any]:
     """Runs a library and returns what `inlay run --json` prints. Raises ValueError, OSError, LoadError, RunError."""
     started = time.perf_counter()
-    module: Module = load_library(path, threads)
+    module: LibraryModule = load_library(path, threads)
     load_ms = (time.perf_counter() - started) * 1e3
     if inputs is not None:
         arrays = read_inputs(inputs, module.inputs)

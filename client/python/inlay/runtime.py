@@ -1,4 +1,4 @@
-"""Running compiled models: Module (in this process), Tensor results, and VirtualMachine.
+"""Running compiled models: LibraryModule (in this process), Tensor results, and VirtualMachine.
 
 `module["main"](*inputs)` takes NumPy arrays, PyTorch tensors, or whatever speaks DLPack or the buffer protocol, in the
 order of the model's inputs, and returns a tensor, or a tuple of tensors, that `numpy.from_dlpack` reads.
@@ -6,15 +6,18 @@ order of the model's inputs, and returns a tensor, or a tuple of tensors, that `
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from inlay.modules import Module, ModuleError, ModuleProperty
 from inlay.server_errors import RunError
 from inlay.tensors import to_tensor
 
 TensorSpec = tuple[str, str, tuple[int, ...]]  # name, dtype ("f32"), shape
+MODEL_FUNCTIONS = ("main",)  # take the model's inputs (core/artifact/FORMAT.md)
 
 
 class Function:
@@ -46,25 +49,30 @@ class Function:
         return tuple(result)
 
 
-class Module:
-    """A compiled model loaded into this process.
+class LibraryModule(Module):
+    """A compiled model loaded into this process: runnable, and nothing else (what is loaded can't be exported again).
 
     Attributes:
         inputs, outputs: [(name, dtype, shape)] in call order.
         ffi: the underlying tvm_ffi.Module.
     """
 
-    def __init__(self, ffi: Any, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]):
+    kind = "library"
+    properties = ModuleProperty.RUNNABLE
+
+    def __init__(self, ffi: Any, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], name: str = ""):
+        super().__init__(name)
         self.ffi = ffi
         self.inputs = list(inputs)
         self.outputs = list(outputs)
 
-    def __getitem__(self, name: str) -> Function:
+    def own_function(self, name: str) -> Any | None:
         try:
             function = self.ffi.get_function(name)
         except AttributeError:
-            raise KeyError(f"the module has no function {name!r}; a compiled model's is 'main'") from None
-        return Function(function, name, self.inputs)
+            return None
+        # Functions that a user linked in have signatures of their own.
+        return Function(function, name, self.inputs) if name in MODEL_FUNCTIONS else function
 
     def __call__(self, *inputs: Any, **named: Any) -> Any:
         return self["main"](*inputs, **named)
@@ -100,14 +108,25 @@ class VirtualMachine:
     """Runs a module on a device.
 
     Args:
-        module: a Module, a RemoteModule, or an Executable, whose `jit()` is called then.
+        module: a runnable Module, a RemoteModule, or an Executable, whose `jit()` is called then.
         device: "cpu" is the only one.
+
+    Raises ModuleError where the module can't run and can't be made to, saying what would.
     """
 
     def __init__(self, module: Any, device: Any = "cpu"):
         if str(device).partition(":")[0] != "cpu":
             raise ValueError(f"device {device} is not supported; this version runs on the CPU")
-        self.module = module.jit() if hasattr(module, "jit") else module
+        if hasattr(module, "jit"):
+            module = module.jit()
+        if isinstance(module, str | os.PathLike):
+            raise ModuleError(f"{module!r} is a path: give inlay.load_library(path) to the VirtualMachine")
+        if not hasattr(module, "__getitem__"):
+            raise ModuleError(f"a VirtualMachine runs a Module or an Executable, not {type(module).__name__}")
+        if isinstance(module, Module) and not module.is_runnable:
+            raise ModuleError(f"{module} can't run as it is: import it into an Executable and jit() that, or export "
+                              "a library with it and load that")  # fmt: skip
+        self.module = module
 
     def __getitem__(self, name: str) -> Any:
         return self.module[name]

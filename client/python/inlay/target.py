@@ -1,13 +1,19 @@
-"""Target: what code is generated for. The string form is "llvm -mcpu=znver4 -mattr=+avx512f -num-cores=2"."""
+"""Target: what code is generated for.
+
+Three forms that read back to an equal Target: text ("llvm -mcpu=znver4 -num-cores=2"), JSON
+('{"kind": "llvm", "mcpu": "znver4"}'), and the object.
+"""
 
 from __future__ import annotations
 
+import contextvars
 import dataclasses
 import json
 import shlex
 from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Self
 
-from inlay import cpu
+from inlay import cpu, schema
 from inlay._proto import config_pb2
 
 
@@ -61,29 +67,47 @@ class CKernel:
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """A kind ("llvm", "c", or a backend's name) and its attributes, as text.
+    """A kind (a device: "llvm", "c", "cuda"; or a backend's name) and its attributes, as text.
 
     >>> Target("llvm -mcpu=x86-64-v3").attrs
     {'mcpu': 'x86-64-v3'}
+    >>> Target({"kind": "llvm", "num-cores": 2}).to_json()
+    '{"kind": "llvm", "num-cores": "2"}'
 
     `-mcpu=native` means the machine that the client runs on and is resolved by it (`resolved`), never by a server.
-    Without a `-mcpu`, a server generates for x86-64-v3. The server checks kinds and attributes.
+    Without a `-mcpu`, a server generates for x86-64-v3. Attributes of devices are checked here (`inlay.schema`), those
+    of backends by the server.
+
+    `with Target("llvm -mcpu=znver4"):` makes it current: `inlay.build` without a target takes it.
     """
 
     kind: str
     attrs: dict[str, str] = dataclasses.field(default_factory=dict)
 
+    _scopes: ClassVar[contextvars.ContextVar[tuple[Target, ...]]] = contextvars.ContextVar("inlay_targets", default=())
+
     def __init__(
         self,
-        text: str | Target | config_pb2.Target,
+        text: str | Mapping[str, Any] | Target | config_pb2.Target,
         attrs: dict[str, str] | None = None,
         *,
         kernels: Sequence[CKernel] = (),
     ):
-        """Parses a target string; raises ValueError naming the word that can't be read. An attribute with blanks is
-        quoted: `csource -cc=gcc '-cflags=-O3 -ffast-math'`. `kernels`: C functions of your own, for "csource"."""
+        """Reads any form. An attribute with blanks is quoted in text: `csource -cc=gcc '-cflags=-O3 -ffast-math'`.
+
+        Args:
+            text: text, JSON, a mapping like the JSON, another Target.
+            attrs: more attributes.
+            kernels: C functions of your own, for "csource".
+
+        Raises ValueError naming the word that can't be read, or the attribute that the kind does not have.
+        """
         if isinstance(text, Target | config_pb2.Target):
             kind, parsed = text.kind, dict(text.attrs)
+        elif isinstance(text, Mapping):
+            kind, parsed = _from_json(text)
+        elif text.lstrip().startswith("{"):
+            kind, parsed = _from_json(_load_json(text))
         else:
             kind, parsed = _parse(text)
         object.__setattr__(self, "kind", kind)
@@ -93,6 +117,22 @@ class Target:
                 raise ValueError(f"kernels are for the target csource, not {kind}")
             more["kernels"] = json.dumps([kernel.to_json() for kernel in kernels], sort_keys=True)
         object.__setattr__(self, "attrs", {**parsed, **more})
+        known = schema.target_kinds().get(kind)
+        if known is not None:
+            schema.choose(self.attrs, known, kind, "target")
+
+    @classmethod
+    def current(cls) -> Target | None:
+        """The target of the innermost `with` around this, in this thread or task; None outside of any."""
+        scopes = cls._scopes.get()
+        return scopes[-1] if scopes else None
+
+    def __enter__(self) -> Self:
+        self._scopes.set((*self._scopes.get(), self))
+        return self
+
+    def __exit__(self, *_) -> None:
+        self._scopes.set(self._scopes.get()[:-1])
 
     @property
     def is_native(self) -> bool:
@@ -111,11 +151,37 @@ class Target:
     def to_proto(self) -> config_pb2.Target:
         return config_pb2.Target(kind=self.kind, attrs=self.attrs)
 
+    def to_json(self) -> str:
+        return json.dumps({"kind": self.kind, **dict(sorted(self.attrs.items()))})
+
     def __str__(self) -> str:
         return " ".join([self.kind, *(shlex.quote(f"-{name}={value}") for name, value in sorted(self.attrs.items()))])
 
     def __hash__(self) -> int:
         return hash(str(self))
+
+
+def _load_json(text: str) -> Mapping[str, Any]:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"target {text!r} begins as JSON but is none: {error}") from None
+
+
+def _from_json(json: Mapping[str, Any]) -> tuple[str, dict[str, str]]:
+    kind = json.get("kind") if isinstance(json, Mapping) else None
+    if not kind or str(kind) != kind:
+        raise ValueError('a target in JSON is an object with "kind", such as {"kind": "llvm", "mcpu": "znver4"}')
+    attrs = {}
+    for name, value in json.items():
+        if isinstance(value, list | tuple) and all(isinstance(item, str) for item in value):
+            value = ",".join(value)
+        elif isinstance(value, bool):
+            value = str(int(value))
+        elif not isinstance(value, str | int):
+            raise ValueError(f"target: {name!r} is {value!r}; it must be a text, a number, or a list of texts")
+        attrs[name] = str(value)
+    return attrs.pop("kind"), attrs
 
 
 def _parse(text: str) -> tuple[str, dict[str, str]]:

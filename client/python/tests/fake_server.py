@@ -53,6 +53,10 @@ class FakeServer(compile_service_pb2_grpc.CompileServiceServicer):
         info.host.attrs["num-cores"] = "64"
         return info
 
+    def CheckConfig(self, request, context):
+        self._begin("CheckConfig", context)
+        return pb.CheckConfigResponse(config=request.config)
+
     def FindMissingBlobs(self, request, context):
         self._begin("FindMissingBlobs", context)
         return pb.FindMissingBlobsResponse(missing=[d for d in request.digests if d not in self.blobs])

@@ -64,8 +64,8 @@ def test_evicted_weights_are_uploaded_again(server, client, module):
     client.upload(module.weights)
     forget = client.upload
 
-    def upload_and_lose(weights, progress=None):
-        sent = forget(weights, progress)
+    def upload_and_lose(weights, progress=None, config=None):
+        sent = forget(weights, progress, config)
         if server.calls["Compile"] == 0:
             server.blobs.clear()
         return sent

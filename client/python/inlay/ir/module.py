@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from inlay._proto import config_pb2, ir_pb2
 from inlay.ir.attrs import encode_attr
 from inlay.ir.types import TensorType
+
+if TYPE_CHECKING:
+    from inlay.config import CompilationConfig
+    from inlay.target import Target
 
 LITERAL_LIMIT = 64 * 1024  # bytes; proto/ir.proto: Constant.literal
 
@@ -46,8 +50,16 @@ class IRModule:
         return self.proto.attrs
 
     @property
-    def config(self) -> config_pb2.CompilationConfig:
-        return self.proto.config
+    def config(self) -> CompilationConfig:
+        """The configuration that it carries; the default one where it carries none (see `has_config`)."""
+        from inlay.config import CompilationConfig
+
+        return CompilationConfig.from_proto(self.proto.config)
+
+    @property
+    def has_config(self) -> bool:
+        """Whether `with_configuration` gave it one."""
+        return self.proto.HasField("config")
 
     def inputs(self, function: str = "main") -> list[tuple[str, TensorType]]:
         """(name, type) of each parameter, in call order."""
@@ -64,10 +76,15 @@ class IRModule:
         proto.attrs[name].CopyFrom(encode_attr(value))
         return IRModule(proto, self.weights)
 
-    def with_configuration(self, config: config_pb2.CompilationConfig) -> IRModule:
-        """A copy that carries this CompilationConfig."""
+    def with_configuration(
+        self, config: str | Target | CompilationConfig | config_pb2.CompilationConfig | None
+    ) -> IRModule:
+        """A copy that carries this configuration (a Target or a text stands for the one it makes); `inlay.build`
+        without one takes it."""
+        from inlay.config import make
+
         proto = self._copy()
-        proto.config.CopyFrom(config)
+        proto.config.CopyFrom(config if isinstance(config, config_pb2.CompilationConfig) else make(config).to_proto())
         return IRModule(proto, self.weights)
 
     def weight_bytes(self) -> int:

@@ -1,0 +1,120 @@
+"""The command line's options that make a CompilationConfig. Those of executors, runtimes and targets are generated from
+the schema (`inlay.schema`): `--executor-aot-interface-api=c`, `--runtime-crt-system-lib=1`, `--target-llvm-mcpu=znver4`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from inlay import schema
+from inlay.config import CompilationConfig, Executor, Runtime, read_cover
+from inlay.target import Target
+
+
+def names(value: str | None) -> tuple[str, ...]:
+    """A list that is separated by commas."""
+    return tuple(word.strip() for word in value.split(",") if word.strip()) if value else ()
+
+
+def _generated(prefix: str, options: dict[str, schema.Option], kind: str = "") -> list[Callable]:
+    """One click option for each of the schema: --PREFIX-KIND-NAME."""
+    made = []
+    for option in options.values():
+        of = kind or option.of_kind
+        flag = "-".join(filter(None, (f"--{prefix}", of, option.name)))
+        metavar = "0|1" if option.type is bool else "|".join(option.choices) or ("N" if option.type is int else "TEXT")
+        help_text = f"{option.help}. Default: {option.default}." if option.default else f"{option.help}."
+        help_text = help_text[0].upper() + help_text[1:]
+        made.append(click.option(flag, f"{prefix}__{of}__{option.field}", metavar=metavar, help=help_text))
+    return made
+
+
+def config_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The options from which `make_config` makes a CompilationConfig."""
+    kinds = schema.target_kinds()
+    options: list[Callable] = [
+        click.option(
+            "--target",
+            "targets",
+            multiple=True,
+            metavar="TARGET",
+            help='The device: "llvm -mcpu=native" (this machine), "llvm -mcpu=x86-64-v3", "c", or JSON; then codegen targets '
+            'of backends: "native -winograd=0". May be repeated.',
+        ),
+        *(option for kind, attrs in kinds.items() for option in _generated("target", attrs, kind)),
+        click.option("--target-host", metavar="TARGET", help="Of the code around the partitions. Default: the device."),
+        click.option("--threads", type=click.IntRange(min=0), default=0, help="Of the artifact; 0: all cores."),
+        click.option("--search", type=click.Choice(["measured", "analytic", "none"]), help="How backends are chosen."),
+        click.option(
+            "--search-budget", type=float, metavar="SECONDS", help="Of measuring; the rest is estimated. Default 60."
+        ),
+        click.option("--replan", is_flag=True, help="Search again, though the server knows a plan for the model."),
+        click.option(
+            "--plan",
+            type=click.Path(exists=True, dir_okay=False),
+            metavar="FILE",
+            help="Use this plan (--save-plan wrote it); no search is made.",
+        ),
+        click.option("--backends", metavar="A,B", help="Those that may be used; native is always possible."),
+        click.option("--executor", type=click.Choice(["graph", "aot", "vm"]), default="graph", show_default=True),
+        *_generated("executor", schema.executor_options()),
+        click.option("--runtime", type=click.Choice(["cpp", "crt"]), default="cpp", show_default=True),
+        *_generated("runtime", schema.runtime_options()),
+        click.option("--opt-level", type=click.IntRange(0, 3), help="Default 3."),
+        click.option(
+            "--disable-pass", multiple=True, metavar="NAME", help="`inlay passes` lists them. May be repeated."
+        ),
+    ]
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def make_config(options: dict[str, Any], link_params: bool = True) -> CompilationConfig:
+    """Takes what `config_options` added out of `options`, and makes a CompilationConfig of it.
+
+    Raises click.UsageError where two options disagree.
+    """
+    generated = {key: options.pop(key) for key in list(options) if "__" in key}
+    plan, search_budget = options.pop("plan"), options.pop("search_budget")
+    return CompilationConfig(
+        targets=_targets(options.pop("targets"), generated),
+        target_host=options.pop("target_host"),
+        num_threads=options.pop("threads"),
+        search=options.pop("search"),
+        search_budget_s=search_budget or 0,
+        replan=options.pop("replan"),
+        pinned=read_cover(plan) if plan else None,
+        backends=names(options.pop("backends")),
+        executor=Executor(kind := options.pop("executor"), _given("executor", kind, generated)),
+        runtime=Runtime(kind := options.pop("runtime"), _given("runtime", kind, generated)),
+        opt_level=options.pop("opt_level"),
+        disabled_passes=options.pop("disable_pass"),
+        link_params=link_params,
+    )
+
+
+def _given(prefix: str, kind: str, generated: dict[str, Any]) -> dict[str, Any]:
+    """{field: value} of the generated options that were given; those of another kind are a mistake."""
+    found = {}
+    for key, value in generated.items():
+        own, of, field = key.split("__")
+        if own != prefix or value is None:
+            continue
+        if of not in ("", kind):
+            flag = f"--{prefix}-{of}-{field.replace('_', '-')}"
+            raise click.UsageError(f"{flag} is an option of {prefix} {of}, and --{prefix} is {kind}")
+        found[field] = value
+    return found
+
+
+def _targets(texts: tuple[str, ...], generated: dict[str, Any]) -> list[Target]:
+    targets = [Target(text) for text in texts]
+    kind = targets[0].kind if targets else "llvm"
+    attrs = {field.replace("_", "-"): str(value) for field, value in _given("target", kind, generated).items()}
+    if not attrs:
+        return targets
+    device = Target(targets[0] if targets else kind, attrs)
+    return [device, *targets[1:]]
