@@ -138,10 +138,9 @@ absl::StatusOr<CompileResult> Pipeline::CompileAlone(const proto::IRModule& prot
   INLAY_ASSIGN_OR_RETURN(module, passes.Run(std::move(module)));
   const bool crt = module.config().runtime.kind == target::RuntimeKind::kCrt;
   if (crt) {
-    INLAY_ASSIGN_OR_RETURN(module,
-                           FoldParams(std::move(module), compiler_->blobs(), [&](const ir::IRModule& transform) {
-                             return Evaluate(transform, token, progress);
-                           }));
+    INLAY_ASSIGN_OR_RETURN(
+        module, FoldParams(std::move(module), compiler_->blobs(),
+                           [&](const ir::IRModule& transform) { return Evaluate(transform, token, progress); }));
   }
   watch.Lap("normalise");
 
@@ -230,9 +229,8 @@ absl::StatusOr<std::vector<std::string>> Pipeline::Evaluate(const ir::IRModule& 
   }
   INLAY_ASSIGN_OR_RETURN(std::vector<const backend::Backend*> backends, collage::SelectBackends(module.config()));
   INLAY_ASSIGN_OR_RETURN(proto::PlanRecord record, SearchByEstimate({module, ir::StructuralHash(module), backends}));
-  INLAY_ASSIGN_OR_RETURN(
-      collage::Cover cover,
-      collage::FromProto(record.cover(), module, ir::StructuralHash(module), backends));
+  INLAY_ASSIGN_OR_RETURN(collage::Cover cover,
+                         collage::FromProto(record.cover(), module, ir::StructuralHash(module), backends));
   const collage::Partitioned partitioned = collage::CutAlong(module, cover);
   INLAY_ASSIGN_OR_RETURN(std::vector<Action> actions, MakeActions(partitioned, compiler_->compiler()));
   INLAY_ASSIGN_OR_RETURN(std::vector<CompiledPartition> compiled, CompileActions(actions, compiler_, token, progress));

@@ -248,7 +248,9 @@ class Executable:
 
             def download() -> None:
                 with library.open("wb") as out, params.open("wb") as out_params:
-                    for chunk in self.client.export(bytes.fromhex(self.digest), link_params, addons=objects, model_name=model_name):
+                    for chunk in self.client.export(
+                        bytes.fromhex(self.digest), link_params, addons=objects, model_name=model_name
+                    ):
                         out.write(chunk.library)
                         out_params.write(chunk.params)
 
