@@ -22,6 +22,7 @@ from inlay.modules import CompiledModule, ExecutorModule, Module, ModuleError, O
 from inlay.passes import PassContext, PassInfo
 from inlay.remote import RemoteModule, specs
 from inlay.report import Report
+from inlay.runtime import LibraryModule
 from inlay.server_errors import CompileError, NotFoundError
 from inlay.target import Target
 
@@ -135,7 +136,7 @@ class Executable:
         self.outputs = specs(result.outputs)
         self.config = config
         self._imports: list[Module] = []
-        self._jitted: dict[Any, Module] = {}
+        self._jitted: dict[Any, LibraryModule] = {}
 
     # `ex.load_library(path)` reads like its counterpart `ex.export_library(path)`.
     load_library = staticmethod(load_library)
@@ -169,7 +170,7 @@ class Executable:
         remote: bool = False,
         num_threads: int = 0,
         options: Sequence[str] = (),
-    ) -> Module | RemoteModule:
+    ) -> LibraryModule | RemoteModule:
         """A runnable module: what can be exported is linked by the server and loaded from memory, what can only be run
         is imported again. Called twice with the same arguments, it returns the same module.
 
@@ -190,7 +191,7 @@ class Executable:
             self._jitted[key] = self._load(fcompile, num_threads, options)
         return self._jitted[key]
 
-    def _load(self, fcompile: str | Callable | None, num_threads: int, options: Sequence[str]) -> Module:
+    def _load(self, fcompile: str | Callable | None, num_threads: int, options: Sequence[str]) -> LibraryModule:
         own = nodes(self._imports)
         addons = addons_of([m for m in own if m.is_exportable], fcompile, options)
         with MemoryFiles() as files:

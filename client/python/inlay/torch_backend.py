@@ -37,7 +37,7 @@ from torch._dynamo.backends.common import aot_autograd
 from inlay.config import CompilationConfig, make
 from inlay.errors import InlayError, UnsupportedOperatorError
 from inlay.executable import build
-from inlay.runtime import Module
+from inlay.runtime import LibraryModule
 from inlay.server_errors import UnsupportedError
 from inlay.tensors import to_tensor
 from inlay.torch_import import decompose
@@ -219,7 +219,7 @@ class Specialised:
             return
         module = importer.finish(results, [f"output_{i}" for i in range(len(results))])
         executable = build(module, options.config(), server=options.server)
-        self._module: Module = executable.jit()  # type: ignore[assignment]
+        self._module: LibraryModule = executable.jit()  # type: ignore[assignment]
         self._main = self._module.ffi.get_function("main")
         report = executable.report
         log.info(
