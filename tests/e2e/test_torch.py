@@ -258,6 +258,17 @@ def test_gradients_are_refused_or_left_to_eager(compiled):
         close(compiled(network)(x), network(x))
 
 
+def test_a_model_that_turns_gradients_off_itself(compiled):
+    network, x = perceptron(), torch.randn(4, 6)
+
+    def function(x):
+        with torch.no_grad():
+            return network(x) * 2
+
+    with torch.enable_grad():
+        close(compiled(function)(x), function(x))
+
+
 def test_unsupported_operators_are_refused_or_left_to_eager(compiled):
     def function(x):
         return torch.special.i0(x) + torch.rand_like(x) * 0
@@ -280,6 +291,12 @@ def test_options_are_checked(compiled):
         compiled(nn.ReLU(), thread=1)(torch.ones(2))
     with pytest.raises(BackendCompilerFailed, match="search 'best' is not one of none, analytic, measured"):
         compiled(nn.ReLU(), search="best")(torch.ones(2))
+    with pytest.raises(BackendCompilerFailed, match="backend 'inlay' has no modes such as 'max-autotune'"):
+        torch.compile(nn.ReLU(), backend=compile_graph, mode="max-autotune")(torch.ones(2))
+    with pytest.raises(
+        BackendCompilerFailed, match="inlay's code runs on the CPU, and the model or its inputs are on meta"
+    ):
+        compiled(nn.ReLU())(torch.ones(2, device="meta"))
     x = torch.randn(3)
     close(compiled(nn.ReLU(), target="llvm -mcpu=x86-64-v3", search="none")(x), x.relu())
 

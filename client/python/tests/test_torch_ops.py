@@ -235,6 +235,7 @@ REDUCTIONS = {
     "softmax": lambda x: (x.softmax(-1), x.log_softmax(0), F.softmin(x, 1)),
     "topk": lambda x: (*x.topk(2), *x.topk(3, dim=1, largest=False)),
     "sort": lambda x: (*x.sort(1), *x.sort(descending=True), x.argsort(0)),
+    "histc": lambda x: (torch.histc(x, 7, -1, 1.5), torch.histc((x * 2).round(), bins=5, min=0, max=4)),
     "count": lambda x: (torch.count_nonzero(x > 0), (x > 0).sum(1)),
 }
 

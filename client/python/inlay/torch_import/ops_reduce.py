@@ -218,3 +218,18 @@ def sort_stable(ctx: NodeContext, x: Var, *, stable: bool | None = None, dim: in
 @converter("argsort.default")
 def argsort(ctx: NodeContext, x: Var, dim: int = -1, descending: bool = False) -> Var:
     return sort(ctx, x, dim, descending)[1]
+
+
+@converter("histc.default")
+def histc(ctx: NodeContext, x: Var, bins: int = 100, low: Any = 0, high: Any = 0) -> Var:
+    """How many elements fall into each of `bins` equal parts of [low, high]; the last one takes its end too."""
+    if low >= high:
+        raise Unsupported("histc whose bounds are the data's own")
+    x = ctx.reshape(x, [-1, 1])
+    wide = ctx.cast(ctx.wide(x), "f64" if x.dtype in ("f64", "i64", "i32") else "f32")
+    place = ctx.op("mul", ctx.op("sub", wide, ctx.like(low, wide)), ctx.like(bins / (high - low), wide))
+    place = ctx.op(
+        "where", ctx.op("equal", wide, ctx.like(high, wide)), ctx.like(bins - 1, wide), ctx.op("floor", place)
+    )
+    hit = ctx.op("equal", place, ctx.op("iota", shape=[1, bins], axis=1, dtype=wide.dtype))
+    return ctx.cast(ctx.op("reduce_sum", ctx.cast(hit, "f32"), axes=[0]), ctx.dtype)
