@@ -97,7 +97,7 @@ def main() -> None:
 @server_option
 @command
 def compile_(model, shape, output, save_plan, params_beside, dump_ir, timeout, server, as_json, **options):
-    """Compile MODEL (.onnx); with -o, write a shared library."""
+    """Compile MODEL (.onnx, or .pt2 of torch.export.save); with -o, write a shared library."""
     from inlay import executable, onnx_import
     from inlay.config import write_cover
     from inlay.passes import DumpIR, PassContext
@@ -108,7 +108,12 @@ def compile_(model, shape, output, save_plan, params_beside, dump_ir, timeout, s
     for file in filter(None, (output, save_plan)):
         executable.check_writable(pathlib.Path(file))  # before the work, not after it
     started = time.perf_counter()
-    module = onnx_import.from_onnx(model, shape=_shapes(shape))
+    if model.endswith(".pt2"):
+        from inlay.torch_import import from_torch
+
+        module = from_torch(model, shape=_shapes(shape))
+    else:
+        module = onnx_import.from_onnx(model, shape=_shapes(shape))
     imported = time.perf_counter()
     with CompileProgress(enabled=not as_json) as progress, PassContext(instruments=dumps):
         ex = executable.build(module, config, server=server, progress=progress, timeout=timeout)

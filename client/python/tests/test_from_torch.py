@@ -248,9 +248,20 @@ def test_refusal(function, args, text):
     assert text in refusal(function, *args)
 
 
+def test_files(tmp_path):
+    program = export(nn.ReLU(), (torch.ones(2),))
+    torch.export.save(program, tmp_path / "relu.pt2")
+    assert str(inlay.from_torch(tmp_path / "relu.pt2")) == str(inlay.from_torch(program))
+    with pytest.raises(InvalidModelError, match="none.pt2: no such file"):
+        inlay.from_torch(str(tmp_path / "none.pt2"))
+    (tmp_path / "bad.pt2").write_bytes(b"no zip")
+    with pytest.raises(InvalidModelError, match="bad.pt2: not a program of torch.export"):
+        inlay.from_torch(tmp_path / "bad.pt2")
+
+
 def test_wrong_arguments():
-    with pytest.raises(TypeError, match="from_torch takes a torch.export.ExportedProgram or an nn.Module, not a str"):
-        inlay.from_torch("model.pt")
+    with pytest.raises(TypeError, match="from_torch takes a torch.export.ExportedProgram or an nn.Module, not a int"):
+        inlay.from_torch(3)
     with pytest.raises(TypeError, match="example inputs are for an nn.Module"):
         inlay.from_torch(export(nn.ReLU(), (torch.ones(2),)), (torch.ones(2),))
 

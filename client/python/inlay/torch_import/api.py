@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,7 +21,7 @@ Shapes = Mapping[str, int | Sequence[int]]
 
 
 def from_torch(
-    program: ExportedProgram | torch.nn.Module,
+    program: ExportedProgram | torch.nn.Module | str | os.PathLike,
     args: Sequence[Any] | None = None,
     kwargs: Mapping[str, Any] | None = None,
     *,
@@ -29,7 +30,8 @@ def from_torch(
     """Imports a program of `torch.export.export`, by its ATen graph (no ONNX in between).
 
     Args:
-        program: an ExportedProgram; or an nn.Module in eval mode, which is exported for `args` and `kwargs`.
+        program: an ExportedProgram; the path of a .pt2 file (`torch.export.save`; read only files that you trust); or an
+            nn.Module in eval mode, which is exported for `args` and `kwargs`.
         args, kwargs: example inputs, for an nn.Module only.
         shape: the sizes of dynamic dimensions: {"s77": 8} by the symbol that `print(program)` shows, {"x": [8, 3]} by an
             input's name. All must be given: code for open dimensions is not made.
@@ -44,12 +46,14 @@ def from_torch(
     Raises:
         UnsupportedOperatorError: lists every node that inlay cannot express, with its module's path and source line, at
             once; also every dimension that is left open, and buffers or inputs that the program writes to.
-        InvalidModelError: the module is in training mode, or `shape` does not fit the program.
+        InvalidModelError: the module is in training mode, the file is no program, or `shape` does not fit the program.
     """
     if isinstance(program, torch.nn.Module):
         program = _exported(program, args, kwargs)
     elif args is not None or kwargs is not None:
         raise TypeError("example inputs are for an nn.Module; an ExportedProgram has its own")
+    if isinstance(program, (str, os.PathLike)):
+        program = _loaded(program)
     if not isinstance(program, ExportedProgram):
         raise TypeError(
             f"from_torch takes a torch.export.ExportedProgram or an nn.Module, not a {type(program).__name__}"
@@ -61,6 +65,16 @@ def from_torch(
     _start(program, importer, sizes)
     importer.run(program.graph_module)
     return _finish(program, importer)
+
+
+def _loaded(path: str | os.PathLike) -> ExportedProgram:
+    try:
+        return torch.export.load(os.fspath(path))
+    except FileNotFoundError:
+        raise InvalidModelError(f"{os.fspath(path)}: no such file") from None
+    except Exception as error:  # noqa: BLE001  whatever torch.export.load raises on a bad file
+        why = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        raise InvalidModelError(f"{os.fspath(path)}: not a program of torch.export ({why})") from None
 
 
 def _exported(module: torch.nn.Module, args: Sequence[Any] | None, kwargs: Mapping[str, Any] | None) -> ExportedProgram:
