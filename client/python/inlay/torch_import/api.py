@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -88,7 +89,9 @@ def _exported(module: torch.nn.Module, args: Sequence[Any] | None, kwargs: Mappi
 
 def _decomposed(program: ExportedProgram) -> ExportedProgram:
     try:
-        return program.run_decompositions(decompose.table())
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # torch's own, about its own
+            return program.run_decompositions(decompose.table())
     except Exception as error:
         why = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
         node = UnsupportedNode("program", "run_decompositions", None, f"PyTorch can't take its operators apart: {why}")
