@@ -293,12 +293,16 @@ grpc::Status CompileServiceImpl::ExportModelLibrary(const LoadedExecutable& load
     return ToGrpc(absl::InvalidArgumentError(
         "link_params=false and the executable's runtime crt disagree: CRT reads no files; parameters are linked"));
   }
+  if (request.addons_size() > 0) {
+    return ToGrpc(
+        absl::InvalidArgumentError("addons and the executable's runtime crt disagree: nothing is linked here; build "
+                                   "them beside the tar's sources"));
+  }
   absl::StatusOr<TempDir> directory = TempDir::Create("export", deps_.scratch_dir);
   if (!directory.ok()) return ToGrpc(directory.status());
   runtime::StatusOr<runtime::ExecutionPlan> plan = runtime::ExecutionPlan::FromJson(loaded.executable.plan_json());
   if (!plan.ok()) return ToGrpc(absl::InternalError("the executable's plan does not read back"));
-  absl::StatusOr<target::CompilationConfig> config =
-      target::CompilationConfig::FromProto(loaded.executable.config());
+  absl::StatusOr<target::CompilationConfig> config = target::CompilationConfig::FromProto(loaded.executable.config());
   if (!config.ok()) return ToGrpc(config.status());
   artifact::MlfRequest mlf;
   mlf.libraries = loaded.library_pointers();

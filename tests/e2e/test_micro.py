@@ -6,62 +6,63 @@ from __future__ import annotations
 import json
 import pathlib
 import subprocess
+import sys
 import tarfile
 
+import grpc
 import micro_models
 import numpy as np
 import onnx
 import pytest
 from conftest import reference
 from micro_build import AARCH64, CORTEX_M3, HOST, RISCV64, STRICT, Library, Machine
+from test_models import SMALL
 
 import inlay
-from inlay._proto import config_pb2
-from inlay.client import Client
+from inlay.bench import make_inputs
 
 MODELS = {
     "float": micro_models.kws_float,
     "qdq": micro_models.kws_qdq,
     "integer": micro_models.kws_integer,
+    "attention": SMALL["bert"],
 }
 # What the linker may add to what the plan says: the alignment of each tensor and of the workspace, errno.
 SLACK = 4 * 64
 # Of stack, on a Cortex-M3: the models' own code and libm's.
 MAX_STACK = 1024
 
-EXECUTOR = config_pb2.Executor
-C_API = {"interface_api": EXECUTOR.C, "unpacked_api": True}
+C_API = {"interface-api": "c", "unpacked-api": True}
 
 
 def compile_micro(
-    client: Client, model: onnx.ModelProto, system_lib: bool = False, target: str = "c -mcpu=cortex-m3", **api
-) -> tuple[bytes, list[str]]:
-    """The executable's digest, and the backends that took part."""
-    config = config_pb2.CompilationConfig(
-        targets=[inlay.Target(target).to_proto()],
-        executor=EXECUTOR(kind=EXECUTOR.AOT, **api),
-        runtime=config_pb2.Runtime(kind=config_pb2.Runtime.CRT, system_lib=system_lib),
+    client, model: onnx.ModelProto, system_lib=False, target="c -mcpu=cortex-m3", **api
+) -> inlay.Executable:
+    config = inlay.CompilationConfig(
+        targets=[target], executor=inlay.Executor("aot", api), runtime=inlay.Runtime("crt", {"system-lib": system_lib})
     )
-    module = inlay.from_onnx(model).with_configuration(config)
-    result = client.compile(module.proto, module.weights)
-    return result.executable, sorted({p.backend for p in result.report.partitions})
+    return inlay.build(inlay.from_onnx(model), config, server=client)
 
 
-def export(client: Client, executable: bytes, folder: pathlib.Path) -> Library:
-    tar = folder / "model.tar"
-    with tar.open("wb") as out:
-        for chunk in client.export(executable):
-            out.write(chunk.library)
-    return Library(tar, folder / "model")
+def export(executable: inlay.Executable, folder: pathlib.Path, name: str = "") -> Library:
+    tar = executable.export_library(folder / f"{name or 'model'}.tar", model_name=name)
+    return Library(tar, folder / (name or "model"))
 
 
 def input_of(model: onnx.ModelProto, seed: int = 1) -> np.ndarray:
+    """Of a model with one input."""
     tensor = model.graph.input[0].type.tensor_type
     shape = [d.dim_value for d in tensor.shape.dim]
     rng = np.random.default_rng(seed)
     if tensor.elem_type == onnx.TensorProto.INT8:
         return rng.integers(-128, 128, shape).astype(np.int8)
     return rng.standard_normal(shape).astype(np.float32)
+
+
+def inputs_of(executable: inlay.Executable, model: onnx.ModelProto) -> dict[str, np.ndarray]:
+    if len(executable.inputs) == 1:
+        return {executable.inputs[0][0]: input_of(model)}
+    return make_inputs(executable.inputs)
 
 
 def check(result, want: np.ndarray) -> None:
@@ -85,12 +86,12 @@ def test_models(name, machine, client, tmp_path):
     """onnxruntime's answer on every machine, in the memory that the plan states."""
     skip_without(machine)
     model = MODELS[name]()
-    executable, backends = compile_micro(client, model, **C_API)
-    assert backends == ["csource"]
-    library = export(client, executable, tmp_path)
-    x = input_of(model)
-    result = library.run(machine, [x])
-    check(result, reference(model, {"spectrogram": x})[0])
+    executable = compile_micro(client, model, **C_API)
+    assert set(executable.report.backends()) == {"csource"}
+    library = export(executable, tmp_path)
+    inputs = inputs_of(executable, model)
+    result = library.run(machine, list(inputs.values()))
+    check(result, reference(model, inputs)[0])
     if machine.freestanding:
         memory = library.metadata["memory"]
         output_bytes = sum(t["size_bytes"] for t in library.metadata["outputs"])  # the program's input is in its flash
@@ -107,26 +108,25 @@ def test_cross_compiled(name, machine, client, tmp_path):
     skip_without(machine)
     model = MODELS[name]()
     target = f"llvm -mtriple={machine.name}-linux-gnu"
-    executable, backends = compile_micro(client, model, target=target, **C_API)
-    assert backends == ["native"]
-    library = export(client, executable, tmp_path)
+    executable = compile_micro(client, model, target=target, **C_API)
+    assert set(executable.report.backends()) == {"native"}
+    library = export(executable, tmp_path)
     assert library.objects
-    x = input_of(model)
-    check(library.run(machine, [x]), reference(model, {"spectrogram": x})[0])
+    inputs = inputs_of(executable, model)
+    check(library.run(machine, list(inputs.values())), reference(model, inputs)[0])
 
 
 @pytest.mark.parametrize("system_lib", [False, True])
 @pytest.mark.parametrize("unpacked", [False, True])
-@pytest.mark.parametrize("interface", [EXECUTOR.C, EXECUTOR.PACKED], ids=["c", "packed"])
+@pytest.mark.parametrize("interface", ["c", "packed"])
 def test_interfaces(interface, unpacked, system_lib, client, tmp_path):
     """Every way to call it gives the same, on the Cortex-M3 where it can be had."""
     machine = HOST if CORTEX_M3.missing else CORTEX_M3
     model = micro_models.kws_float(channels=8, blocks=1)
-    api = {"interface_api": interface, "unpacked_api": unpacked}
-    executable, _ = compile_micro(client, model, system_lib, **api)
-    library = export(client, executable, tmp_path)
+    api = {"interface-api": interface, "unpacked-api": unpacked}
+    library = export(compile_micro(client, model, system_lib, **api), tmp_path)
     meta = library.metadata
-    assert meta["interface_api"] == ("c" if interface == EXECUTOR.C else "packed")
+    assert meta["interface_api"] == interface
     assert (meta["unpacked_api"], meta["system_lib"]) == (unpacked, system_lib)
     x = input_of(model)
     check(library.run(machine, [x]), reference(model, {"spectrogram": x})[0])
@@ -134,8 +134,7 @@ def test_interfaces(interface, unpacked, system_lib, client, tmp_path):
 
 def test_kernels_are_found_by_name(client, tmp_path):
     model = micro_models.kws_float(channels=8, blocks=1)
-    executable, _ = compile_micro(client, model, system_lib=True)
-    library = export(client, executable, tmp_path)
+    library = export(compile_micro(client, model, system_lib=True), tmp_path)
     names = [f["function_name"] for f in library.metadata["functions"]]
     lookups = "\n".join(f'  if (inlay_crt_lookup("{name}") == NULL) code = 1;' for name in names)
     main = f"""
@@ -159,8 +158,7 @@ int main(void) {{
 def test_wrong_arguments_are_errors(client, tmp_path):
     """Checked before anything runs: NULL, misaligned tensors and workspaces, a wrong number of arguments."""
     model = micro_models.kws_float(channels=8, blocks=1)
-    executable, _ = compile_micro(client, model, **C_API)
-    library = export(client, executable, tmp_path)
+    library = export(compile_micro(client, model, **C_API), tmp_path)
     p = library.prefix
     main = f"""
 #include "{p}.h"
@@ -187,9 +185,8 @@ int main(void) {{
 }}
 """
     assert library.run(HOST, [], main).code == 0
-    executable, _ = compile_micro(client, model)
     (tmp_path / "packed").mkdir()
-    library = export(client, executable, tmp_path / "packed")
+    library = export(compile_micro(client, model), tmp_path / "packed")
     main = f"""
 #include "{p}.h"
 #include <stddef.h>
@@ -208,8 +205,8 @@ int main(void) {{
 def test_layout_of_the_tar(client, tmp_path):
     """MLF.md's, the same bytes every time, and sources that are cached like any other code."""
     model = micro_models.kws_float(channels=8, blocks=1)
-    executable, _ = compile_micro(client, model, **C_API)
-    library = export(client, executable, tmp_path)
+    executable = compile_micro(client, model, **C_API)
+    library = export(executable, tmp_path)
     with tarfile.open(tmp_path / "model.tar") as tar:
         names = {name.removeprefix("./") for name in tar.getnames()}
     assert {
@@ -237,29 +234,86 @@ def test_layout_of_the_tar(client, tmp_path):
     plan = json.loads((library.folder / "executor-config/aot/default.plan.json").read_text())
     assert plan["load"] == []  # nothing is left to be done at load
     (tmp_path / "again").mkdir()
-    export(client, executable, tmp_path / "again")
+    export(executable, tmp_path / "again")
     assert (tmp_path / "again/model.tar").read_bytes() == (tmp_path / "model.tar").read_bytes()
 
 
 def test_other_weights_compile_nothing(client):
     """The sources of a fine-tuned checkpoint are the cache's."""
     compile_micro(client, micro_models.kws_float(channels=12, blocks=1, seed=1), **C_API)
-    config = config_pb2.CompilationConfig(
-        targets=[inlay.Target("c -mcpu=cortex-m3").to_proto()],
-        executor=EXECUTOR(kind=EXECUTOR.AOT, **C_API),
-        runtime=config_pb2.Runtime(kind=config_pb2.Runtime.CRT),
-    )
-    module = inlay.from_onnx(micro_models.kws_float(channels=12, blocks=1, seed=2)).with_configuration(config)
-    report = client.compile(module.proto, module.weights).report
+    report = compile_micro(client, micro_models.kws_float(channels=12, blocks=1, seed=2), **C_API).report
     assert report.actions_run == 0
-    assert all(p.cache_hit for p in report.partitions)
+    assert all(p.cache == "hit" for p in report.partitions)
+
+
+def test_two_models_in_one_program(client, tmp_path):
+    """They share kernels in the cache, and no name in the program."""
+    models = {"one": micro_models.kws_float(channels=8, blocks=1), "two": micro_models.kws_float(8, 1, seed=9)}
+    libraries = {n: export(compile_micro(client, m, **C_API), tmp_path, n) for n, m in models.items()}
+    x = input_of(models["one"])
+    values = ", ".join(float(v).hex() + "f" for v in x.reshape(-1))
+    calls = "".join(
+        f"""  static struct inlaygen_{n}_workspace {n}_workspace;
+  const struct inlaygen_{n}_inputs {n}_inputs = {{x}};
+  const struct inlaygen_{n}_outputs {n}_outputs = {{y}};
+  code |= inlaygen_{n}_run(&{n}_inputs, &{n}_outputs, &{n}_workspace);
+  for (int i = 0; i < 12; ++i) printf("%s%a", i == 0 ? "" : " ", (double)y[i]);
+  printf("\\n");
+"""
+        for n in models
+    )
+    main = tmp_path / "main.c"
+    main.write_text(
+        "#include <stdio.h>\n"
+        + "".join(f'#include "inlaygen_{n}.h"\n' for n in models)
+        + f"static const float x[] = {{{values}}};\nint main(void) {{\n  float y[12];\n  int code = 0;\n{calls}  return code;\n}}\n"
+    )
+    command = [*HOST.compiler, *STRICT, str(main), "-o", str(tmp_path / "both"), *libraries["one"].include_options]
+    command += libraries["two"].include_options
+    sources = {s.name: s for library in libraries.values() for s in library.sources}  # one runtime
+    subprocess.run([*command, *map(str, sources.values()), "-lm"], check=True)
+    said = subprocess.run([str(tmp_path / "both")], check=True, capture_output=True, text=True).stdout
+    for line, model in zip(said.splitlines(), models.values(), strict=True):
+        got = np.float32([[float.fromhex(word) for word in line.split()]])
+        np.testing.assert_allclose(got, reference(model, {"spectrogram": x})[0], rtol=1e-4, atol=1e-5)
+
+
+def test_command_line(shared_daemon, client, tmp_path):
+    """In the manner of tvmc; `inspect` shows the memory that the model needs."""
+    onnx.save(micro_models.kws_float(channels=8, blocks=1), tmp_path / "m.onnx")
+    tar = tmp_path / "m.tar"
+    words = ["compile", tmp_path / "m.onnx", "--server", shared_daemon.address, "--target=c", "--executor=aot"]
+    words += ["--runtime=crt", "--executor-aot-interface-api=c", "--executor-aot-unpacked-api=1", "-o", tar]
+    assert cli(*words)[0] == 0
+    library = Library(tar, tmp_path / "m")
+    assert library.metadata["interface_api"] == "c"
+    status, said = cli("inspect", tar)
+    memory = library.metadata["memory"]
+    assert status == 0
+    assert f"{memory['workspace_size_bytes']} bytes of workspace" in said
+    assert f"{memory['constants_size_bytes']} bytes of constants" in said
+    assert f"{memory['io_size_bytes']} bytes of inputs and outputs" in said
+    status, said = cli("inspect", tar, "--json")
+    assert json.loads(said) == library.metadata
+    (tmp_path / "other.tar").write_bytes(b"")
+    with tarfile.open(tmp_path / "other.tar", "w"):
+        pass
+    status, said = cli("inspect", tmp_path / "other.tar")
+    assert status == 1
+    assert "is a tar, but not one that inlay exported" in said
+
+
+def cli(*words) -> tuple[int, str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "inlay", *map(str, words)], check=False, capture_output=True, text=True, timeout=120
+    )
+    return done.returncode, done.stdout + (done.stderr if done.returncode else "")
 
 
 def test_nothing_is_allocated(client, tmp_path):
     """The model's own objects: no writable data, and no calls but of libm, memcpy and memset."""
     skip_without(CORTEX_M3)
-    executable, _ = compile_micro(client, micro_models.kws_float(), **C_API)
-    library = export(client, executable, tmp_path)
+    library = export(compile_micro(client, micro_models.kws_float(), **C_API), tmp_path)
     for source in library.sources:
         subprocess.run(
             [*CORTEX_M3.compiler, *STRICT, *library.include_options, "-c", str(source), "-o", str(tmp_path / "o.o")],
@@ -280,11 +334,25 @@ def test_nothing_is_allocated(client, tmp_path):
 def test_refused(client, tmp_path):
     """Each by its code and its text."""
     model = micro_models.kws_float(channels=8, blocks=1)
-    executable, _ = compile_micro(client, model, **C_API)
-    with pytest.raises(inlay.CompileError, match="is for runtime crt.*export_library.*compile it with runtime cpp"):
-        client.jit(executable, 0, 0)
-    with pytest.raises(inlay.CompileError, match="link_params=false and the executable's runtime crt disagree"):
-        list(client.export(executable, link_params=False))
+    executable = compile_micro(client, model, **C_API)
+    wanted = "is for runtime crt.*export_library.*compile it with runtime cpp"
+    for run in (executable.jit, lambda: inlay.VirtualMachine(executable)):
+        with pytest.raises(inlay.ModuleError, match=wanted):
+            run()
+    with pytest.raises(inlay.CompileError, match=wanted) as refused:
+        client.jit(bytes.fromhex(executable.digest), 0, 0)
+    assert refused.value.code == grpc.StatusCode.FAILED_PRECONDITION
+    with pytest.raises(
+        inlay.CompileError, match="link_params=false and the executable's runtime crt disagree"
+    ) as refused:
+        executable.export_library(tmp_path / "m.tar", link_params=False)
+    assert refused.value.code == grpc.StatusCode.INVALID_ARGUMENT
+    with pytest.raises(inlay.CompileError, match="the model's name 'a b' must consist of 1 to 48 letters") as refused:
+        executable.export_library(tmp_path / "m.tar", model_name="a b")
+    assert refused.value.code == grpc.StatusCode.INVALID_ARGUMENT
+    tar = executable.export_library(tmp_path / "m.tar")
+    with pytest.raises(inlay.LoadError, match="it is a model library .runtime crt.: build it for its device"):
+        inlay.load_library(tar)
     cumsum = onnx.helper.make_model(
         onnx.helper.make_graph(
             [onnx.helper.make_node("CumSum", ["x", "axis"], ["y"], name="sum")],

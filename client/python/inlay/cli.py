@@ -226,11 +226,18 @@ def profile(model, shape, inputs, runs, limit, offline, server, as_json, **optio
 @command
 def inspect(library, as_json):
     """Show what an exported LIBRARY says of itself and whether this machine can run it (else exit code 1). Nothing of
-    it is run or loaded."""
-    from inlay import compatibility
+    it is run or loaded. Of a .tar (runtime crt): what it is, and the memory that it needs."""
+    from inlay import compatibility, mlf
     from inlay.library import read_manifest
-    from inlay.printing import print_manifest
+    from inlay.printing import print_manifest, print_table
 
+    if mlf.is_model_library(library):
+        metadata = mlf.read_metadata(library)
+        if as_json:
+            click.echo(json.dumps(metadata))
+        else:
+            print_table([library, ""], mlf.rows(metadata))
+        return
     manifest = read_manifest(library)
     problems = compatibility.problems(manifest.data, pathlib.Path(library).resolve().parent)
     if as_json:

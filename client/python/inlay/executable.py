@@ -14,7 +14,7 @@ import grpc
 from inlay._proto import compile_service_pb2 as pb
 from inlay._proto import config_pb2
 from inlay.client import Client, Progress
-from inlay.config import CompilationConfig, Executor, make
+from inlay.config import CompilationConfig, Executor, Runtime, make
 from inlay.daemon import connect
 from inlay.ir import IRModule
 from inlay.library import MemoryFiles, load_library
@@ -142,6 +142,10 @@ class Executable:
     load_library = staticmethod(load_library)
 
     @property
+    def _is_crt(self) -> bool:
+        return Runtime(self.config.runtime).kind == "crt"
+
+    @property
     def imported_modules(self) -> list[Module]:
         """Modules of your own that `import_module` added."""
         return list(self._imports)
@@ -182,6 +186,12 @@ class Executable:
 
         Raises ModuleError, LoadError.
         """
+        if self._is_crt:
+            raise ModuleError(
+                "the executable is for runtime crt: sources or objects that are built for the device. Write them with "
+                'export_library("model.tar") and build that with the device\'s compiler; to run the model here, compile '
+                "it with runtime cpp"
+            )
         if remote:
             if self._imports:
                 raise ModuleError(f"{self._imports[0]} is yours, and a server runs no code of its clients: use jit()")
@@ -256,7 +266,7 @@ class Executable:
                         out_params.write(chunk.params)
 
             self._restoring(download)
-            library.chmod(0o755)
+            library.chmod(0o644 if self._is_crt else 0o755)
             if params.stat().st_size:
                 params.replace(beside)
             library.replace(path)

@@ -19,7 +19,7 @@ from typing import Any, Self
 from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 
-from inlay import compatibility
+from inlay import compatibility, mlf
 from inlay.compatibility import Dependency
 from inlay.runtime import LibraryModule
 from inlay.server_errors import LoadError
@@ -77,7 +77,8 @@ def read_manifest(path: str | os.PathLike) -> Manifest:
     except OSError as error:
         raise LoadError(f"{path}: {error.strerror}") from None
     except ELFError:
-        raise LoadError(f"{path} is not a shared library") from None
+        hint = "; it is a model library (runtime crt): build it for its device" if mlf.is_model_library(path) else ""
+        raise LoadError(f"{path} is not a shared library{hint}") from None
     except (ValueError, KeyError, TypeError) as error:
         raise LoadError(f"{path}: its manifest can't be read ({error}); export it again with this version") from None
 
