@@ -104,9 +104,9 @@ class GraphBuilder {
           break;
         case ir::Binding::Kind::kIf:
         case ir::Binding::Kind::kCallPacked:
-          return absl::UnimplementedError(absl::StrCat("the graph executor has no ",
+          return absl::UnimplementedError(absl::StrCat("executors graph and aot have no ",
                                                        binding.kind == ir::Binding::Kind::kIf ? "If" : "call_packed",
-                                                       ": ", ir::Describe(binding)));
+                                                       " (use executor vm): ", ir::Describe(binding)));
         case ir::Binding::Kind::kCall:
           return absl::InvalidArgumentError(
               absl::StrCat("not in a partition, so nothing implements it: ", ir::Describe(binding)));

@@ -8,6 +8,7 @@
 #include "core/artifact/call_graph.h"
 #include "core/artifact/function_table.h"
 #include "core/artifact/memory_planner.h"
+#include "core/artifact/vm_lowering.h"
 #include "core/base/status_macros.h"
 #include "core/ir/work.h"
 
@@ -43,7 +44,8 @@ struct Use {
 
 class PlanBuilder {
  public:
-  explicit PlanBuilder(CallGraph graph) : graph_(std::move(graph)), uses_(graph_.values.size()) {}
+  explicit PlanBuilder(CallGraph graph)
+      : graph_(std::move(graph)), uses_(graph_.values.size()), output_of_value_(graph_.values.size(), -1) {}
 
   absl::StatusOr<BuiltPlan> Build(const ir::Function& main, int num_threads, bool openmp) {
     plan_.num_threads = num_threads;
@@ -53,6 +55,30 @@ class PlanBuilder {
     AddRunSteps();
     AddResults();
     INLAY_RETURN_IF_ERROR(AssignRegions());
+    if (runtime::Status s = plan_.Check(); !s.ok()) {
+      return absl::InternalError(absl::StrCat("the planner made a wrong plan: ", s.message()));
+    }
+    return BuiltPlan{std::move(plan_), std::move(graph_.params)};
+  }
+
+  // The run is bytecode's: load steps as ever, run steps that only name what it calls.
+  absl::StatusOr<BuiltPlan> BuildVm(const ir::Function& main, runtime::Bytecode bytecode,
+                                    const std::vector<int>& constants_read, int num_threads, bool openmp) {
+    plan_.num_threads = num_threads;
+    plan_.openmp = openmp;
+    AddTensors(main);
+    INLAY_RETURN_IF_ERROR(AddLoadSteps());
+    for (int value : constants_read) TouchInRun(value);
+    for (size_t i = 0; i < graph_.run_calls.size(); ++i) {
+      Step site;
+      site.function = FunctionIndex(graph_.run_calls[i]);
+      site.state = state_of_run_call_[i];
+      site.name = graph_.run_calls[i].name;
+      plan_.run_steps.push_back(std::move(site));
+      args_of_run_step_.emplace_back();
+    }
+    INLAY_RETURN_IF_ERROR(AssignRegions());
+    plan_.bytecode = std::move(bytecode);
     if (runtime::Status s = plan_.Check(); !s.ok()) {
       return absl::InternalError(absl::StrCat("the planner made a wrong plan: ", s.message()));
     }
@@ -72,7 +98,7 @@ class PlanBuilder {
       const ir::Var& var = *graph_.inputs[i];
       plan_.inputs.push_back({var.name.empty() ? absl::StrCat("input_", i) : var.name, ToRuntime(var.type.tensor())});
     }
-    for (size_t i = 0; i < graph_.results.size(); ++i) {
+    for (size_t i = 0; i < graph_.result_types.size(); ++i) {
       const bool named = i < main.result_names.size() && !main.result_names[i].empty();
       plan_.outputs.push_back(
           {named ? main.result_names[i] : absl::StrCat("output_", i), ToRuntime(graph_.result_types[i])});
@@ -119,6 +145,7 @@ class PlanBuilder {
   }
 
   bool IsLoadConstant(int value) const {
+    if (value < 0) return false;
     const Value::Kind kind = graph_.values[value].kind;
     return kind == Value::Kind::kParam || kind == Value::Kind::kLiteral || kind == Value::Kind::kLoad;
   }
@@ -223,7 +250,6 @@ class PlanBuilder {
 
   // A value that a run makes is made in the (first) output that it is; everything else is copied.
   void AddResults() {
-    output_of_value_.assign(graph_.values.size(), -1);
     for (size_t i = 0; i < graph_.results.size(); ++i) {
       const int value = graph_.results[i];
       const int64_t bytes = graph_.values[value].bytes;
@@ -356,8 +382,14 @@ class PlanBuilder {
 absl::StatusOr<BuiltPlan> BuildPlan(const ir::IRModule& partitioned,
                                     absl::Span<const proto::StaticLibraryManifest> manifests) {
   INLAY_ASSIGN_OR_RETURN(FunctionTable functions, FunctionTable::Make(manifests));
-  INLAY_ASSIGN_OR_RETURN(CallGraph graph, BuildCallGraph(partitioned, functions));
   const bool openmp = std::any_of(manifests.begin(), manifests.end(), RequiresOpenMp);
+  if (partitioned.config().executor.kind == target::ExecutorKind::kVm) {
+    INLAY_ASSIGN_OR_RETURN(LoweredModule lowered, LowerToBytecode(partitioned, functions));
+    return PlanBuilder(std::move(lowered.graph))
+        .BuildVm(partitioned.functions.at("main"), std::move(lowered.bytecode), lowered.constants_read,
+                 partitioned.config().num_threads, openmp);
+  }
+  INLAY_ASSIGN_OR_RETURN(CallGraph graph, BuildCallGraph(partitioned, functions));
   return PlanBuilder(std::move(graph))
       .Build(partitioned.functions.at("main"), partitioned.config().num_threads, openmp);
 }

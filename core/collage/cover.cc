@@ -94,6 +94,17 @@ proto::Cover ToProto(const Cover& cover, const Digest& module_hash) {
   return proto;
 }
 
+std::vector<std::string> FunctionsToCut(const ir::IRModule& module) {
+  std::vector<std::string> names;
+  for (const char* first : {"transform_params", "main"}) {
+    if (module.functions.count(first) > 0) names.push_back(first);
+  }
+  for (const auto& [name, function] : module.functions) {
+    if (name != "transform_params" && name != "main") names.push_back(name);
+  }
+  return names;
+}
+
 absl::StatusOr<Cover> FromProto(const proto::Cover& proto, const ir::IRModule& module, const Digest& module_hash,
                                 const std::vector<const backend::Backend*>& backends) {
   if (proto.module_hash() != module_hash.hex()) {
@@ -124,8 +135,8 @@ absl::StatusOr<Cover> FromProto(const proto::Cover& proto, const ir::IRModule& m
     }
     INLAY_RETURN_IF_ERROR(CheckGroups(function.function(), DataflowGraph(found->second), groups));
   }
-  for (const char* name : {"transform_params", "main"}) {
-    if (module.functions.count(name) > 0 && cover.functions.count(name) == 0) return Misfit(name, "it is not covered");
+  for (const std::string& name : FunctionsToCut(module)) {
+    if (cover.functions.count(name) == 0) return Misfit(name, "it is not covered");
   }
   return cover;
 }

@@ -31,6 +31,10 @@ struct Cover {
   bool SameCuts(const Cover& other) const;
 };
 
+// The functions of a normalised module, each of which is covered: transform_params, main, then those that control flow
+// calls.
+std::vector<std::string> FunctionsToCut(const ir::IRModule& module);
+
 // `module_hash`: ir::StructuralHash of the module that the cover was made for.
 proto::Cover ToProto(const Cover& cover, const Digest& module_hash);
 

@@ -175,9 +175,8 @@ SearchSpace Partitioner::Propose(const ir::IRModule& module) const {
   }
   const PartitionRulePtr rule = OnlyValid(OnlyIntended(UnionOf("backends", std::move(rules))));
   SearchSpace space;
-  for (const char* name : {"transform_params", "main"}) {
+  for (const std::string& name : FunctionsToCut(module)) {
     auto function = module.functions.find(name);
-    if (function == module.functions.end()) continue;
     FunctionSpace& added = space.functions.emplace_back();
     added.name = name;
     added.graph = std::make_unique<DataflowGraph>(function->second);
@@ -256,9 +255,8 @@ Partitioned CutAlong(const ir::IRModule& module, const Cover& cover) {
   Partitioned result;
   result.module = module;
   std::unordered_map<std::string, int> index_of;
-  for (const char* name : {"transform_params", "main"}) {
+  for (const std::string& name : FunctionsToCut(module)) {
     auto function = module.functions.find(name);
-    if (function == module.functions.end()) continue;
     result.module.functions[name] =
         FunctionPartitioner(function->second, cover, cover.functions.at(name), module.config(), &result, &index_of)
             .Run();

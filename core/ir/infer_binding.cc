@@ -2,10 +2,33 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
+#include "core/ir/control_flow.h"
 #include "core/ir/op_registry.h"
 
 namespace inlay::ir {
 namespace {
+
+bool IsCondition(const Type& type) {
+  return type.is_tensor() && type.tensor().dtype == DType::kBool && type.tensor().is_static() &&
+         type.tensor().NumElements() == 1;
+}
+
+absl::Status CheckWhile(const Binding& binding, const Signature& body) {
+  const std::vector<Type> results =
+      body.result.is_tuple() ? body.result.tuple().fields : std::vector<Type>{body.result};
+  if (results.empty() || results.size() > body.params.size() || !IsCondition(results[0])) {
+    return absl::InvalidArgumentError(absl::StrCat("a while's body '", binding.callee, "' gives ",
+                                                   body.result.ToString(),
+                                                   "; it must give a bool with one element, and no more than it takes"));
+  }
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (results[i] == body.params[i]) continue;
+    return absl::InvalidArgumentError(absl::StrCat("a while's body '", binding.callee, "' takes ",
+                                                   body.params[i].ToString(), " and gives ", results[i].ToString(),
+                                                   " at ", i, "; they must agree"));
+  }
+  return absl::OkStatus();
+}
 
 absl::StatusOr<Type> InferFunctionCall(const Binding& binding, const SignatureLookup& lookup) {
   const Signature* signature = lookup(binding.callee);
@@ -22,6 +45,7 @@ absl::StatusOr<Type> InferFunctionCall(const Binding& binding, const SignatureLo
                                                    "; the function '", binding.callee, "' takes ",
                                                    signature->params[i].ToString()));
   }
+  if (IsWhile(binding)) INLAY_RETURN_IF_ERROR(CheckWhile(binding, *signature));
   return signature->result;
 }
 
@@ -30,8 +54,7 @@ absl::StatusOr<Type> InferIf(const Binding& binding) {
     return absl::InvalidArgumentError("an if has one argument, the condition, and two blocks");
   }
   const Type condition = binding.args[0].type();
-  if (!condition.is_tensor() || condition.tensor().dtype != DType::kBool || !condition.tensor().is_static() ||
-      condition.tensor().NumElements() != 1) {
+  if (!IsCondition(condition)) {
     return absl::InvalidArgumentError(
         absl::StrCat("the condition is ", condition.ToString(), "; it must be a bool tensor with one element"));
   }

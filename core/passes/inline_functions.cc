@@ -1,13 +1,20 @@
 // Replaces calls of the module's functions by their bodies, and an if whose condition is a literal by the block it
-// takes. Leaves "main" alone in the module.
+// takes. Leaves in the module "main" and the bodies of whiles (core/ir/control_flow.h).
 //
 //   fn @f(%a: f32[2]) { %0 = exp(%a); return %0 }
 //   fn @main(%x: f32[2]) { %0 = @f(%x); %1 = @f(%0); return %1 }
 // becomes
 //   fn @main(%x: f32[2]) { %0 = exp(%x); %1 = exp(%0); return %1 }
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "absl/container/flat_hash_map.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
+#include "core/ir/control_flow.h"
 #include "core/ir/infer_binding.h"
 #include "core/ir/literal.h"
 #include "core/passes/passes.h"
@@ -26,13 +33,19 @@ class Inliner {
  public:
   explicit Inliner(const ir::IRModule& module) : module_(module) {}
 
-  absl::StatusOr<ir::Function> Run() {
-    const ir::Function& main = module_.functions.at("main");
-    ir::Function out = main;
-    out.body = Block();
-    Scope scope;
-    INLAY_RETURN_IF_ERROR(CopyBlock(main.body, /*fresh=*/false, "", &scope, &out.body));
-    return out;
+  absl::StatusOr<std::map<std::string, ir::Function>> Run() {
+    std::map<std::string, ir::Function> functions;
+    bodies_ = {"main"};
+    for (size_t i = 0; i < bodies_.size(); ++i) {  // grows
+      const std::string name = bodies_[i];
+      if (functions.count(name) > 0) continue;
+      const ir::Function& function = module_.functions.at(name);
+      ir::Function& out = functions[name] = function;
+      out.body = Block();
+      Scope scope;
+      INLAY_RETURN_IF_ERROR(CopyBlock(function.body, /*fresh=*/false, "", &scope, &out.body));
+    }
+    return functions;
   }
 
  private:
@@ -67,7 +80,15 @@ class Inliner {
 
   absl::Status CopyBinding(const Binding& binding, bool fresh, const std::string& caller, Scope* scope, Block* out) {
     std::vector<Operand> args = Map(binding.args, *scope);
-    if (binding.kind == Binding::Kind::kCallFunction) {
+    if (ir::IsWhile(binding)) {
+      if (binding.callee == "main" || binding.callee == "transform_params" ||
+          absl::StartsWith(binding.callee, "inlay_")) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("a while's body may not be called '", binding.callee, "', which later stages use"));
+      }
+      bodies_.push_back(binding.callee);
+    }
+    if (binding.kind == Binding::Kind::kCallFunction && !ir::IsWhile(binding)) {
       const ir::Function& callee = module_.functions.at(binding.callee);
       Scope inner;
       for (size_t i = 0; i < args.size(); ++i) inner.emplace(callee.params[i].get(), args[i]);
@@ -119,6 +140,7 @@ class Inliner {
   }
 
   const ir::IRModule& module_;
+  std::vector<std::string> bodies_;  // functions that stay
   int64_t count_ = 0;
 };
 
@@ -127,9 +149,8 @@ class InlineFunctionsPass : public Pass {
   absl::string_view name() const override { return "inline_functions"; }
   int min_opt_level() const override { return 0; }
   absl::StatusOr<ir::IRModule> Run(ir::IRModule module, const target::CompilationConfig&) const override {
-    INLAY_ASSIGN_OR_RETURN(ir::Function main, Inliner(module).Run());
-    module.functions.clear();
-    module.functions.emplace("main", std::move(main));
+    INLAY_ASSIGN_OR_RETURN(auto functions, Inliner(module).Run());
+    module.functions = std::move(functions);
     return module;
   }
 };

@@ -7,6 +7,7 @@ PassManager BuildNormalisePipeline(const target::CompilationConfig& config) {
   PassManager manager(config);
   manager.Add(InferTypes());
   manager.Add(InlineFunctions());
+  manager.Add(OutlineControlFlow());
   manager.Add(RequireStaticShapes());
   // Twice: what simplify leaves behind (an expand less, a literal more) makes new cases for the other two.
   for (int round = 0; round < 2; ++round) {

@@ -10,6 +10,7 @@ namespace inlay::passes {
 
 std::unique_ptr<Pass> InferTypes();
 std::unique_ptr<Pass> InlineFunctions();
+std::unique_ptr<Pass> OutlineControlFlow();  // after inline_functions
 std::unique_ptr<Pass> RequireStaticShapes();
 std::unique_ptr<Pass> Canonicalise();
 std::unique_ptr<Pass> FoldConstants();

@@ -38,12 +38,13 @@ class RequireStaticShapesPass : public Pass {
   absl::string_view name() const override { return "require_static_shapes"; }
   int min_opt_level() const override { return 0; }
   absl::StatusOr<ir::IRModule> Run(ir::IRModule module, const target::CompilationConfig&) const override {
-    const ir::Function& main = module.functions.at("main");
-    for (const ir::VarPtr& param : main.params) {
-      INLAY_RETURN_IF_ERROR(CheckStatic(param->type, absl::StrCat("the input %", param->name)));
+    for (const auto& [name, function] : module.functions) {
+      for (const ir::VarPtr& param : function.params) {
+        INLAY_RETURN_IF_ERROR(CheckStatic(param->type, absl::StrCat("the input %", param->name)));
+      }
+      // With static inputs, only what a call_packed declares can be symbolic.
+      INLAY_RETURN_IF_ERROR(CheckBlock(function.body));
     }
-    // With static inputs, only what a call_packed declares can be symbolic.
-    INLAY_RETURN_IF_ERROR(CheckBlock(main.body));
     return module;
   }
 };

@@ -1,14 +1,16 @@
 // Executor: a loaded model that can be run. The same in an exported library and in the daemon's JIT.
 //
 // LoadExecutor makes what lives as long as the executor (LoadedPlan) and picks, by what the plan holds, who executes a
-// run: graph/ (interprets the plan's steps) or aot/ (calls its compiled entry).
+// run: graph/ (interprets the plan's steps), aot/ (calls its compiled entry) or vm/ (runs its bytecode).
 //
 // Run may be called by any number of threads at once: each takes a context (an arena, argument tables) from a pool, or
 // makes one the first time; a later call allocates nothing.
 #ifndef INLAY_CORE_RUNTIME_EXECUTOR_H_
 #define INLAY_CORE_RUNTIME_EXECUTOR_H_
 
+#include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "core/runtime/kernel_abi.h"
@@ -41,8 +43,17 @@ class Executor {
   virtual int64_t memory_bytes() const = 0;  // constants, states, copies, arenas
 };
 
+struct PackedTensor {
+  const TensorType* type;
+  void* data;
+};
+// Calls a function of the process by its name (call_packed): it reads the inputs and fills the outputs. Any thread.
+using CallPackedFn = std::function<Status(const std::string& name, const PackedTensor* inputs, int num_inputs,
+                                          const PackedTensor* outputs, int num_outputs)>;
+
 struct ExecutorOptions {
-  int num_threads = 0;  // 0: the plan's; where that is 0 too: AvailableCpus()
+  int num_threads = 0;       // 0: the plan's; where that is 0 too: AvailableCpus()
+  CallPackedFn call_packed;  // empty: plans that need it are refused
 };
 
 // `functions` and `params` in the plan's order. A param that is not 64-byte aligned is copied. The code behind

@@ -103,6 +103,19 @@ Status CheckCall(const ExecutionPlan& plan, const Step& step, bool loading, cons
   return Status();
 }
 
+// Where bytecode has the arguments.
+Status CheckSite(const ExecutionPlan& plan, const Step& step, const std::string& where) {
+  if (step.kind != StepKind::kRun || !step.args.empty()) return Bad(where + " is not of a kind that bytecode calls");
+  if (step.function < 0 || step.function >= static_cast<int32_t>(plan.functions.size())) {
+    return Bad(where + " calls a missing function");
+  }
+  const PlanFunction& f = plan.functions[step.function];
+  if (f.has_state ? step.state < 0 || step.state >= plan.num_states : step.state != -1) {
+    return Bad(where + " has a wrong state");
+  }
+  return Status();
+}
+
 // A state is made by one init, run afterwards, destroyed at most once.
 Status CheckStates(const ExecutionPlan& plan) {
   std::vector<int32_t> made_by(plan.num_states, -1);
@@ -169,13 +182,16 @@ Status ExecutionPlan::Check() const {
     const std::vector<Step>& steps = loading ? load_steps : run_steps;
     for (size_t i = 0; i < steps.size(); ++i) {
       const std::string where = (loading ? "load step " : "run step ") + std::to_string(i);
-      Status s = steps[i].kind == StepKind::kCopy ? CheckCopy(*this, steps[i], loading, where)
-                                                  : CheckCall(*this, steps[i], loading, where);
+      Status s = !loading && !bytecode.empty()      ? CheckSite(*this, steps[i], where)
+                 : steps[i].kind == StepKind::kCopy ? CheckCopy(*this, steps[i], loading, where)
+                                                    : CheckCall(*this, steps[i], loading, where);
       if (!s.ok()) return s;
     }
   }
   if (Status s = CheckEntry(*this); !s.ok()) return s;
-  return CheckStates(*this);
+  if (Status s = CheckStates(*this); !s.ok()) return s;
+  if (bytecode.empty()) return Status();
+  return entry == -1 ? bytecode.Check(*this) : Bad("both an entry and bytecode");
 }
 
 }  // namespace inlay::runtime

@@ -12,6 +12,7 @@
 
 #include "core/runtime/status.h"
 #include "core/runtime/tensor_type.h"
+#include "core/runtime/vm/bytecode.h"
 
 namespace inlay::runtime {
 
@@ -93,6 +94,7 @@ struct ExecutionPlan {
   int64_t load_bytes = 0;
   int64_t arena_bytes = 0;
   int32_t entry = -1;       // functions[entry]: all run steps compiled into one (aot/ENTRY.md); -1: there is none
+  Bytecode bytecode;        // not empty: executor vm's; run_steps are then its kernel calls, without args
   int32_t num_threads = 0;  // default; 0 = the cores of the machine that runs it
   bool openmp = false;      // a library that some function calls brings libgomp: its threads are the module's pool
 

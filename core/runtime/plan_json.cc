@@ -110,6 +110,54 @@ PlanFunction FunctionFromJson(const Json& json) {
   return f;
 }
 
+constexpr const char* kRegisters[] = {"param", "result", "frame", "buffer"};
+
+Json VmFunctionJson(const VmFunction& f) {
+  Json registers = Json::array();
+  for (const VmRegister& r : f.registers) {
+    registers.push_back({kRegisters[static_cast<int>(r.kind)], r.at, Name(r.type.dtype), r.type.shape});
+  }
+  return {{"name", f.name},         {"params", f.num_params}, {"results", f.num_results},
+          {"registers", registers}, {"frame", f.frame_bytes}, {"code", f.code}};
+}
+
+VmFunction VmFunctionFromJson(const Json& json) {
+  VmFunction f;
+  f.name = json.at("name").get<std::string>();
+  f.num_params = json.at("params").get<int32_t>();
+  f.num_results = json.at("results").get<int32_t>();
+  f.frame_bytes = json.at("frame").get<int64_t>();
+  f.code = json.at("code").get<std::vector<int64_t>>();
+  for (const Json& r : json.at("registers")) {
+    VmRegister reg;
+    reg.kind = ParseEnum<RegisterKind>(kRegisters, r.at(0));
+    reg.at = r.at(1).get<int64_t>();
+    const std::string dtype = r.at(2).get<std::string>();
+    if (!ParseDType(dtype, &reg.type.dtype)) throw std::runtime_error("unknown dtype '" + dtype + "'");
+    reg.type.shape = r.at(3).get<std::vector<int64_t>>();
+    f.registers.push_back(std::move(reg));
+  }
+  return f;
+}
+
+Json BytecodeJson(const Bytecode& bytecode) {
+  Json functions = Json::array();
+  for (const VmFunction& f : bytecode.functions) functions.push_back(VmFunctionJson(f));
+  return {{"version", kBytecodeVersion}, {"functions", functions}, {"packed", bytecode.packed}};
+}
+
+Bytecode BytecodeFromJson(const Json& json) {
+  if (json.at("version").get<int64_t>() != kBytecodeVersion) {
+    throw std::runtime_error("bytecode of version " + json.at("version").dump() + ", this runtime runs " +
+                             std::to_string(kBytecodeVersion));
+  }
+  Bytecode bytecode;
+  for (const Json& f : json.at("functions")) bytecode.functions.push_back(VmFunctionFromJson(f));
+  bytecode.packed = json.at("packed").get<std::vector<std::string>>();
+  if (bytecode.functions.empty()) throw std::runtime_error("bytecode without functions");
+  return bytecode;
+}
+
 // nlohmann converts numbers of any kind to any other without a word; a plan holds integers only.
 void RequireIntegers(const Json& json) {
   if (json.is_number_float()) throw std::runtime_error("a number is not an integer");
@@ -149,6 +197,7 @@ ExecutionPlan Parse(const Json& json) {
   plan.num_threads = json.at("num_threads").get<int32_t>();
   plan.openmp = json.value("openmp", false);
   plan.entry = json.value("entry", -1);
+  if (json.contains("bytecode")) plan.bytecode = BytecodeFromJson(json.at("bytecode"));
   return plan;
 }
 
@@ -185,6 +234,7 @@ std::string ExecutionPlan::ToJson() const {
   for (const Step& s : run_steps) json["run"].push_back(StepJson(s));
   if (openmp) json["openmp"] = true;
   if (entry >= 0) json["entry"] = entry;
+  if (!bytecode.empty()) json["bytecode"] = BytecodeJson(bytecode);
   // A name from a model may hold any bytes; what is not UTF-8 becomes U+FFFD.
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

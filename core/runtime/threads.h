@@ -37,6 +37,23 @@ class ScopedFloatMode {
   ScopedFloatMode& operator=(const ScopedFloatMode&) = delete;
 };
 
+// For code that is not ours, called in between: the mode that a process starts with.
+class ScopedDefaultFloatMode {
+ public:
+#if defined(__SSE__)
+  ScopedDefaultFloatMode() : saved_(_mm_getcsr()) { _mm_setcsr(0x1f80); }
+  ~ScopedDefaultFloatMode() { _mm_setcsr(saved_); }
+
+ private:
+  unsigned saved_;
+#else
+  ScopedDefaultFloatMode() {}
+  ~ScopedDefaultFloatMode() {}
+#endif
+  ScopedDefaultFloatMode(const ScopedDefaultFloatMode&) = delete;
+  ScopedDefaultFloatMode& operator=(const ScopedDefaultFloatMode&) = delete;
+};
+
 struct ThreadPool {
   int num_threads = 1;  // 1: everything runs on the caller's thread and no pool is touched
   bool openmp = false;  // libgomp's threads, which a library of the module uses anyway

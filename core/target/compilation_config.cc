@@ -196,7 +196,6 @@ absl::Status CheckImplemented(const CompilationConfig& config) {
   if (config.executor.interface_api == InterfaceApi::kC) {
     return Unimplemented("executor.interface_api", "C with the runtime CPP", "PACKED");
   }
-  if (config.executor.kind == ExecutorKind::kVm) return Unimplemented("executor", "VM", "GRAPH");
   if (Arch(device) != "x86_64") {
     return Unimplemented("targets[0]", absl::StrCat(Arch(device), " with the runtime CPP"), "x86_64");
   }

@@ -147,8 +147,6 @@ TEST(CompilationConfigTest, NotThereYet) {
         p->mutable_executor()->set_interface_api(proto::Executor::C);
       },
       kUnimplemented, "config.executor.interface_api: C with the runtime CPP");
-  ExpectError([](P* p) { p->mutable_executor()->set_kind(proto::Executor::VM); }, kUnimplemented,
-              "config.executor: VM");
   ExpectError(
       [](P* p) {
         p->mutable_runtime()->set_kind(proto::Runtime::CRT);

@@ -12,7 +12,7 @@ from test_models import SMALL
 import inlay
 from inlay import models
 
-EXECUTORS = ["aot"]
+EXECUTORS = ["aot", "vm"]
 
 
 def outputs_of(model, executor, client, folder, **options) -> dict[str, list[bytes]]:
@@ -74,4 +74,4 @@ def test_profile(executor, client):
     config = inlay.config.cpu(executor=executor, num_threads=1)
     executable = inlay.build(inlay.from_onnx(SMALL["mlp"]()), config, server=client)
     times = executable.jit().profile(inputs_of(executable), 3)
-    assert times.shape[0] == 3 and times.shape[1] > 1 and (times > 0).any()
+    assert times.shape[0] == 3 and times.shape[1] >= 1 and (times > 0).any()

@@ -35,6 +35,7 @@ _LAZY = {
     "SourceModule": "inlay.modules",
     "ObjectModule": "inlay.modules",
     "LibraryModule": "inlay.runtime",
+    "register_func": "inlay.packed",
     "VirtualMachine": "inlay.runtime",
     "RemoteModule": "inlay.remote",
     "CompileError": "inlay.server_errors",

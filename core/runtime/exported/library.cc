@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "core/runtime/exported/compatibility.h"
+#include "core/runtime/exported/packed.h"
 #include "core/runtime/threads.h"
 
 namespace inlay::runtime {
@@ -96,7 +97,7 @@ StatusOr<std::shared_ptr<const Executor>> Library::Load() const {
   std::vector<FunctionPointers> functions(pointers, pointers + table_.num_functions);
   PinThreadLibrary();
   StatusOr<std::unique_ptr<Executor>> executor =
-      LoadExecutor(std::move(manifest->plan), std::move(functions), *params, {num_threads_});
+      LoadExecutor(std::move(manifest->plan), std::move(functions), *params, {num_threads_, &CallRegistered});
   if (!executor.ok()) return executor.status();
   loaded->executor = std::move(*executor);
   const ExecutionPlan& plan = loaded->executor->plan();

@@ -11,12 +11,18 @@
 
 Operators, attributes and meanings are those of core/ir/OPS.md; every result's type is inferred at once, so a wrong shape
 is an error at the line that made it. Not thread-safe.
+
+Control flow (executor vm; the others refuse it) takes Python functions that write the branches and the loop's body:
+
+    z = b.if_(condition, lambda: [b.op("exp", y)], lambda: [y])[0]
+    going, i, x = b.while_("turn", lambda f, going, i, x: [...], [going, i, x])   # f: the body's own builder
+    y = b.call_packed("mine", [x], [("f32", (1, 10))])[0]       # a function of the client's process
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -58,9 +64,12 @@ class FunctionBuilder:
         self.name = name
         self.location = ""  # put into every binding made from now on
         self._function = ir_pb2.Function()
+        self._blocks = [self._function.body]  # under construction, the innermost last
+        # Of the whole module: a body's builder shares them.
         self._constants: list[ir_pb2.Constant] = []
         self._weights: dict[bytes, np.ndarray] = {}
         self._known: dict[tuple, Var] = {}  # equal literals are one
+        self._functions: dict[str, ir_pb2.Function] = {}  # finished ones
 
     def param(self, name: str, dtype, shape: Sequence[Dim]) -> Var:
         """A parameter; parameters are passed in the order of these calls. Extents are ints or symbol names."""
@@ -122,62 +131,118 @@ class FunctionBuilder:
         binding.args.extend(self._operand(a) for a in args)
         return self._bind(binding, inferred)
 
+    # --- Control flow ---
+
+    def if_(
+        self, condition: Var, then: Callable[[], Sequence[Var]], otherwise: Callable[[], Sequence[Var]]
+    ) -> tuple[Var, ...]:
+        """At run time one of the two, which must give the same types. `condition`: a bool with one element.
+
+        What a branch makes can't be used outside of it but through its results. Raises InvalidModelError.
+        """
+        binding = ir_pb2.Binding(location=self.location, args=[self._operand(condition)])
+        types = []
+        for block, write in ((binding.if_.then_block, then), (binding.if_.else_block, otherwise)):
+            results = self._write_block(block, write)
+            types.append([r.type for r in results])
+        if types[0] != types[1] or not types[0]:
+            raise InvalidModelError(f"{self.location}: the branches give {types[0]} and {types[1]}")
+        return self._bind_all(binding, types[0])
+
+    def _write_block(self, block: ir_pb2.Block, write: Callable[[], Sequence[Var]]) -> Sequence[Var]:
+        self._blocks.append(block)
+        try:
+            results = write()
+        finally:
+            self._blocks.pop()
+        block.results.extend(self._operand(r) for r in results)
+        return results
+
+    def while_(self, name: str, body: Callable[..., Sequence[Var]], state: Sequence[Var], fixed: Sequence[Var] = ()):
+        """Repeats `body` while state[0], a bool with one element, holds; gives the last state as a tuple.
+
+        `body(f, *state, *fixed)` writes a function of its own by its builder f, from values of the same types; it gives
+        the next state. It sees no value of this function but those. Constants may be used everywhere.
+        """
+        inner = self.function(name)
+        params = [inner.param(f"p{i}", v.dtype, v.shape) for i, v in enumerate([*state, *fixed])]
+        types = [v.type for v in state]
+        try:
+            results = body(inner, *params)
+            if [r.type for r in results] != types:
+                made = ", ".join(str(r.type) for r in results)
+                raise InvalidModelError(
+                    f"{self.location}: the loop's body takes {', '.join(map(str, types))}, gives {made}"
+                )
+        except BaseException:
+            del self._functions[inner.name]
+            raise
+        inner.end(results)
+        binding = ir_pb2.Binding(location=self.location, args=[self._operand(v) for v in [*state, *fixed]])
+        binding.call_function.function = inner.name
+        binding.attrs["while"].b = True
+        return self._bind_all(binding, types)
+
+    def call_packed(self, name: str, args: Sequence[Var], results: Sequence[tuple[Any, Sequence[int]]]) -> tuple:
+        """Calls the function that the client's process has registered (`inlay.register_func`); results: (dtype, shape)
+        of each. Whatever effects it has, it is called where its results, or effects, are needed by nobody as well.
+        """
+        types = [TensorType.of(dtype, shape) for dtype, shape in results]
+        binding = ir_pb2.Binding(location=self.location, args=[self._operand(a) for a in args])
+        binding.call_packed.name = name
+        whole = binding.call_packed.result
+        for type_ in types:
+            (whole.tensor if len(types) == 1 else whole.tuple.fields.add().tensor).CopyFrom(type_.to_proto())
+        return self._bind_all(binding, types)
+
+    def function(self, name: str) -> FunctionBuilder:
+        """A builder of another function of the same module; its `end` adds it. The name may get a number."""
+        unique = name
+        while unique in self._functions or unique == self.name:
+            unique = f"{name}.{len(self._functions)}"
+        inner = type(self)(unique)
+        inner._constants, inner._weights, inner._known = self._constants, self._weights, self._known
+        inner._functions, inner.location = self._functions, self.location
+        self._functions[unique] = inner._function  # keeps the name
+        return inner
+
+    def end(self, results: Sequence[Var]) -> None:
+        """Of a builder that `function` gave: all is written."""
+        self._function.body.results.extend(self._operand(r) for r in results)
+
+    def call(self, name: str, args: Sequence[Var], types: Sequence[TensorType]) -> tuple:
+        """Calls a function of the module whose results have these types."""
+        binding = ir_pb2.Binding(location=self.location, args=[self._operand(a) for a in args])
+        binding.call_function.function = name
+        return self._bind_all(binding, types)
+
     def finish(self, results: Sequence[Var], names: Sequence[str] | None = None) -> IRModule:
-        """The module with this one function; bindings and constants that nothing uses are left out."""
+        """The module; bindings and constants that nothing uses are left out."""
         names = list(names) if names is not None else [f"output_{i}" for i in range(len(results))]
         if len(names) != len(results):
             raise ValueError(f"{len(results)} results and {len(names)} names")
-        needed: set[int] = set()
-        constants: set[int] = set()
-
-        def use(operand: ir_pb2.Operand) -> None:
-            (constants if operand.WhichOneof("kind") == "constant" else needed).add(
-                operand.constant if operand.WhichOneof("kind") == "constant" else operand.var
-            )
-
-        operands = [self._operand(r) for r in results]
-        for operand in operands:
-            use(operand)
-        kept = []
-        for binding in reversed(self._function.body.bindings):
-            if binding.var in needed:
-                kept.append(binding)
-                for operand in binding.args:
-                    use(operand)
-        return self._pack(list(reversed(kept)), operands, names, needed, sorted(constants))
-
-    def _pack(self, bindings, results, names, needed, constants) -> IRModule:
-        """Renumbers what is used: parameters first, then bindings in order."""
+        self._function.body.results.extend(self._operand(r) for r in results)
+        self._function.result_names.extend(names)
         module = ir_pb2.IRModule()
-        function = module.functions[self.name]
-        order = list(self._function.params) + [b.var for b in bindings]
-        var_at = {old: new for new, old in enumerate(order)}
+        packers = {name: _Packer(f) for name, f in {**self._functions, self.name: self._function}.items()}
+        constants = sorted(set().union(*(p.constants for p in packers.values())))
         constant_at = {old: new for new, old in enumerate(constants)}
-        function.vars.extend(self._function.vars[i] for i in order)
-        function.params.extend(range(len(self._function.params)))
-
-        def renumber(operand):
-            if operand.WhichOneof("kind") == "constant":
-                return ir_pb2.Operand(constant=constant_at[operand.constant])
-            return ir_pb2.Operand(var=var_at[operand.var])
-
-        for binding in bindings:
-            added = function.body.bindings.add()
-            added.CopyFrom(binding)
-            added.var = var_at[binding.var]
-            del added.args[:]
-            added.args.extend(renumber(a) for a in binding.args)
-        function.body.results.extend(renumber(r) for r in results)
-        function.result_names.extend(names)
+        for name, packer in packers.items():
+            module.functions[name].CopyFrom(packer.pack(constant_at))
+        del self._function.body.results[:], self._function.result_names[:]
         module.constants.extend(self._constants[i] for i in constants)
         used = {c.digest for c in module.constants if c.WhichOneof("value") == "digest"}
         return IRModule(module, {d: a for d, a in self._weights.items() if d in used})
+
+    def _bind_all(self, binding: ir_pb2.Binding, types: Sequence[TensorType]) -> tuple:
+        made = self._bind(binding, types[0] if len(types) == 1 else tuple(types))
+        return made if isinstance(made, tuple) else (made,)
 
     def _bind(self, binding: ir_pb2.Binding, inferred) -> Any:
         if isinstance(inferred, TensorType):
             var = self._var(inferred)
             binding.var = var.index
-            self._function.body.bindings.append(binding)
+            self._blocks[-1].bindings.append(binding)
             return var
         whole = len(self._function.vars)
         proto = self._function.vars.add()
@@ -185,11 +250,11 @@ class FunctionBuilder:
             for field in inferred:
                 proto.type.tuple.fields.add().tensor.CopyFrom(field.to_proto())
         binding.var = whole
-        self._function.body.bindings.append(binding)
+        self._blocks[-1].bindings.append(binding)
         results = []
         for i, field in enumerate(inferred):
             var = self._var(field)
-            item = self._function.body.bindings.add(var=var.index, location=self.location)
+            item = self._blocks[-1].bindings.add(var=var.index, location=self.location)
             item.tuple_get_item.index = i
             item.args.add(var=whole)
             results.append(var)
@@ -218,3 +283,72 @@ class FunctionBuilder:
         shape = array.shape
         dense = np.ascontiguousarray(array, dtype=type_.numpy.newbyteorder("<")).reshape(shape)
         return dense, type_
+
+
+class _Packer:
+    """One function without what nothing uses, renumbered: parameters first, then bindings in order."""
+
+    def __init__(self, function: ir_pb2.Function):
+        self.constants: set[int] = set()
+        self._function = function
+        self._needed: set[int] = set()
+        self._body = self._prune(function.body)
+
+    def pack(self, constant_at: dict[int, int]) -> ir_pb2.Function:
+        packed = ir_pb2.Function()
+        order = list(self._function.params)
+        self._collect(self._body, order)
+        var_at = {old: new for new, old in enumerate(order)}
+        packed.vars.extend(self._function.vars[i] for i in order)
+        packed.params.extend(range(len(self._function.params)))
+        packed.result_names.extend(self._function.result_names)
+        packed.body.CopyFrom(self._body)
+        self._renumber(packed.body, var_at, constant_at)
+        return packed
+
+    def _use(self, operand: ir_pb2.Operand) -> None:
+        constant = operand.WhichOneof("kind") == "constant"
+        (self.constants if constant else self._needed).add(operand.constant if constant else operand.var)
+
+    def _prune(self, block: ir_pb2.Block) -> ir_pb2.Block:
+        pruned = ir_pb2.Block(results=block.results)
+        for operand in block.results:
+            self._use(operand)
+        kept = []
+        for binding in reversed(block.bindings):
+            if binding.var not in self._needed and binding.WhichOneof("expr") != "call_packed":
+                continue
+            copy = ir_pb2.Binding()
+            copy.CopyFrom(binding)
+            if copy.HasField("if_"):
+                copy.if_.then_block.CopyFrom(self._prune(binding.if_.then_block))
+                copy.if_.else_block.CopyFrom(self._prune(binding.if_.else_block))
+            for operand in copy.args:
+                self._use(operand)
+            kept.append(copy)
+        pruned.bindings.extend(reversed(kept))
+        return pruned
+
+    def _collect(self, block: ir_pb2.Block, order: list[int]) -> None:
+        for binding in block.bindings:
+            order.append(binding.var)
+            if binding.HasField("if_"):
+                self._collect(binding.if_.then_block, order)
+                self._collect(binding.if_.else_block, order)
+
+    def _renumber(self, block: ir_pb2.Block, var_at: dict[int, int], constant_at: dict[int, int]) -> None:
+        def renumber(operand):
+            if operand.WhichOneof("kind") == "constant":
+                operand.constant = constant_at[operand.constant]
+            else:
+                operand.var = var_at[operand.var]
+
+        for binding in block.bindings:
+            binding.var = var_at[binding.var]
+            for operand in binding.args:
+                renumber(operand)
+            if binding.HasField("if_"):
+                self._renumber(binding.if_.then_block, var_at, constant_at)
+                self._renumber(binding.if_.else_block, var_at, constant_at)
+        for operand in block.results:
+            renumber(operand)

@@ -90,6 +90,13 @@ class HalfBuilder(FunctionBuilder):
             self._wide[var.index] = super().op("cast", var, dtype="f32")
         return self._wide[var.index]
 
+    def _write_block(self, block, write):
+        outside = dict(self._wide)  # a cast that a branch makes is not to be had outside of it
+        try:
+            return super()._write_block(block, write)
+        finally:
+            self._wide = outside
+
     def _widens(self, op_name: str, args: tuple[Var, ...]) -> bool:
         if op_name in MOVES:
             return not args[0].constant and args[0].index in self._wide

@@ -43,6 +43,7 @@ def from_onnx(
     model: onnx.ModelProto | str | os.PathLike,
     shape: Mapping[str, int | Sequence[int | str]] | None = None,
     constants: Mapping[str, np.ndarray] | None = None,
+    executor: str = "graph",
 ) -> IRModule:
     """Imports an ONNX model of opset 7 to the newest of the installed onnx package (older ones as far as they go).
 
@@ -53,6 +54,8 @@ def from_onnx(
             are left open stay symbolic in the module.
         constants: {input: array} binds graph inputs to values known at compile time; they are then no parameters. For
             inputs whose values decide shapes (`UnsupportedOperatorError.needed_constants` lists them).
+        executor: "vm": an If and a Loop whose conditions are only known at run time stay so, and the module needs
+            executor vm. For the others both branches of an If are computed, and such a Loop is refused.
 
     Returns:
         The module. Its "main" takes the graph's inputs that are not initializers, in the graph's order.
@@ -73,7 +76,7 @@ def from_onnx(
             raise InvalidModelError(f"{path}: not an ONNX model ({error})") from None
     _check_opsets(model)
     shape, constants = dict(shape or {}), dict(constants or {})
-    importer = GraphImporter(model, base)
+    importer = GraphImporter(model, base, executor)
     return importer.run(_parameters(model, shape, constants), constants)
 
 

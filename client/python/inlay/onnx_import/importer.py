@@ -42,8 +42,9 @@ def node_label(node: onnx.NodeProto) -> str:
 class GraphImporter:
     """Converts the main graph of one model into one function."""
 
-    def __init__(self, model: onnx.ModelProto, base: pathlib.Path | None):
+    def __init__(self, model: onnx.ModelProto, base: pathlib.Path | None, executor: str = "graph"):
         self.model = model
+        self.control_flow = executor == "vm"  # whether If and Loop may be left to the run
         self.base = base
         self.builder = HalfBuilder("main")
         self.opsets = {o.domain if o.domain != "ai.onnx" else "": o.version for o in model.opset_import}

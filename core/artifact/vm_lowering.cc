@@ -1,0 +1,484 @@
+#include "core/artifact/vm_lowering.h"
+
+#include <algorithm>
+#include <map>
+#include <unordered_map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "core/artifact/memory_planner.h"
+#include "core/base/status_macros.h"
+#include "core/ir/control_flow.h"
+
+namespace inlay::artifact {
+namespace {
+
+using ir::Binding;
+using ir::Block;
+using ir::Operand;
+using runtime::RegisterKind;
+using runtime::VmFunction;
+using runtime::VmOp;
+using runtime::VmRegister;
+
+void Flatten(const ir::Type& type, std::vector<ir::TensorType>* leaves) {
+  if (type.is_tensor()) {
+    leaves->push_back(type.tensor());
+    return;
+  }
+  for (const ir::Type& field : type.tuple().fields) Flatten(field, leaves);
+}
+
+absl::StatusOr<std::vector<runtime::TensorType>> RuntimeTypes(const ir::Type& type, absl::string_view where) {
+  std::vector<ir::TensorType> leaves;
+  Flatten(type, &leaves);
+  std::vector<runtime::TensorType> types;
+  for (const ir::TensorType& leaf : leaves) {
+    if (!leaf.is_static()) {
+      const std::string symbol = leaf.FirstSymbol();
+      return absl::UnimplementedError(absl::StrCat("symbolic dimension '", symbol, "' in the type ", leaf.ToString(),
+                                                   " of ", where, ": give it a value (shape ", symbol, "=N)"));
+    }
+    types.push_back({static_cast<runtime::DType>(leaf.dtype), leaf.Shape()});
+  }
+  return types;
+}
+
+// What is common to all functions: the values that loading makes, the kernel calls, the functions' numbers.
+class ModuleLowering {
+ public:
+  ModuleLowering(const ir::IRModule& module, const FunctionTable& functions)
+      : module_(module), functions_(functions) {}
+
+  absl::StatusOr<LoweredModule> Run();
+
+  const ir::IRModule& module() const { return module_; }
+  const FunctionTable& functions() const { return functions_; }
+  CallGraph& graph() { return out_.graph; }
+
+  // Of a function that is no partition; it will be lowered.
+  int64_t IndexOf(const std::string& name) {
+    const auto [it, fresh] = index_.insert({name, static_cast<int64_t>(order_.size())});
+    if (fresh) order_.push_back(name);
+    return it->second;
+  }
+  int64_t PackedIndex(const std::string& name) {
+    std::vector<std::string>& names = out_.bytecode.packed;
+    const auto it = std::find(names.begin(), names.end(), name);
+    if (it != names.end()) return it - names.begin();
+    names.push_back(name);
+    return static_cast<int64_t>(names.size()) - 1;
+  }
+  int ValueOf(const ir::ConstantPtr& constant) {
+    const auto [it, fresh] = values_.insert({constant.get(), static_cast<int>(graph().values.size())});
+    if (fresh) {
+      auto& list = constant->is_weight ? graph().params : graph().literals;
+      graph().values.push_back({constant->is_weight ? Value::Kind::kParam : Value::Kind::kLiteral,
+                                constant->type.NumBytes(), static_cast<int>(list.size())});
+      list.push_back(constant);
+    }
+    return it->second;
+  }
+  void Read(int value) { out_.constants_read.push_back(value); }
+
+ private:
+  // transform_params, lowered as for the graph executor: a main that returns what is lifted.
+  absl::StatusOr<std::vector<int>> LowerLoad() {
+    const ir::Function& main = module_.functions.at("main");
+    ir::IRModule load = module_;
+    ir::Function& stub = load.functions["main"];
+    stub.body.bindings.clear();
+    stub.body.results.clear();
+    const int64_t lifted = main.attrs.IntOr("num_lifted_params", 0);
+    if (lifted < 0 || lifted > static_cast<int64_t>(main.params.size())) {
+      return absl::InvalidArgumentError("main takes fewer parameters than were lifted");
+    }
+    for (size_t i = main.params.size() - lifted; i < main.params.size(); ++i) {
+      stub.body.results.emplace_back(main.params[i]);
+    }
+    INLAY_ASSIGN_OR_RETURN(out_.graph, BuildCallGraph(load, functions_));
+    for (GraphCall& call : out_.graph.load_calls) {
+      for (const auto& [name, body] : load.functions) {
+        if (call.body != &body) continue;
+        call.body = &module_.functions.at(name);  // `load` goes
+        break;
+      }
+    }
+    std::vector<int> values = std::move(out_.graph.results);
+    out_.graph.results.clear();
+    out_.graph.result_types.clear();
+    for (size_t i = 0; i < out_.graph.values.size(); ++i) {
+      const Value& value = out_.graph.values[i];
+      if (value.kind == Value::Kind::kParam) values_[out_.graph.params[value.index].get()] = static_cast<int>(i);
+      if (value.kind == Value::Kind::kLiteral) values_[out_.graph.literals[value.index].get()] = static_cast<int>(i);
+    }
+    return values;
+  }
+
+  const ir::IRModule& module_;
+  const FunctionTable& functions_;
+  LoweredModule out_;
+  std::map<std::string, int64_t> index_;
+  std::vector<std::string> order_;
+  std::unordered_map<const ir::Constant*, int> values_;
+};
+
+class FunctionLowering {
+ public:
+  FunctionLowering(ModuleLowering* module, const ir::Function& function) : module_(*module), function_(function) {}
+
+  // `lifted`: of main alone, the values of its last parameters.
+  absl::StatusOr<VmFunction> Run(const std::string& name, const std::vector<int>& lifted) {
+    out_.name = name;
+    const size_t num_params = function_.params.size() - lifted.size();
+    for (size_t i = 0; i < function_.params.size(); ++i) {
+      const ir::VarPtr& var = function_.params[i];
+      INLAY_ASSIGN_OR_RETURN(auto types, RuntimeTypes(var->type, absl::StrCat("parameter '", var->name, "'")));
+      if (i >= num_params) {
+        leaves_[var.get()] = {Leaf{-1, lifted[i - num_params], types[0]}};
+      } else {
+        leaves_[var.get()] = {Leaf{NewRegister(RegisterKind::kParam, types[0]), -1, types[0]}};
+      }
+    }
+    out_.num_params = static_cast<int32_t>(num_params);
+    std::vector<int> results;
+    for (const Operand& result : function_.body.results) {
+      INLAY_ASSIGN_OR_RETURN(auto types, RuntimeTypes(result.type(), "a result"));
+      for (auto& type : types) results.push_back(NewRegister(RegisterKind::kResult, std::move(type)));
+    }
+    out_.num_results = static_cast<int32_t>(results.size());
+    INLAY_RETURN_IF_ERROR(LowerBlock(function_.body, results));
+    Emit({static_cast<int64_t>(VmOp::kReturn)});
+    INLAY_RETURN_IF_ERROR(AssignFrame());
+    return std::move(out_);
+  }
+
+ private:
+  // A tensor: in a register, or a value that is there after load (which gets a register where it is used).
+  struct Leaf {
+    int reg = -1;
+    int value = -1;
+    runtime::TensorType type;
+  };
+  using Leaves = std::vector<Leaf>;
+  struct Lifetime {
+    int first = -1, last = -1;
+  };
+
+  int NewRegister(RegisterKind kind, runtime::TensorType type, int64_t at = 0) {
+    out_.registers.push_back({kind, at, std::move(type)});
+    lifetimes_.emplace_back();
+    return static_cast<int>(out_.registers.size()) - 1;
+  }
+
+  // Called while the instruction that uses the register is the next one to be emitted.
+  int64_t Touch(int reg) {
+    Lifetime& life = lifetimes_[reg];
+    life.last = position_;
+    if (life.first < 0) life.first = position_;
+    return reg;
+  }
+
+  int64_t Use(const Leaf& leaf) {
+    if (leaf.value < 0) return Touch(leaf.reg);
+    const auto [it, fresh] = constants_.insert({leaf.value, 0});
+    if (fresh) {
+      it->second = NewRegister(RegisterKind::kBuffer, leaf.type, leaf.value);
+      module_.Read(leaf.value);
+    }
+    return it->second;
+  }
+
+  // Gives the place of its first word.
+  size_t Emit(std::vector<int64_t> words) {
+    const size_t at = out_.code.size();
+    out_.code.insert(out_.code.end(), words.begin(), words.end());
+    ++position_;
+    return at;
+  }
+  int64_t Here() const { return static_cast<int64_t>(out_.code.size()); }
+
+  absl::StatusOr<Leaves> LeavesOf(const Operand& operand, absl::string_view where) {
+    if (!operand.is_var()) {
+      INLAY_ASSIGN_OR_RETURN(auto types, RuntimeTypes(operand.type(), where));
+      return Leaves{{-1, module_.ValueOf(operand.constant), types[0]}};
+    }
+    const auto it = leaves_.find(operand.var.get());
+    if (it == leaves_.end()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("'", operand.var->name, "' is used before it is defined: ", where));
+    }
+    return it->second;
+  }
+
+  absl::StatusOr<Leaves> ArgsOf(const Binding& binding) {
+    Leaves all;
+    for (const Operand& arg : binding.args) {
+      INLAY_ASSIGN_OR_RETURN(Leaves leaves, LeavesOf(arg, ir::Describe(binding)));
+      all.insert(all.end(), leaves.begin(), leaves.end());
+    }
+    return all;
+  }
+
+  // Registers for what a binding makes: where its block's result wants it, else in the frame.
+  absl::StatusOr<std::vector<int>> Define(const Binding& binding) {
+    INLAY_ASSIGN_OR_RETURN(auto types, RuntimeTypes(binding.var->type, ir::Describe(binding)));
+    std::vector<int> registers;
+    Leaves leaves;
+    for (size_t i = 0; i < types.size(); ++i) {
+      const auto wanted = wanted_.find({binding.var.get(), static_cast<int>(i)});
+      registers.push_back(wanted != wanted_.end() ? wanted->second : NewRegister(RegisterKind::kFrame, types[i]));
+      leaves.push_back({registers.back(), -1, types[i]});
+    }
+    leaves_[binding.var.get()] = std::move(leaves);
+    return registers;
+  }
+
+  // A result that a call of the block makes is made where it belongs; everything else is copied there.
+  absl::Status LowerBlock(const Block& block, const std::vector<int>& results) {
+    std::unordered_map<const ir::Var*, std::pair<const ir::Var*, int>> makers;  // of tensors: the call and which of it
+    for (const Binding& binding : block.bindings) {
+      if (binding.kind == Binding::Kind::kTuple) continue;
+      if (binding.kind != Binding::Kind::kTupleGetItem) {
+        makers[binding.var.get()] = {binding.var.get(), 0};
+        continue;
+      }
+      const auto tuple = makers.find(binding.args[0].var.get());
+      if (tuple == makers.end() || !binding.args[0].type().is_tuple()) continue;
+      std::vector<ir::TensorType> before;
+      for (int i = 0; i < binding.index; ++i) Flatten(binding.args[0].type().tuple().fields[i], &before);
+      makers[binding.var.get()] = {tuple->second.first, tuple->second.second + static_cast<int>(before.size())};
+    }
+    size_t at = 0;
+    for (const Operand& result : block.results) {
+      std::vector<ir::TensorType> types;
+      Flatten(result.type(), &types);
+      const auto maker = result.is_var() && result.var->type.is_tensor() ? makers.find(result.var.get()) : makers.end();
+      if (maker != makers.end()) wanted_.insert({maker->second, results[at]});
+      at += types.size();
+    }
+    for (const Binding& binding : block.bindings) INLAY_RETURN_IF_ERROR(LowerBinding(binding));
+    at = 0;
+    for (const Operand& result : block.results) {
+      INLAY_ASSIGN_OR_RETURN(Leaves leaves, LeavesOf(result, "a result"));
+      for (const Leaf& leaf : leaves) Copy(leaf, results[at++]);
+    }
+    return absl::OkStatus();
+  }
+
+  void Copy(const Leaf& from, int to) {
+    if (from.reg == to || from.type.NumBytes() == 0) return;
+    const int64_t source = Use(from);
+    Emit({static_cast<int64_t>(VmOp::kCopy), source, Touch(to)});
+  }
+
+  absl::Status LowerBinding(const Binding& binding) {
+    switch (binding.kind) {
+      case Binding::Kind::kCallFunction: {
+        const auto callee = module_.module().functions.find(binding.callee);
+        if (callee == module_.module().functions.end()) {
+          return absl::InvalidArgumentError(absl::StrCat("no function ", binding.callee, ": ", ir::Describe(binding)));
+        }
+        if (callee->second.attrs.StringOr("backend", "").empty()) {
+          return ir::IsWhile(binding) ? LowerWhile(binding) : LowerCall(binding);
+        }
+        return LowerKernel(binding, callee->second);
+      }
+      case Binding::Kind::kTuple: {
+        INLAY_ASSIGN_OR_RETURN(leaves_[binding.var.get()], ArgsOf(binding));
+        return absl::OkStatus();
+      }
+      case Binding::Kind::kTupleGetItem: {
+        INLAY_ASSIGN_OR_RETURN(Leaves leaves, ArgsOf(binding));
+        const ir::Type tuple = binding.args[0].type();
+        std::vector<ir::TensorType> before, item;
+        for (int i = 0; i < binding.index; ++i) Flatten(tuple.tuple().fields[i], &before);
+        Flatten(tuple.tuple().fields[binding.index], &item);
+        leaves_[binding.var.get()] = {leaves.begin() + before.size(), leaves.begin() + before.size() + item.size()};
+        return absl::OkStatus();
+      }
+      case Binding::Kind::kIf:
+        return LowerIf(binding);
+      case Binding::Kind::kCallPacked:
+        return LowerPacked(binding);
+      case Binding::Kind::kCall:
+        return absl::InvalidArgumentError(
+            absl::StrCat("not in a partition, so nothing implements it: ", ir::Describe(binding)));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status LowerKernel(const Binding& binding, const ir::Function& partition) {
+    const std::string symbol = partition.attrs.StringOr("symbol", binding.callee);
+    GraphCall call;
+    INLAY_ASSIGN_OR_RETURN(call.function, module_.functions().Find(symbol, partition));
+    call.body = &partition;
+    call.name = binding.location;
+    INLAY_ASSIGN_OR_RETURN(Leaves args, ArgsOf(binding));
+    if (args.size() != partition.params.size()) {
+      return absl::InvalidArgumentError(absl::StrCat("wrong number of arguments: ", ir::Describe(binding)));
+    }
+    INLAY_ASSIGN_OR_RETURN(std::vector<int> results, Define(binding));
+    if (static_cast<int>(results.size()) != call.function->outputs_size()) {
+      return absl::InvalidArgumentError(absl::StrCat("wrong number of results: ", ir::Describe(binding)));
+    }
+    // Calls all of whose results have no elements are left out.
+    if (std::all_of(results.begin(), results.end(),
+                    [&](int reg) { return out_.registers[reg].type.NumBytes() == 0; })) {
+      return absl::OkStatus();
+    }
+    const auto& gone = call.function->init_only_inputs();
+    std::vector<int64_t> words = {static_cast<int64_t>(VmOp::kKernel),
+                                  static_cast<int64_t>(module_.graph().run_calls.size()), -1};
+    for (size_t i = 0; i < args.size(); ++i) {
+      call.inputs.push_back(args[i].value);
+      const bool init_only = std::find(gone.begin(), gone.end(), static_cast<int>(i)) != gone.end();
+      words.push_back(init_only ? -1 : Use(args[i]));
+    }
+    call.outputs.assign(results.size(), -1);
+    for (int reg : results) words.push_back(Touch(reg));
+    const int position = position_;
+    const size_t at = Emit(std::move(words));
+    if (call.function->workspace_bytes() > 0) {
+      workspaces_.push_back({at + 2, {call.function->workspace_bytes(), position, position}});
+    }
+    module_.graph().run_calls.push_back(std::move(call));
+    return absl::OkStatus();
+  }
+
+  absl::Status LowerCall(const Binding& binding) {
+    INLAY_ASSIGN_OR_RETURN(Leaves args, ArgsOf(binding));
+    INLAY_ASSIGN_OR_RETURN(std::vector<int> results, Define(binding));
+    std::vector<int64_t> words = {static_cast<int64_t>(VmOp::kCall), module_.IndexOf(binding.callee)};
+    for (const Leaf& arg : args) words.push_back(Use(arg));
+    for (int reg : results) words.push_back(Touch(reg));
+    Emit(std::move(words));
+    return absl::OkStatus();
+  }
+
+  // Two registers for each value that a turn hands to the next: the call reads one and writes the other, then they
+  // change places. All of them live as long as the loop, so that it does not matter which memory is whose.
+  absl::Status LowerWhile(const Binding& binding) {
+    INLAY_ASSIGN_OR_RETURN(Leaves args, ArgsOf(binding));
+    INLAY_ASSIGN_OR_RETURN(auto types, RuntimeTypes(binding.var->type, ir::Describe(binding)));
+    std::vector<int> now, next;
+    for (const auto& type : types) {
+      now.push_back(NewRegister(RegisterKind::kFrame, type));
+      next.push_back(NewRegister(RegisterKind::kFrame, type));
+    }
+    auto touch_all = [&] {
+      for (size_t i = 0; i < now.size(); ++i) Touch(now[i]), Touch(next[i]);
+      for (size_t i = now.size(); i < args.size(); ++i) Use(args[i]);
+    };
+    touch_all();
+    for (size_t i = 0; i < now.size(); ++i) Copy(args[i], now[i]);
+    const int64_t start = Here();
+    const size_t branch = Emit({static_cast<int64_t>(VmOp::kBranchIfNot), Touch(now[0]), 0});
+    std::vector<int64_t> words = {static_cast<int64_t>(VmOp::kCall), module_.IndexOf(binding.callee)};
+    words.insert(words.end(), now.begin(), now.end());
+    for (size_t i = now.size(); i < args.size(); ++i) words.push_back(Use(args[i]));
+    words.insert(words.end(), next.begin(), next.end());
+    Emit(std::move(words));
+    for (size_t i = 0; i < now.size(); ++i) Emit({static_cast<int64_t>(VmOp::kSwap), now[i], next[i]});
+    touch_all();
+    Emit({static_cast<int64_t>(VmOp::kJump), start});
+    out_.code[branch + 2] = Here();
+    Leaves leaves;
+    for (size_t i = 0; i < now.size(); ++i) {
+      leaves.push_back({now[i], -1, types[i]});
+      const auto wanted = wanted_.find({binding.var.get(), static_cast<int>(i)});
+      if (wanted == wanted_.end()) continue;
+      Copy(leaves[i], wanted->second);
+      leaves[i].reg = wanted->second;
+    }
+    leaves_[binding.var.get()] = std::move(leaves);
+    return absl::OkStatus();
+  }
+
+  absl::Status LowerIf(const Binding& binding) {
+    INLAY_ASSIGN_OR_RETURN(Leaves condition, ArgsOf(binding));
+    INLAY_ASSIGN_OR_RETURN(std::vector<int> results, Define(binding));
+    const size_t branch = Emit({static_cast<int64_t>(VmOp::kBranchIfNot), Use(condition[0]), 0});
+    INLAY_RETURN_IF_ERROR(LowerBlock(binding.blocks[0], results));
+    const size_t jump = Emit({static_cast<int64_t>(VmOp::kJump), 0});
+    out_.code[branch + 2] = Here();
+    INLAY_RETURN_IF_ERROR(LowerBlock(binding.blocks[1], results));
+    out_.code[jump + 1] = Here();
+    return absl::OkStatus();
+  }
+
+  absl::Status LowerPacked(const Binding& binding) {
+    INLAY_ASSIGN_OR_RETURN(Leaves args, ArgsOf(binding));
+    INLAY_ASSIGN_OR_RETURN(std::vector<int> results, Define(binding));
+    std::vector<int64_t> words = {static_cast<int64_t>(VmOp::kCallPacked), module_.PackedIndex(binding.callee),
+                                  static_cast<int64_t>(args.size()), static_cast<int64_t>(results.size())};
+    for (const Leaf& arg : args) words.push_back(Use(arg));
+    for (int reg : results) words.push_back(Touch(reg));
+    Emit(std::move(words));
+    return absl::OkStatus();
+  }
+
+  // Registers and workspaces get their places by their lifetimes, counted in instructions in the order of the code: a
+  // branch not taken does no harm, and what a loop keeps lives from its begin to its end.
+  absl::Status AssignFrame() {
+    std::vector<MemoryRequest> requests;
+    std::vector<int64_t*> places;
+    for (size_t i = 0; i < out_.registers.size(); ++i) {
+      VmRegister& reg = out_.registers[i];
+      if (reg.kind != RegisterKind::kFrame) continue;
+      const Lifetime& life = lifetimes_[i];
+      if (life.first < 0) continue;  // nothing is ever in it
+      requests.push_back({reg.type.NumBytes(), life.first, life.last});
+      places.push_back(&reg.at);
+    }
+    for (const Workspace& workspace : workspaces_) {
+      requests.push_back(workspace.request);
+      places.push_back(&out_.code[workspace.word]);
+    }
+    INLAY_ASSIGN_OR_RETURN(MemoryAssignment assignment, AssignMemory(requests));
+    for (size_t i = 0; i < places.size(); ++i) *places[i] = assignment.offsets[i];
+    out_.frame_bytes = assignment.total_bytes;
+    return absl::OkStatus();
+  }
+
+  struct Workspace {
+    size_t word;  // of the code: where its offset goes
+    MemoryRequest request;
+  };
+
+  ModuleLowering& module_;
+  const ir::Function& function_;
+  VmFunction out_;
+  int position_ = 0;  // of the next instruction, counted in instructions
+  std::vector<Lifetime> lifetimes_;  // of registers
+  std::vector<Workspace> workspaces_;
+  std::unordered_map<const ir::Var*, Leaves> leaves_;
+  std::map<std::pair<const ir::Var*, int>, int> wanted_;
+  std::map<int, int> constants_;  // registers of values
+};
+
+absl::StatusOr<LoweredModule> ModuleLowering::Run() {
+  const auto main = module_.functions.find("main");
+  if (main == module_.functions.end()) return absl::InvalidArgumentError("the module has no function main");
+  INLAY_ASSIGN_OR_RETURN(std::vector<int> lifted, LowerLoad());
+  const ir::Function& function = main->second;
+  for (const Operand& result : function.body.results) Flatten(result.type(), &graph().result_types);
+  IndexOf("main");
+  for (size_t i = 0; i < order_.size(); ++i) {
+    const std::string name = order_[i];
+    FunctionLowering lowering(this, module_.functions.at(name));
+    absl::StatusOr<VmFunction> lowered = lowering.Run(name, i == 0 ? lifted : std::vector<int>());
+    if (i == 0) INLAY_RETURN_IF_ERROR(lowered.status());
+    INLAY_RETURN_IF_ERROR(Annotate(lowered.status(), absl::StrCat("function '", name, "'")));
+    out_.bytecode.functions.push_back(*std::move(lowered));
+  }
+  return std::move(out_);
+}
+
+}  // namespace
+
+absl::StatusOr<LoweredModule> LowerToBytecode(const ir::IRModule& partitioned, const FunctionTable& functions) {
+  return ModuleLowering(partitioned, functions).Run();
+}
+
+}  // namespace inlay::artifact

@@ -1,0 +1,210 @@
+#include "core/runtime/vm/vm_executor.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+namespace inlay::runtime {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// What one activation of a function needs for itself.
+struct Frame {
+  AlignedMemory memory;
+  std::vector<void*> registers;
+  std::vector<void*> args;  // of the call under way
+};
+
+}  // namespace
+
+// One thread at a time.
+class VmExecutor::Context {
+ public:
+  Context(LoadedPlan* loaded, const CallPackedFn& call_packed)
+      : loaded_(loaded),
+        plan_(loaded->plan()),
+        bytecode_(plan_.bytecode),
+        call_packed_(call_packed),
+        idle_(bytecode_.functions.size()),
+        context_(owner_.MakeContext(loaded->pool())) {}
+
+  // A frame of each function; recursion alone makes more.
+  static StatusOr<std::unique_ptr<Context>> Make(LoadedPlan* loaded, const CallPackedFn& call_packed) {
+    auto context = std::make_unique<Context>(loaded, call_packed);
+    for (size_t i = 0; i < context->idle_.size(); ++i) {
+      std::unique_ptr<Frame> frame;
+      if (Status s = context->NewFrame(context->bytecode_.functions[i], &frame); !s.ok()) return s;
+      context->idle_[i].push_back(std::move(frame));
+    }
+    return context;
+  }
+
+  int64_t bytes() const { return bytes_; }
+
+  Status Run(const void* const* inputs, void* const* outputs, int64_t* step_ns) {
+    step_ns_ = step_ns;
+    std::vector<void*>& args = main_args_;
+    args.clear();
+    for (size_t i = 0; i < plan_.inputs.size(); ++i) args.push_back(const_cast<void*>(inputs[i]));
+    args.insert(args.end(), outputs, outputs + plan_.outputs.size());
+    ScopedFloatMode mode;
+    return Call(0, args.data(), 0);
+  }
+
+ private:
+  Status NewFrame(const VmFunction& f, std::unique_ptr<Frame>* out) {
+    auto frame = std::make_unique<Frame>();
+    // The tail lets vector code read past the last register's end within its page, as it may past any other.
+    frame->memory = AlignedMemory::Allocate(f.frame_bytes + kAlignment);
+    if (frame->memory.data() == nullptr) {
+      return ResourceExhausted("no memory for a frame of " + std::to_string(f.frame_bytes) + " bytes of '" + f.name +
+                               "'");
+    }
+    bytes_ += frame->memory.bytes();
+    for (const VmRegister& r : f.registers) {
+      void* address = nullptr;
+      if (r.kind == RegisterKind::kFrame) address = frame->memory.data() + r.at;
+      if (r.kind == RegisterKind::kBuffer) address = loaded_->Resolve(plan_.buffers[r.at], nullptr);
+      frame->registers.push_back(address);
+    }
+    size_t widest = 0;
+    for (int64_t pc = 0; pc < static_cast<int64_t>(f.code.size());) {
+      const int64_t words = InstructionWords(bytecode_, plan_, f, pc);
+      widest = std::max(widest, static_cast<size_t>(words));
+      pc += words;
+    }
+    frame->args.resize(widest);
+    *out = std::move(frame);
+    return Status();
+  }
+
+  // args: params, then results.
+  Status Call(int64_t function, void* const* args, int depth) {
+    const VmFunction& f = bytecode_.functions[function];
+    if (depth >= kMaxDepth) {
+      return ResourceExhausted("calls are nested deeper than " + std::to_string(kMaxDepth) + " at '" + f.name + "'");
+    }
+    std::unique_ptr<Frame> frame;
+    if (!idle_[function].empty()) {
+      frame = std::move(idle_[function].back());
+      idle_[function].pop_back();
+    } else if (Status s = NewFrame(f, &frame); !s.ok()) {
+      return s;
+    }
+    std::copy(args, args + f.num_params + f.num_results, frame->registers.begin());
+    Status status = Execute(f, frame.get(), depth);
+    idle_[function].push_back(std::move(frame));
+    return status;
+  }
+
+  Status Execute(const VmFunction& f, Frame* frame, int depth) {
+    const int64_t* code = f.code.data();
+    void** registers = frame->registers.data();
+    void** args = frame->args.data();
+    for (int64_t pc = 0;;) {
+      const int64_t* word = code + pc;
+      switch (static_cast<VmOp>(word[0])) {
+        case VmOp::kKernel: {
+          const Step& site = plan_.run_steps[word[1]];
+          const PlanFunction& kernel = plan_.functions[site.function];
+          const int count = kernel.num_inputs + kernel.num_outputs;
+          for (int i = 0; i < count; ++i) args[i] = word[3 + i] < 0 ? nullptr : registers[word[3 + i]];
+          context_.state = site.state >= 0 ? loaded_->state(site.state) : nullptr;
+          context_.workspace = word[2] >= 0 ? frame->memory.data() + word[2] : nullptr;
+          const int32_t rc = step_ns_ == nullptr ? loaded_->function(site.function).run(&context_, args)
+                                                 : Timed(word[1], site.function, args);
+          if (rc != INLAY_OK || owner_.failed.load(std::memory_order_relaxed)) {
+            return owner_.TakeError(rc, kernel, site, "_run");
+          }
+          pc += 3 + count;
+          break;
+        }
+        case VmOp::kCall: {
+          const VmFunction& callee = bytecode_.functions[word[1]];
+          const int count = callee.num_params + callee.num_results;
+          for (int i = 0; i < count; ++i) args[i] = registers[word[2 + i]];
+          if (Status s = Call(word[1], args, depth + 1); !s.ok()) return s;
+          pc += 2 + count;
+          break;
+        }
+        case VmOp::kCallPacked: {
+          const int64_t count = word[2] + word[3];
+          if (Status s = CallPacked(f, word, registers); !s.ok()) return s;
+          pc += 4 + count;
+          break;
+        }
+        case VmOp::kCopy: {
+          const int64_t bytes = f.registers[word[1]].type.NumBytes();
+          if (bytes > 0) std::memmove(registers[word[2]], registers[word[1]], bytes);
+          pc += 3;
+          break;
+        }
+        case VmOp::kSwap:
+          std::swap(registers[word[1]], registers[word[2]]);
+          pc += 3;
+          break;
+        case VmOp::kBranchIfNot:
+          pc = *static_cast<const uint8_t*>(registers[word[1]]) == 0 ? word[2] : pc + 3;
+          break;
+        case VmOp::kJump:
+          pc = word[1];
+          break;
+        case VmOp::kReturn:
+          return Status();
+      }
+    }
+  }
+
+  int32_t Timed(int64_t site, int32_t function, void* const* args) {
+    const Clock::time_point start = Clock::now();
+    const int32_t rc = loaded_->function(function).run(&context_, args);
+    step_ns_[site] += std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start).count();
+    return rc;
+  }
+
+  Status CallPacked(const VmFunction& f, const int64_t* word, void* const* registers) {
+    std::vector<PackedTensor> tensors;
+    for (int64_t i = 0; i < word[2] + word[3]; ++i) {
+      tensors.push_back({&f.registers[word[4 + i]].type, registers[word[4 + i]]});
+    }
+    const ScopedDefaultFloatMode mode;
+    return call_packed_(bytecode_.packed[word[1]], tensors.data(), static_cast<int>(word[2]), tensors.data() + word[2],
+                        static_cast<int>(word[3]));
+  }
+
+  LoadedPlan* loaded_;
+  const ExecutionPlan& plan_;
+  const Bytecode& bytecode_;
+  const CallPackedFn& call_packed_;
+  std::vector<std::vector<std::unique_ptr<Frame>>> idle_;  // by function
+  int64_t bytes_ = 0;
+  std::vector<void*> main_args_;
+  int64_t* step_ns_ = nullptr;  // null: not profiled
+  CallOwner owner_;
+  InlayCallContext context_;
+};
+
+VmExecutor::VmExecutor(std::unique_ptr<LoadedPlan> loaded, CallPackedFn call_packed)
+    : loaded_(std::move(loaded)), call_packed_(std::move(call_packed)) {}
+VmExecutor::~VmExecutor() = default;
+
+Status VmExecutor::RunIn(const void* const* inputs, void* const* outputs, int64_t* step_ns) const {
+  StatusOr<std::unique_ptr<Context>> context =
+      contexts_.Acquire([&] { return Context::Make(loaded_.get(), call_packed_); });
+  if (!context.ok()) return context.status();
+  Status status = (*context)->Run(inputs, outputs, step_ns);
+  contexts_.Release(std::move(*context));
+  return status;
+}
+
+Status VmExecutor::Run(const void* const* inputs, void* const* outputs) const {
+  return RunIn(inputs, outputs, nullptr);
+}
+
+Status VmExecutor::Profile(const void* const* inputs, void* const* outputs, int64_t* step_ns) const {
+  std::fill(step_ns, step_ns + plan().run_steps.size(), 0);
+  return RunIn(inputs, outputs, step_ns);
+}
+
+}  // namespace inlay::runtime
