@@ -454,7 +454,7 @@ def test_bad_run_inputs(client):
 
 def test_not_unimplemented_but_said(client):
     module = inlay.from_onnx(mlp(8))
-    for config in (inlay.CompilationConfig(executor="vm"), inlay.config.cuda()):
+    for config in (inlay.config.cuda(),):
         with pytest.raises(inlay.UnsupportedError):
             inlay.build(module, config, server=client)
     with pytest.raises(inlay.CompileError, match="no_such_backend"):
