@@ -113,7 +113,7 @@ def compile_(model, shape, output, save_plan, params_beside, dump_ir, timeout, s
 
         module = from_torch(model, shape=_shapes(shape))
     else:
-        module = onnx_import.from_onnx(model, shape=_shapes(shape))
+        module = onnx_import.from_onnx(model, shape=_shapes(shape), executor=config.executor.kind)
     imported = time.perf_counter()
     with CompileProgress(enabled=not as_json) as progress, PassContext(instruments=dumps):
         ex = executable.build(module, config, server=server, progress=progress, timeout=timeout)
