@@ -11,7 +11,7 @@ import onnx
 import onnx.defs
 
 from inlay.errors import InvalidModelError, UnsupportedNode, UnsupportedOperatorError
-from inlay.ir import Var
+from inlay.ir import FunctionBuilder, Var
 from inlay.ir.half import HalfBuilder
 from inlay.ir.module import LITERAL_LIMIT, IRModule
 from inlay.onnx_import import fold, functions, partial
@@ -46,7 +46,7 @@ class GraphImporter:
         self.model = model
         self.control_flow = executor == "vm"  # whether If and Loop may be left to the run
         self.base = base
-        self.builder = HalfBuilder("main")
+        self.builder: FunctionBuilder = HalfBuilder("main")
         self.opsets = {o.domain if o.domain != "ai.onnx" else "": o.version for o in model.opset_import}
         self.local_functions = {(f.domain, f.name): f for f in model.functions}
         self.problems: list[UnsupportedNode] = []
