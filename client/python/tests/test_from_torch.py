@@ -239,7 +239,7 @@ def test_state_is_refused_by_name():
         (lambda x: torch.fft.fft(x), (torch.ones(4),), "(aten._fft_r2c.default): there is no converter"),
         (lambda x: torch.nonzero(x), (torch.ones(4),), "the shape of its result depends on data"),
         (lambda x: x + 1, (torch.ones(4, dtype=torch.complex64),), "dtype complex64 is one that the IR lacks"),
-        (lambda x: nn.functional.max_pool2d(x, 2, return_indices=True)[1], (torch.ones(1, 1, 4, 4),), "the indices of a max"),
+        (lambda x: nn.functional.adaptive_max_pool2d(x, 2, return_indices=True)[1], (torch.ones(1, 1, 4, 4),), "the indices of a max"),
         (lambda x: torch.cond(x.sum() > 0, torch.sin, torch.cos, [x]), (torch.ones(4),), "higher-order operators"),
         (lambda x: torch.randn_like(x) + x, (torch.ones(4),), "its result is random"),
     ],

@@ -235,6 +235,7 @@ REDUCTIONS = {
     "softmax": lambda x: (x.softmax(-1), x.log_softmax(0), F.softmin(x, 1)),
     "topk": lambda x: (*x.topk(2), *x.topk(3, dim=1, largest=False)),
     "sort": lambda x: (*x.sort(1), *x.sort(descending=True), x.argsort(0)),
+    "median": lambda x: (x.median(), *x.median(1), *x.median(0, keepdim=True), *x.kthvalue(2, 1), x.int().median()),
     "histc": lambda x: (torch.histc(x, 7, -1, 1.5), torch.histc((x * 2).round(), bins=5, min=0, max=4)),
     "count": lambda x: (torch.count_nonzero(x > 0), (x > 0).sum(1)),
 }
@@ -308,7 +309,9 @@ INDEXING = {
     ),
     "index_put": lambda x, i: (
         torch.index_put(x, (i[0],), x[0, 0, 0]), torch.index_put(x, (i[0], i[1] % 3), x[:2, 0], accumulate=True),
-        x.masked_fill(x > 0, -1.0), torch.where(x > 0, 0.0, x),
+        x.masked_fill(x > 0, -1.0), x.masked_scatter(x > 0, x.flip(0)), x.masked_scatter(x[:, :1] > 0, x.flip(0)),
+        torch.searchsorted(x[0, 0].sort()[0], x), torch.searchsorted(x.sort()[0], x, right=True),
+        torch.bucketize(x, torch.tensor([-1.0, 0.0, 0.5])), torch.where(x > 0, 0.0, x),
     ),
 }  # fmt: skip
 
@@ -391,6 +394,9 @@ LAYERS = {
     "max_pool2d": (lambda: nn.MaxPool2d((3, 2), 2, (1, 0), ceil_mode=True), (2, 3, 8, 7)),
     "max_pool2d_lone": (lambda: nn.MaxPool2d(2, dilation=2, stride=1), (3, 8, 7)),
     "max_pool3d": (lambda: nn.MaxPool3d(2), (1, 2, 4, 5, 4)),
+    "max_pool1d_indices": (lambda: nn.MaxPool1d(3, 2, 1, return_indices=True), (2, 3, 8)),
+    "max_pool2d_indices": (lambda: nn.MaxPool2d((3, 2), 2, (1, 0), ceil_mode=True, return_indices=True), (2, 3, 8, 7)),
+    "max_unpool": (lambda: Around(nn.MaxPool2d(2, return_indices=True), lambda m, x: F.max_unpool2d(*m(x), 2)), (2, 3, 8, 6)),
     "avg_pool1d": (lambda: nn.AvgPool1d(3, 2, 1), (2, 3, 8)),
     "avg_pool2d": (lambda: nn.AvgPool2d(3, 2, 1, ceil_mode=True), (2, 3, 8, 7)),
     "avg_pool2d_excluding": (lambda: nn.AvgPool2d(3, 2, 1, count_include_pad=False), (2, 3, 8, 7)),

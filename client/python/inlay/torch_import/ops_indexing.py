@@ -6,8 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import torch
+
 from inlay.ir.dims import broadcast
-from inlay.torch_import.registry import NodeContext, Unsupported, Var, converter
+from inlay.torch_import.registry import NodeContext, Unsupported, Var, converter, ir_dtype
 
 
 def _indices(ctx: NodeContext, x: Var) -> Var:
@@ -191,6 +193,36 @@ def index_write(ctx: NodeContext, x: Var, dim: int, index: Var, source: Any, *, 
     index = ctx.reshape(index, [-1 if i == axis else 1 for i in range(x.rank)])
     add = ctx.name.startswith("index_add")
     return _scatter(ctx, x, axis, ctx.expand(index, shape), source, "add" if add else "none")
+
+
+@converter("masked_scatter.default")
+def masked_scatter(ctx: NodeContext, x: Var, mask: Var, source: Var) -> Var:
+    """Where the mask is true, the elements of source in order: the number of trues so far says which."""
+    shape: Any = broadcast(x.shape, mask.shape)
+    count = math.prod(shape)
+    flat = ctx.reshape(ctx.expand(mask, shape), [count])
+    at = ctx.op("sub", ctx.op("cumsum", ctx.cast(flat, "i64"), axis=0), ctx.literal(1, "i64"))
+    taken = ctx.op("gather", ctx.reshape(source, [math.prod(source.shape)]), ctx.op("clip", at, min=0.0), axis=0)
+    return ctx.op("where", ctx.reshape(flat, shape), ctx.reshape(taken, shape), ctx.expand(x, shape))
+
+
+@converter("searchsorted.Tensor", "searchsorted.Scalar", "bucketize.Tensor", "bucketize.Scalar")
+def searchsorted(
+    ctx: NodeContext, a: Any, b: Any, *, out_int32: bool = False, right: bool = False, side: str | None = None,
+    sorter: Var | None = None,
+) -> Var:  # fmt: skip
+    """How many boundaries lie before each value (as many comparisons as both have elements): of (boundaries, values),
+    bucketize has them the other way round."""
+    bounds, values = (b, a) if ctx.name.startswith("bucketize") else (a, b)
+    if sorter is not None:
+        raise Unsupported("a sorter")
+    dtype = ir_dtype(torch.result_type(*ctx.meta_args[:2]))
+    bounds, values = ctx.tensor(bounds, dtype), ctx.tensor(values, dtype)
+    shape = values.shape
+    lead = bounds.shape[:-1] if values.rank else ()
+    inner = ctx.reshape(bounds, [*lead, *[1] * (values.rank - len(lead)), bounds.shape[-1]])
+    before = ctx.op("less_equal" if right or side == "right" else "less", inner, ctx.reshape(values, [*shape, 1]))
+    return ctx.cast(ctx.op("reduce_sum", ctx.cast(before, "i64"), axes=[len(shape)]), ctx.dtype)
 
 
 @converter("one_hot.default")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from inlay.torch_import.ops_nn import per_axis
-from inlay.torch_import.registry import NodeContext, Unsupported, Var, converter
+from inlay.torch_import.registry import NodeContext, Unsupported, Var, converter, is_float
 
 
 def _batched(ctx: NodeContext, x: Var, spatial: int) -> tuple[Var, bool]:
@@ -45,10 +45,49 @@ def max_pool(
 
 
 @converter("max_pool1d_with_indices.default", "max_pool2d_with_indices.default", "max_pool3d_with_indices.default")
-def max_pool_with_indices(ctx: NodeContext, x: Var, *args: Any) -> tuple:
-    if ctx.wants(1):
-        raise Unsupported("the indices of a max pooling")
-    return max_pool(ctx, x, *args), None
+def max_pool_with_indices(
+    ctx: NodeContext,
+    x: Var,
+    kernel: Any,
+    stride: Any = (),
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+) -> tuple:
+    """The indices count in the plane of x: every tap of the window is a strided slice; of these stacked, argmax picks one,
+    and its number says where it stood."""
+    values = max_pool(ctx, x, kernel, stride, padding, dilation, ceil_mode)
+    if not ctx.wants(1):
+        return values, None
+    n = int(ctx.name[len("max_pool")])
+    kernel, steps = per_axis(kernel, n), per_axis(stride, n) or per_axis(kernel, n)
+    before, apart = per_axis(padding, n), per_axis(dilation, n)
+    if math.prod(kernel) > 64:
+        raise Unsupported(f"the indices of windows of {math.prod(kernel)} elements")
+    lead, extents, out = x.rank - n, x.shape[x.rank - n :], values.shape[x.rank - n :]
+    taps = np.stack(np.meshgrid(*(np.arange(k) for k in kernel), indexing="ij"), -1).reshape(-1, n)
+    reach = [(o - 1) * s + (k - 1) * d + 1 for o, s, k, d in zip(out, steps, kernel, apart, strict=True)]
+    after = [max(r - b - e, 0) for r, b, e in zip(reach, before, extents, strict=True)]
+    low = -math.inf if is_float(x) else float(np.iinfo(x.type.numpy).min)
+    wide = ctx.op("pad", x, pads=[*[0] * lead, *before, *[0] * lead, *after], value=low)
+    parts = []
+    for tap in taps:
+        begins = [int(t) * d for t, d in zip(tap, apart, strict=True)]
+        ends = [b + (o - 1) * s + 1 for b, o, s in zip(begins, out, steps, strict=True)]
+        part = ctx.op(
+            "slice", wide, begins=[0] * lead + begins, ends=[*x.shape[:lead], *ends], steps=[1] * lead + steps
+        )
+        parts.append(ctx.reshape(part, [1, *part.shape]))
+    best = ctx.op("argmax", ctx.op("concat", *parts, axis=0), axis=0, keepdims=False)
+    # Where each window's each tap stands in the plane; -1 in the padding, which never wins.
+    places: Any = 0
+    for i in range(n):
+        at = np.arange(out[i])[:, None] * steps[i] - before[i] + taps[:, i] * apart[i]
+        shape = [-1 if j == i else 1 for j in range(n)]
+        places = places * extents[i] + at.T.reshape(len(taps), *shape)
+    table = ctx.literal(np.broadcast_to(places, (len(taps), *out)).reshape(len(taps), -1), "i64")
+    flat = ctx.reshape(best, [math.prod(x.shape[:lead]), math.prod(out)])
+    return values, ctx.reshape(ctx.op("gather_elements", table, flat, axis=0), best.shape)
 
 
 @converter(*(f"avg_pool{n}d.default" for n in (1, 2, 3)))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from inlay.torch_import.ops_logic import truth
-from inlay.torch_import.registry import NodeContext, Unsupported, Var, converter
+from inlay.torch_import.registry import NodeContext, Unsupported, Var, converter, is_float
 
 
 def reduced(ctx: NodeContext, op_name: str, x: Var, dims: Any, keepdim: bool) -> Var:
@@ -218,6 +218,31 @@ def sort_stable(ctx: NodeContext, x: Var, *, stable: bool | None = None, dim: in
 @converter("argsort.default")
 def argsort(ctx: NodeContext, x: Var, dim: int = -1, descending: bool = False) -> Var:
     return sort(ctx, x, dim, descending)[1]
+
+
+@converter("kthvalue.default", "median.dim")
+def kth_value(ctx: NodeContext, x: Var, *args: Any) -> tuple[Var, Var]:
+    """Of the sorted axis, the k-th from 1, or the lower of the two in the middle; NaN where the axis has one."""
+    median = ctx.name.startswith("median")
+    k, dim, keepdim = (None, *args) if median else args
+    if x.rank == 0:
+        return x, ctx.literal(0, "i64")
+    axis = ctx.axis(dim, x.rank)
+    k = (x.shape[axis] + 1) // 2 if k is None else k
+    parts = ctx.op("topk", x, k=x.shape[axis], axis=axis, largest=False)
+    value, at = (ctx.slice(part, axis, k - 1, k) for part in parts)
+    if is_float(x):
+        nan = ctx.cast(ctx.op("isnan", x), "u8")
+        has = ctx.cast(ctx.op("reduce_max", nan, axes=[axis], keepdims=True), "bool")
+        value = ctx.op("where", has, ctx.like(math.nan, x), value)
+        at = ctx.op("where", has, ctx.op("argmax", nan, axis=axis, keepdims=True), at)
+    shape = [1 if i == axis else d for i, d in enumerate(x.shape) if keepdim or i != axis]
+    return ctx.reshape(value, shape), ctx.reshape(at, shape)
+
+
+@converter("median.default")
+def median(ctx: NodeContext, x: Var) -> Var:
+    return kth_value(ctx, ctx.reshape(x, [math.prod(x.shape)]), 0, False)[0]
 
 
 @converter("histc.default")
