@@ -47,8 +47,7 @@ absl::StatusOr<std::vector<runtime::TensorType>> RuntimeTypes(const ir::Type& ty
 // What is common to all functions: the values that loading makes, the kernel calls, the functions' numbers.
 class ModuleLowering {
  public:
-  ModuleLowering(const ir::IRModule& module, const FunctionTable& functions)
-      : module_(module), functions_(functions) {}
+  ModuleLowering(const ir::IRModule& module, const FunctionTable& functions) : module_(module), functions_(functions) {}
 
   absl::StatusOr<LoweredModule> Run();
 
@@ -449,7 +448,7 @@ class FunctionLowering {
   ModuleLowering& module_;
   const ir::Function& function_;
   VmFunction out_;
-  int position_ = 0;  // of the next instruction, counted in instructions
+  int position_ = 0;                 // of the next instruction, counted in instructions
   std::vector<Lifetime> lifetimes_;  // of registers
   std::vector<Workspace> workspaces_;
   std::unordered_map<const ir::Var*, Leaves> leaves_;

@@ -60,6 +60,16 @@ absl::Status CheckWeightsPresent(const proto::IRModule& module, cache::BlobStore
                    absl::StrJoin(some, ", "), ": upload them (UploadBlobs) and repeat"));
 }
 
+bool HasControlFlow(const ir::IRModule& module) {
+  for (const auto& [name, function] : module.functions) {
+    if (name != "main" && name != "transform_params") return true;
+    for (const ir::Binding& binding : function.body.bindings) {
+      if (binding.kind == ir::Binding::Kind::kCallPacked || binding.kind == ir::Binding::Kind::kIf) return true;
+    }
+  }
+  return false;
+}
+
 void Explain(proto::PlanRecord record, const char* source, proto::CompileReport* report) {
   report->set_plan_source(source);
   report->mutable_cover()->Swap(record.mutable_cover());
@@ -185,7 +195,8 @@ absl::StatusOr<collage::Cover> Pipeline::ChooseCover(const ir::IRModule& module,
     const std::string name = target::BackendOfVariant(backend->name());
     INLAY_ASSIGN_OR_RETURN(versions[backend->name()], compiler_->compiler()->BackendVersion(name));
   }
-  const bool measures = config.search_mode == target::SearchMode::kMeasured;
+  // What a run does depends on its inputs there, and a measurement's are made up: a loop could turn for ever.
+  const bool measures = config.search_mode == target::SearchMode::kMeasured && !HasControlFlow(module);
   if (measures && measurer_ == nullptr) {
     return absl::FailedPreconditionError(
         "config.search.mode is MEASURED, and this server does not measure (no inlay_measurer beside it): use ANALYTIC");

@@ -2,7 +2,8 @@
 // (true). Its callee takes first what it gives: a condition (a bool with one element) and any state, then what does not
 // change; it is called as long as the condition holds, with its own results for its first parameters.
 //
-//   %r = @body(%cond, %i, %x, %w) {while}        ==>       while (cond) (cond, i, x) = body(cond, i, x, w); r = (cond, i, x)
+//   %r = @body(%cond, %i, %x, %w) {while}        ==>       while (cond) (cond, i, x) = body(cond, i, x, w); r = (cond,
+//   i, x)
 #ifndef INLAY_CORE_IR_CONTROL_FLOW_H_
 #define INLAY_CORE_IR_CONTROL_FLOW_H_
 

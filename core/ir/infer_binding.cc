@@ -17,9 +17,9 @@ absl::Status CheckWhile(const Binding& binding, const Signature& body) {
   const std::vector<Type> results =
       body.result.is_tuple() ? body.result.tuple().fields : std::vector<Type>{body.result};
   if (results.empty() || results.size() > body.params.size() || !IsCondition(results[0])) {
-    return absl::InvalidArgumentError(absl::StrCat("a while's body '", binding.callee, "' gives ",
-                                                   body.result.ToString(),
-                                                   "; it must give a bool with one element, and no more than it takes"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("a while's body '", binding.callee, "' gives ", body.result.ToString(),
+                     "; it must give a bool with one element, and no more than it takes"));
   }
   for (size_t i = 0; i < results.size(); ++i) {
     if (results[i] == body.params[i]) continue;

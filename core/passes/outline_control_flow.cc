@@ -31,9 +31,8 @@ absl::Status CheckNone(const Block& block) {
                        : ir::IsWhile(binding)                       ? "a loop of an unknown number of turns"
                                                                     : nullptr;
     if (what == nullptr) continue;
-    return absl::UnimplementedError(
-        absl::StrCat("executors graph and aot have no control flow, and this is ", what, ": ", Describe(binding),
-                     "; use executor vm"));
+    return absl::UnimplementedError(absl::StrCat("executors graph and aot have no control flow, and this is ", what,
+                                                 ": ", Describe(binding), "; use executor vm"));
   }
   return absl::OkStatus();
 }
@@ -99,9 +98,9 @@ class Outliner {
       for (size_t i = 0; i < binding.blocks.size(); ++i) {
         INLAY_RETURN_IF_ERROR(OutlineIn(name, &binding.blocks[i]));
         if (binding.blocks[i].bindings.empty()) continue;
-        INLAY_RETURN_IF_ERROR(Annotate(Outline(FreshName(absl::StrCat(name, i == 0 ? ".then" : ".else")),
-                                               binding.location, &binding.blocks[i]),
-                                       Describe(binding)));
+        INLAY_RETURN_IF_ERROR(Annotate(
+            Outline(FreshName(absl::StrCat(name, i == 0 ? ".then" : ".else")), binding.location, &binding.blocks[i]),
+            Describe(binding)));
       }
     }
     return absl::OkStatus();

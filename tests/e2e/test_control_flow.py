@@ -146,6 +146,13 @@ def test_an_if_in_a_loop(client, tmp_path):
     check(model, feeds, tmp_path, client)
 
 
+def test_a_search_that_measures_does_not_run_loops(client):
+    """Their inputs would be made up, and the number of turns with them."""
+    config = VM.replace(search="measured")
+    report = inlay.build(inlay.from_onnx(loop_model(), executor="vm"), config, server=client).report
+    assert report.measure_ms == 0
+
+
 def test_many_callers_at_once(client):
     executable = inlay.build(inlay.from_onnx(loop_model(), executor="vm"), VM, server=client)
     module = executable.jit()

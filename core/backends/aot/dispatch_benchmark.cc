@@ -33,7 +33,30 @@ runtime::ExecutionPlan Chain(int calls) {
   return plan;
 }
 
-void Run(benchmark::State& state, bool aot) {
+// The same chain as bytecode: registers x, y and two of the frame, which the calls alternate between.
+void ToBytecode(runtime::ExecutionPlan* plan) {
+  const runtime::TensorType t = plan->inputs[0].type;
+  runtime::VmFunction main = {"main", 1, 1, {}, 128, {}};
+  main.registers = {{runtime::RegisterKind::kParam, 0, t},
+                    {runtime::RegisterKind::kResult, 0, t},
+                    {runtime::RegisterKind::kFrame, 0, t},
+                    {runtime::RegisterKind::kFrame, 64, t}};
+  for (size_t i = 0; i < plan->run_steps.size(); ++i) {
+    std::vector<int64_t> call = {static_cast<int64_t>(runtime::VmOp::kKernel), static_cast<int64_t>(i), -1};
+    call.insert(call.end(), plan->run_steps[i].args.begin(), plan->run_steps[i].args.end());
+    main.code.insert(main.code.end(), call.begin(), call.end());
+    plan->run_steps[i].args.clear();
+  }
+  main.code.push_back(static_cast<int64_t>(runtime::VmOp::kReturn));
+  plan->buffers.clear();
+  plan->arena_bytes = 0;
+  plan->bytecode.functions = {std::move(main)};
+}
+
+enum Kind { kGraph, kAot, kVm };
+
+void Run(benchmark::State& state, Kind kind) {
+  const bool aot = kind == kAot;
   const int calls = static_cast<int>(state.range(0));
   const ir::TensorType vector{ir::DType::kF32, {16}};
   proto::StaticLibrary kernels = MakeLibrary("int nothing_run(const void* context, void* const* args) { return 0; }",
@@ -49,6 +72,7 @@ void Run(benchmark::State& state, bool aot) {
     plan.entry = 1;
     plan.functions.push_back({entry.manifest().functions(0).symbol(), 1, 1, false, plan.arena_bytes});
   }
+  if (kind == kVm) ToBytecode(&plan);
   auto code = jit::JitCode::Load(libraries);
   std::vector<runtime::FunctionPointers> functions;
   for (const runtime::PlanFunction& f : plan.functions) {
@@ -64,10 +88,12 @@ void Run(benchmark::State& state, bool aot) {
                          benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
 }
 
-void BM_Graph(benchmark::State& state) { Run(state, false); }
-void BM_Aot(benchmark::State& state) { Run(state, true); }
+void BM_Graph(benchmark::State& state) { Run(state, kGraph); }
+void BM_Aot(benchmark::State& state) { Run(state, kAot); }
+void BM_Vm(benchmark::State& state) { Run(state, kVm); }
 BENCHMARK(BM_Graph)->Arg(0)->Arg(10)->Arg(100)->Arg(1000);
 BENCHMARK(BM_Aot)->Arg(0)->Arg(10)->Arg(100)->Arg(1000);
+BENCHMARK(BM_Vm)->Arg(0)->Arg(10)->Arg(100)->Arg(1000);
 
 }  // namespace
 }  // namespace inlay::aot

@@ -39,8 +39,8 @@ std::string TakeRaised() {
   TVMFFIErrorMoveFromRaised(&error);
   if (error == nullptr) return "an error without a message";
   const TVMFFIErrorCell* cell = TVMFFIErrorGetCellPtr(error);
-  std::string text = std::string(cell->kind.data, cell->kind.size) + ": " +
-                     std::string(cell->message.data, cell->message.size);
+  std::string text =
+      std::string(cell->kind.data, cell->kind.size) + ": " + std::string(cell->message.data, cell->message.size);
   TVMFFIObjectDecRef(error);
   return text;
 }
