@@ -70,6 +70,69 @@ TEST(InlineFunctionsTest, IfWithLiteralCondition) {
   EXPECT_EQ(Body(RunPass(WithIf(cond, cond), InlineFunctions())), Body(WithIf(cond, cond)));
 }
 
+target::CompilationConfig ForVm() {
+  target::CompilationConfig config = target::CompilationConfig::Default();
+  config.executor.kind = target::ExecutorKind::kVm;
+  return config;
+}
+
+TEST(OutlineControlFlowTest, BranchesBecomeFunctions) {
+  VarPtr cond = ir::MakeVar("cond", ir::TensorType{DType::kBool, {}});
+  absl::StatusOr<ir::IRModule> module = OutlineControlFlow()->Run(WithIf(cond, cond), ForVm());
+  ASSERT_TRUE(module.ok()) << module.status();
+  ASSERT_TRUE(ir::Verify(*module).ok()) << ir::Verify(*module);
+  ASSERT_EQ(module->functions.size(), 3);
+  const Binding& branch = module->functions.at("main").body.bindings[0];
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_EQ(branch.blocks[i].bindings.size(), 1);
+    const Binding& call = branch.blocks[i].bindings[0];
+    EXPECT_EQ(call.kind, Binding::Kind::kCallFunction);
+    EXPECT_EQ(call.args[0].var->name, "x");
+    const ir::Function& function = module->functions.at(call.callee);
+    EXPECT_EQ(function.body.bindings[0].callee, i == 0 ? "exp" : "neg");
+    EXPECT_NE(function.params[0], call.args[0].var);
+  }
+  EXPECT_EQ(OutlineControlFlow()->Run(*module, ForVm())->functions.size(), 5);  // again: calls in functions, no harm
+}
+
+TEST(OutlineControlFlowTest, OtherExecutorsRefuseByName) {
+  VarPtr cond = ir::MakeVar("cond", ir::TensorType{DType::kBool, {}});
+  ir::IRModule module = WithIf(cond, cond);
+  module.functions["main"].body.bindings[0].location = "gate (If)";
+  const absl::Status s = OutlineControlFlow()->Run(module, target::CompilationConfig::Default()).status();
+  EXPECT_EQ(s.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(std::string(s.message()), ::testing::HasSubstr("gate (If)"));
+  EXPECT_THAT(std::string(s.message()), ::testing::HasSubstr("use executor vm"));
+}
+
+TEST(InlineFunctionsTest, WhilesKeepTheirBodies) {
+  FunctionBuilder f;
+  VarPtr go = f.Param("go", ir::TensorType{DType::kBool, {}});
+  VarPtr a = f.Param("a", F32({2}));
+  f.Return({go, f.Call("exp", {a})});
+  FunctionBuilder b;
+  VarPtr start = b.Param("start", ir::TensorType{DType::kBool, {}});
+  VarPtr x = b.Param("x", F32({2}));
+  const ir::Type state(ir::TupleType{{start->type, x->type}});
+  b.function.body.bindings.push_back(CallFunction("turn", {start, x}, state));
+  b.function.body.bindings[0].attrs.Set("while", true);
+  b.Return({b.GetItem(b.function.body.bindings[0].var, 1)});
+  ir::IRModule module = b.Module();
+  module.functions["turn"] = f.function;
+  ASSERT_TRUE(ir::Verify(module).ok()) << ir::Verify(module);
+  EXPECT_EQ(RunPass(module, InlineFunctions()).functions.size(), 2);
+
+  ir::IRModule named = module;
+  named.functions["transform_params"] = f.function;
+  named.functions["main"].body.bindings[0].callee = "transform_params";
+  EXPECT_THAT(InlineFunctions()->Run(named, ForVm()).status(), IsInvalid("may not be called 'transform_params'"));
+
+  // A body that does not give what it takes.
+  module.functions["turn"].body.results[0] = module.functions["turn"].body.results[1];
+  module.functions["main"].body.bindings[0].var = ir::MakeVar("r", ir::Type(ir::TupleType{{x->type, x->type}}));
+  EXPECT_THAT(ir::Verify(module), IsInvalid("it must give a bool with one element"));
+}
+
 // Each function calls the next twice: 2^40 bindings.
 TEST(InlineFunctionsTest, GrowthIsBounded) {
   ir::IRModule module;
