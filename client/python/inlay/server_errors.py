@@ -95,7 +95,10 @@ def from_rpc_error(
         kind, text = RequestCancelledError, f"{what}: cancelled"
     elif code == _CODES.UNIMPLEMENTED:
         kind, text = UnsupportedError, f"{what}: not supported: {details}"
-    elif code == _CODES.NOT_FOUND and what != "compile":  # there it is a name in the configuration
+    elif code == _CODES.NOT_FOUND and what not in (
+        "compile",
+        "check config",
+    ):  # there it is a name in the configuration
         kind, text = NotFoundError, f"{what}: {details}"
     elif code in (_CODES.PERMISSION_DENIED, _CODES.UNAUTHENTICATED):
         kind, text = ServerError, f"{what}: the server at {address} refuses: {details}"
