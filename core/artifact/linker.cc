@@ -215,6 +215,7 @@ class Link {
              "--threads=2",
              "--no-dependent-libraries",  // an addon could name files of this machine
              "--undefined=__tvm_ffi_main"};
+    if (request_.c_interface) args_.push_back("--undefined=inlay_model_run");
     if (request_.plan->openmp) args_.push_back("--undefined=inlay_openmp_parallel_for");
     INLAY_RETURN_IF_ERROR(AddVersionScript());
     args_.push_back(toolchain_.crti);
@@ -249,7 +250,10 @@ class Link {
 
   // Hides everything else, that of the archives too (--exclude-libs would hide the entry points).
   absl::Status AddVersionScript() {
-    INLAY_ASSIGN_OR_RETURN(std::string path, WriteFile("exports.ver", "{ global: __tvm_ffi_*; local: *; };\n"));
+    INLAY_ASSIGN_OR_RETURN(
+        std::string path,
+        WriteFile("exports.ver", absl::StrCat("{ global: __tvm_ffi_*;", request_.c_interface ? " inlay_model_*;" : "",
+                                              " local: *; };\n")));
     args_.push_back("--version-script=" + path);
     return absl::OkStatus();
   }

@@ -36,6 +36,7 @@ struct LinkRequest {
   std::vector<proto::ParamRef> params;  // in the plan's order
   ParamSource param_source;             // may be empty where there are no params
   bool link_params = true;
+  bool c_interface = false;                      // inlay_model_run and its like are exported too
   std::vector<const proto::ObjectFile*> addons;  // of a user's own; what is checked of them is that they are objects
   std::string output;                            // path of the library; replaced atomically
   const CancelToken* cancel = nullptr;           // may be null

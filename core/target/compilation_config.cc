@@ -193,9 +193,6 @@ absl::Status CheckImplemented(const CompilationConfig& config) {
     return Unimplemented("targets[0]", "kind 'llvm' for x86_64 with the runtime CRT", "kind 'c', or the runtime CPP");
   }
   if (crt) return absl::OkStatus();
-  if (config.executor.interface_api == InterfaceApi::kC) {
-    return Unimplemented("executor.interface_api", "C with the runtime CPP", "PACKED");
-  }
   if (Arch(device) != "x86_64") {
     return Unimplemented("targets[0]", absl::StrCat(Arch(device), " with the runtime CPP"), "x86_64");
   }

@@ -143,12 +143,6 @@ TEST(CompilationConfigTest, NotThereYet) {
   constexpr auto kUnimplemented = absl::StatusCode::kUnimplemented;
   ExpectError(
       [](P* p) {
-        p->mutable_executor()->set_kind(proto::Executor::AOT);
-        p->mutable_executor()->set_interface_api(proto::Executor::C);
-      },
-      kUnimplemented, "config.executor.interface_api: C with the runtime CPP");
-  ExpectError(
-      [](P* p) {
         p->mutable_runtime()->set_kind(proto::Runtime::CRT);
         p->mutable_executor()->set_kind(proto::Executor::AOT);
       },

@@ -253,6 +253,7 @@ grpc::Status CompileServiceImpl::ExportLibrary(grpc::ServerContext* context, con
   const auto& config = (*loaded)->executable.config();
   link.link_params =
       request->has_link_params() ? request->link_params() : (!config.has_link_params() || config.link_params());
+  link.c_interface = config.executor().interface_api() == proto::Executor::C;
   for (const proto::ObjectFile& addon : request->addons()) link.addons.push_back(&addon);
   link.output = directory->path() + "/library.so";
   link.cancel = &token;

@@ -13,11 +13,12 @@ import grpc
 
 from inlay._proto import compile_service_pb2 as pb
 from inlay._proto import config_pb2
+from inlay.c_header import c_header
 from inlay.client import Client, Progress
 from inlay.config import CompilationConfig, Executor, Runtime, make
 from inlay.daemon import connect
 from inlay.ir import IRModule
-from inlay.library import MemoryFiles, load_library
+from inlay.library import MemoryFiles, load_library, read_manifest
 from inlay.modules import CompiledModule, ExecutorModule, Module, ModuleError, ObjectModule, addons_of, nodes
 from inlay.passes import PassContext, PassInfo
 from inlay.remote import RemoteModule, specs
@@ -236,7 +237,8 @@ class Executable:
         model_name: str = "",
     ) -> pathlib.Path:
         """Writes the model as a shared library (runtime crt: a Model Library Format tar); returns its path. Replaces an
-        earlier file only when all has arrived.
+        earlier file only when all has arrived. With the executor's interface-api c, a C header lies beside it
+        ("model.h" for "model.so"), whose functions the library then has too.
 
         Args:
             path: of the library.
@@ -270,6 +272,8 @@ class Executable:
             if params.stat().st_size:
                 params.replace(beside)
             library.replace(path)
+        if Executor(self.config.executor).options.get("interface-api") == "c" and not self._is_crt:
+            path.with_suffix(".h").write_text(c_header(read_manifest(path).data["plan"], path.name))
         return path
 
     def _restoring(self, call: Callable[[], T]) -> T:

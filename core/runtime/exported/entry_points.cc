@@ -7,14 +7,16 @@
 
 #include "core/runtime/exported/dlpack_args.h"
 #include "core/runtime/exported/library.h"
+#include "core/runtime/exported/the_library.h"
 
 namespace inlay::runtime {
-namespace {
 
 Library& TheLibrary() {
   static Library library(inlay_library_table);  // destroyed when the library is unloaded
   return library;
 }
+
+namespace {
 
 const char* KindOf(Code code) {
   switch (code) {

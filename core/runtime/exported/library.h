@@ -8,9 +8,9 @@
 #include <mutex>
 #include <string>
 
+#include "core/runtime/executor.h"
 #include "core/runtime/exported/params.h"
 #include "core/runtime/exported/tables.h"
-#include "core/runtime/executor.h"
 
 namespace inlay::runtime {
 
