@@ -30,6 +30,8 @@ APT_PACKAGES=(
   # backends' libraries: linked statically; shared
   libopenblas-openmp-dev libxsmm-dev
   libpthreadpool-dev libxnnpack-dev
+  # bundles
+  libminizip-dev patchelf zlib1g-dev
   ca-certificates python3-venv
 )
 # The programs: label, and where Bazel puts them under bazel-bin. Installed beside each other in libexec/inlay, with the
@@ -38,6 +40,7 @@ PROGRAMS=(
   "//server:inlayd server/inlayd"
   "//server/worker:inlay_worker server/worker/inlay_worker"
   "//server/measuring:inlay_measurer server/measuring/inlay_measurer"
+  "//core/artifact/run:inlay_run core/artifact/run/inlay_run"
 )
 # Archives: core/runtime's, and lib<component>_runtime.a of every backend that has one.
 readonly ARCHIVE_QUERY='//core/runtime:inlay_artifact_runtime + filter("^//core/backends/.+:.+_runtime$", kind("cc_library", //core/backends/...))'

@@ -182,6 +182,16 @@ proto::GetServerInfoResponse Daemon::Impl::Info() {
     proto::BackendInfo* added = info.add_backends();
     *added = compiled;
     added->set_on_request(backend->is_hidden(completed.ok() ? *completed : host));
+    for (const target::AttrSpec& spec : backend->attrs()) {
+      proto::BackendInfo::Attr* attr = added->add_attrs();
+      attr->set_name(spec.name);
+      attr->set_type(target::TypeName(spec.type));
+      attr->set_default_value(spec.default_value);
+      attr->set_help(spec.help);
+      for (const std::string& choice : spec.choices) attr->add_choices(choice);
+      attr->set_min(spec.min);
+      attr->set_max(spec.max);
+    }
     const absl::Status usable =
         completed.ok() ? backend->CheckTarget(*completed, target::Target{backend->name(), {}}) : completed.status();
     if (!usable.ok()) added->set_unusable(std::string(usable.message()));
@@ -220,6 +230,7 @@ absl::Status Daemon::Impl::StartService() {
   deps.published = published.get();
   deps.handles = handles.get();
   deps.toolchain = toolchain.get();
+  deps.run_program = FindRunProgram();
   deps.stats = [this] { return registry.Snapshot(); };
   deps.drain = [this] { drain = true; };
   deps.info = Info();

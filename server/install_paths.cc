@@ -41,6 +41,8 @@ std::string ExecutableDir() {
 std::string FindWorkerBinary() { return FindProgram("inlay_worker", "worker"); }
 std::string FindMeasurerBinary() { return FindProgram("inlay_measurer", "measuring"); }
 
+std::string FindRunProgram() { return FindProgram("inlay_run", "../core/artifact/run"); }
+
 std::vector<std::string> DefaultRuntimeDirs() {
   const std::string dir = ExecutableDir();
   std::vector<std::string> dirs = Existing({dir, JoinPath(dir, "../core/runtime")});

@@ -43,6 +43,7 @@ struct Needs {
   std::string triple, cpu, features;
   std::vector<NeededLibrary> needed_libraries;
   std::vector<std::string> runtime_components;
+  std::set<std::string> linked_packages;
   nlohmann::json backends = nlohmann::json::array();
 };
 
@@ -68,6 +69,7 @@ absl::StatusOr<Needs> Collect(const LinkRequest& request) {
       needs.needed_libraries[it->second].backends.insert(manifest.backend());
     }
     components.insert(manifest.runtime_components().begin(), manifest.runtime_components().end());
+    needs.linked_packages.insert(manifest.linked_packages().begin(), manifest.linked_packages().end());
     backends[{manifest.backend(), manifest.backend_version()}] += manifest.functions_size();
   }
   if (!needs.triple.empty() && !absl::StartsWith(needs.triple, "x86_64-")) {
@@ -101,6 +103,7 @@ std::string ManifestJson(const LinkRequest& request, const Needs& needs, const P
                          {"glibc", kGlibc},
                          {"backends", needs.backends},
                          {"required_libraries", nlohmann::json::array()},
+                         {"linked_packages", needs.linked_packages},
                          {"params_linked", request.link_params},
                          {"param_offsets", request.link_params ? params.offsets() : std::vector<uint64_t>()},
                          {"plan", nlohmann::json::parse(request.plan->ToJson())}};
@@ -360,6 +363,7 @@ absl::StatusOr<LinkResult> LinkLibrary(const LinkToolchain& toolchain, const Lin
   const std::string library = dir.path() + "/library.so";
   INLAY_RETURN_IF_ERROR(Link(toolchain, request, dir.path()).Run(&needs, params, library));
   LinkResult result;
+  result.linked_packages.assign(needs.linked_packages.begin(), needs.linked_packages.end());
   for (NeededLibrary& needed : needs.needed_libraries) result.required_libraries.push_back(std::move(needed.required));
   if (!request.link_params && !request.params.empty()) {
     const std::string safetensors = dir.path() + "/params";

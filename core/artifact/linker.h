@@ -44,6 +44,7 @@ struct LinkRequest {
 
 struct LinkResult {
   std::vector<proto::RequiredLibrary> required_libraries;
+  std::vector<std::string> linked_packages;  // of the StaticLibraries' manifests
   std::string params_path;  // "<output>.safetensors" where the parameters lie beside the library, else ""
 };
 

@@ -18,15 +18,6 @@ namespace {
 
 absl::Status Bad(absl::string_view what) { return absl::FailedPreconditionError(what); }
 
-// Names that become parts of paths and of linker arguments.
-bool IsPlainName(absl::string_view name) {
-  if (name.empty() || name.size() > 128) return false;
-  for (char c : name) {
-    if (!absl::ascii_isalnum(c) && c != '_' && c != '-' && c != '.' && c != '+') return false;
-  }
-  return name[0] != '-' && name[0] != '.';
-}
-
 absl::Status CheckManifest(const proto::StaticLibraryManifest& manifest) {
   if (manifest.format_version() != kStaticLibraryFormatVersion ||
       manifest.kernel_abi_version() != INLAY_KERNEL_ABI_VERSION) {
@@ -42,6 +33,9 @@ absl::Status CheckManifest(const proto::StaticLibraryManifest& manifest) {
   }
   for (const proto::RequiredLibrary& library : manifest.required_libraries()) {
     if (!IsPlainName(library.soname())) return Bad(absl::StrCat("the soname '", library.soname(), "' is no name"));
+  }
+  for (const std::string& package : manifest.linked_packages()) {
+    if (!IsPlainName(package)) return Bad(absl::StrCat("the package '", package, "' is no name"));
   }
   // Each function's own entry; and none twice.
   return FunctionTable::Make(absl::MakeConstSpan(&manifest, 1)).status();
@@ -156,6 +150,14 @@ absl::Status CheckStaticLibraries(absl::Span<const proto::StaticLibrary* const> 
     }
   }
   return absl::OkStatus();
+}
+
+bool IsPlainName(absl::string_view name) {
+  if (name.empty() || name.size() > 128) return false;
+  for (char c : name) {
+    if (!absl::ascii_isalnum(c) && c != '_' && c != '-' && c != '.' && c != '+') return false;
+  }
+  return name[0] != '-' && name[0] != '.';
 }
 
 std::vector<absl::string_view> AllowedExternals() {

@@ -28,6 +28,9 @@ absl::Status CheckStaticLibrary(const proto::StaticLibrary& library);
 // CheckStaticLibrary on each, and no symbol defined by two of them.
 absl::Status CheckStaticLibraries(absl::Span<const proto::StaticLibrary* const> libraries);
 
+// Letters, digits and "_-.+", beginning with none of "-.": names that become parts of paths and of programs' arguments.
+bool IsPlainName(absl::string_view name);
+
 // libc's memory functions, libm, and the compiler's helpers that core/runtime carries.
 bool IsAllowedExternal(absl::string_view symbol);
 std::vector<absl::string_view> AllowedExternals();

@@ -23,6 +23,7 @@
 #include "core/ir/ir_module.h"
 #include "core/ir/pattern.h"
 #include "core/target/target.h"
+#include "core/target/target_kinds.h"
 #include "proto/artifact.pb.h"
 
 namespace inlay::backend {
@@ -54,8 +55,13 @@ class Backend {
   virtual ~Backend() = default;
 
   virtual std::string name() const = 0;
-  // Whether it can serve a target at all (kind, architecture, features).
+  // The attributes of its codegen target, each of which changes the code (and so the key): how it is configured, and
+  // the only way. Servers list them.
+  virtual const std::vector<target::AttrSpec>& attrs() const;
+  // Whether it can serve a target at all (kind, architecture, features), and CheckAttrs.
   virtual absl::Status CheckTarget(const target::Target& target, const target::Target& codegen_target) const = 0;
+  // INVALID_ARGUMENT: an attribute that is not one of attrs(), naming those, or a value that is not of its type.
+  absl::Status CheckAttrs(const target::Target& codegen_target) const;
   virtual const std::vector<PatternRule>& rules() const = 0;
   // Rules that come from the codegen target's attributes, in addition to rules(). Both targets have been checked.
   virtual std::vector<PatternRule> ConfiguredRules(const target::Target& target,

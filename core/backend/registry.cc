@@ -3,9 +3,19 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "core/backend/backend.h"
 
 namespace inlay::backend {
+
+const std::vector<target::AttrSpec>& Backend::attrs() const {
+  static const auto* none = new std::vector<target::AttrSpec>;
+  return *none;
+}
+
+absl::Status Backend::CheckAttrs(const target::Target& codegen_target) const {
+  return target::CheckAttrs(codegen_target.attrs, attrs(), absl::StrCat("the codegen target ", name()));
+}
 namespace {
 
 // Runs before main(): two backends of one name are a mistake of the build, not of a user.

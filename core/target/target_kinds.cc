@@ -70,6 +70,20 @@ absl::Status CheckValue(const AttrSpec& spec, const std::string& value, absl::st
 
 }  // namespace
 
+const char* TypeName(AttrSpec::Type type) {
+  switch (type) {
+    case Type::kString:
+      return "string";
+    case Type::kInt:
+      return "int";
+    case Type::kBool:
+      return "bool";
+    case Type::kChoice:
+      return "choice";
+  }
+  return "";
+}
+
 const std::vector<TargetKind>& TargetKinds() {
   static const std::vector<TargetKind>* kinds = MakeKinds();
   return *kinds;

@@ -25,6 +25,8 @@ struct AttrSpec {
   int64_t min = 0, max = 0;               // kInt; both 0: any
 };
 
+const char* TypeName(AttrSpec::Type type);  // "string", "int", "bool", "choice"
+
 struct TargetKind {
   std::string name;
   std::string help;

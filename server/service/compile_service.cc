@@ -11,6 +11,7 @@
 #include "core/base/file_system.h"
 #include "core/base/status_macros.h"
 #include "core/target/compilation_config.h"
+#include "server/service/bundle_stream.h"
 #include "server/service/rpc_status.h"
 #include "server/service/tensor_stream.h"
 
@@ -234,14 +235,26 @@ grpc::Status CompileServiceImpl::ExportLibrary(grpc::ServerContext* context, con
   if (grpc::Status status = admission.Check(context); !status.ok()) return status;
   CancelToken token(DeadlineOf(*context));
   auto watch = watcher_.Add(context, &token);
-  auto loaded = executables_.Load(request->executable());
-  if (!loaded.ok()) return ToGrpc(loaded.status());
-  if (IsCrt((*loaded)->executable)) return ExportModelLibrary(**loaded, *request, writer);
-  if (deps_.toolchain == nullptr) {
-    return ToGrpc(absl::UnimplementedError("this server has no linker (ld.lld 19, libstdc++.a): see deploy/setup.sh"));
-  }
+  artifact::BundleRequest bundle;
+  bundle.run_program = deps_.run_program;
   absl::StatusOr<TempDir> directory = TempDir::Create("export", deps_.scratch_dir);
   if (!directory.ok()) return ToGrpc(directory.status());
+  bundle.scratch_dir = directory->path() + "/bundle";
+  constexpr char kNoLinker[] = "this server has no linker (ld.lld 19, libstdc++.a): see deploy/setup.sh";
+  if (request->bundle() && request->executable().empty()) {
+    if (deps_.toolchain == nullptr) return ToGrpc(absl::UnimplementedError(kNoLinker));
+    bundle.required_libraries.assign(request->support_for().begin(), request->support_for().end());
+    bundle.linked_packages.assign(request->support_packages().begin(), request->support_packages().end());
+    return ToGrpc(SendBundle(*deps_.toolchain, bundle, writer));
+  }
+  auto loaded = executables_.Load(request->executable());
+  if (!loaded.ok()) return ToGrpc(loaded.status());
+  if (IsCrt((*loaded)->executable)) {
+    if (!request->bundle()) return ExportModelLibrary(**loaded, *request, writer);
+    return ToGrpc(
+        absl::InvalidArgumentError("a bundle is of runtime cpp; runtime crt has no shared library: export it"));
+  }
+  if (deps_.toolchain == nullptr) return ToGrpc(absl::UnimplementedError(kNoLinker));
   runtime::StatusOr<runtime::ExecutionPlan> plan = runtime::ExecutionPlan::FromJson((*loaded)->executable.plan_json());
   if (!plan.ok()) return ToGrpc(absl::InternalError("the executable's plan does not read back"));
 
@@ -259,6 +272,13 @@ grpc::Status CompileServiceImpl::ExportLibrary(grpc::ServerContext* context, con
   link.cancel = &token;
   absl::StatusOr<artifact::LinkResult> linked = artifact::LinkLibrary(*deps_.toolchain, link);
   if (!linked.ok()) return ToGrpc(linked.status());
+  if (request->bundle()) {
+    bundle.library = link.output;
+    bundle.params_path = linked->params_path;
+    bundle.required_libraries = linked->required_libraries;
+    bundle.linked_packages = linked->linked_packages;
+    return ToGrpc(SendBundle(*deps_.toolchain, bundle, writer));
+  }
 
   auto library = FileSystem::Default()->Read(link.output, kMapAbove);
   if (!library.ok()) return ToGrpc(library.status());

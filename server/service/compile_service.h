@@ -30,6 +30,7 @@ class CompileServiceImpl final : public proto::CompileService::Service {
     cache::KeyValueTable* published = nullptr;  // the pipeline's (PipelineTables)
     HandleTable* handles = nullptr;
     const artifact::LinkToolchain* toolchain = nullptr;  // null: ExportLibrary is UNIMPLEMENTED on this server
+    std::string run_program;                             // for bundles; "": there is none
     std::function<std::map<std::string, double>()> stats;
     std::function<void()> drain;  // begins a graceful stop; returns at once
     proto::GetServerInfoResponse info;

@@ -79,6 +79,25 @@ server_option = click.option(
 )
 
 
+bundle_option = click.option(
+    "--bundle",
+    type=click.Path(file_okay=False),
+    metavar="DIR",
+    help="Write a folder here that runs it where there is glibc and nothing else: DIR/run.",
+)
+
+
+def _imported(model, shape, config):
+    """The module of an .onnx or .pt2 file."""
+    if model.endswith(".pt2"):
+        from inlay.torch_import import from_torch
+
+        return from_torch(model, shape=_shapes(shape))
+    from inlay import onnx_import
+
+    return onnx_import.from_onnx(model, shape=_shapes(shape), executor=config.executor.kind)
+
+
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="inlay")
 def main() -> None:
@@ -90,15 +109,17 @@ def main() -> None:
 @config_options
 @click.option("--shape", multiple=True, metavar="NAME=DIMS", help="Fix a symbolic dimension or an input's shape.")
 @click.option("-o", "--output", type=click.Path(dir_okay=False), help="Write the shared library here.")
+@bundle_option
 @click.option("--save-plan", type=click.Path(dir_okay=False), metavar="FILE", help="Write the plan here, for --plan.")
 @click.option("--params-beside", is_flag=True, help="Parameters in OUT.safetensors, not in the library.")
 @click.option("--dump-ir", type=click.Path(file_okay=False), metavar="DIR", help="Write the module after each pass.")
 @click.option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="Stop the work then.")
 @server_option
 @command
-def compile_(model, shape, output, save_plan, params_beside, dump_ir, timeout, server, as_json, **options):
+def compile_(model, shape, output, bundle, save_plan, params_beside, dump_ir, timeout, server, as_json, **options):
     """Compile MODEL (.onnx, or .pt2 of torch.export.save); with -o, write a shared library."""
-    from inlay import executable, onnx_import
+    from inlay import executable
+    from inlay.bundle import check_replaceable
     from inlay.config import write_cover
     from inlay.passes import DumpIR, PassContext
     from inlay.printing import CompileProgress, print_report
@@ -107,13 +128,10 @@ def compile_(model, shape, output, save_plan, params_beside, dump_ir, timeout, s
     dumps = [DumpIR(dump_ir)] if dump_ir else []
     for file in filter(None, (output, save_plan)):
         executable.check_writable(pathlib.Path(file))  # before the work, not after it
+    if bundle:
+        check_replaceable(pathlib.Path(bundle))
     started = time.perf_counter()
-    if model.endswith(".pt2"):
-        from inlay.torch_import import from_torch
-
-        module = from_torch(model, shape=_shapes(shape))
-    else:
-        module = onnx_import.from_onnx(model, shape=_shapes(shape), executor=config.executor.kind)
+    module = _imported(model, shape, config)
     imported = time.perf_counter()
     with CompileProgress(enabled=not as_json) as progress, PassContext(instruments=dumps):
         ex = executable.build(module, config, server=server, progress=progress, timeout=timeout)
@@ -121,12 +139,16 @@ def compile_(model, shape, output, save_plan, params_beside, dump_ir, timeout, s
         if output:
             progress("link", 0, 0, output)
             ex.export_library(output)
+        if bundle:
+            progress("link", 0, 0, bundle)
+            ex.export_bundle(bundle)
     done = time.perf_counter()
     if save_plan:
         write_cover(ex.cover, save_plan)
     result = {
         "executable": ex.digest,
         "output": output,
+        "bundle": bundle,
         **ex.report,
         "import_ms": (imported - started) * 1e3,
         "build_ms": (built - imported) * 1e3,
@@ -141,6 +163,38 @@ def compile_(model, shape, output, save_plan, params_beside, dump_ir, timeout, s
         if dump_ir:
             click.echo(f"wrote the module after each of {len(dumps[0].written)} passes to {dump_ir}")
     return result
+
+
+@main.command()
+@click.argument("model", type=click.Path(dir_okay=False))
+@bundle_option
+@config_options
+@click.option("--shape", multiple=True, metavar="NAME=DIMS", help="Fix a symbolic dimension or an input's shape.")
+@server_option
+@click.option("--timeout", type=float, metavar="SECONDS", help="Stop the work after so long.")
+@command
+def export(model, bundle, shape, server, timeout, as_json, **options):
+    """Make a bundle of MODEL: an .onnx or .pt2 file, or a library that was exported before (whose configuration is fixed)."""
+    from inlay import executable, profiling
+    from inlay.bundle import check_replaceable, of_library
+    from inlay.daemon import connect
+    from inlay.printing import CompileProgress
+
+    if not bundle:
+        raise click.UsageError("Missing option '--bundle DIR'; `inlay compile -o` writes a library.")
+    check_replaceable(pathlib.Path(bundle))
+    if profiling.is_library(model):
+        of_library(model, bundle, connect(server))
+    else:
+        config = make_config(options)
+        module = _imported(model, shape, config)
+        with CompileProgress(enabled=not as_json) as progress:
+            ex = executable.build(module, config, server=server, progress=progress, timeout=timeout)
+        ex.export_bundle(bundle)
+    files = sorted(str(p.relative_to(bundle)) for p in pathlib.Path(bundle).rglob("*") if p.is_file())
+    if not as_json:
+        click.echo(f"wrote {bundle}: {', '.join(f for f in files if not f.startswith('licenses/'))}")
+    return {"bundle": bundle, "files": files}
 
 
 @main.command()
@@ -320,9 +374,14 @@ def info(server, as_json):
         "backends": {b.name: b.version for b in answer.backends},
         "on_request": sorted(b.name for b in answer.backends if b.on_request),
         "unusable": {b.name: b.unusable for b in answer.backends if b.unusable},
+        # What their codegen targets may have: targets=["llvm ...", "onednn -fpmath=bf16"].
+        "attributes": {
+            b.name: {a.name: {"type": a.type, "default": a.default_value, "help": a.help} for a in b.attrs}
+            for b in answer.backends
+        },
     }
     if not as_json:
-        own = ("backends", "on_request", "unusable")
+        own = ("backends", "on_request", "unusable", "attributes")
         rows = [[key, str(value)] for key, value in result.items() if key not in own]
         for name, version in sorted(result["backends"].items()):
             if name in result["unusable"]:
@@ -330,6 +389,8 @@ def info(server, as_json):
             elif name in result["on_request"]:
                 version += " (where a configuration names it)"
             rows.append([f"backend {name}", version])
+            for attr, spec in result["attributes"][name].items():
+                rows.append([f"  -{attr}", f"{spec['help']} ({spec['type']}, default {spec['default'] or 'none'})"])
         print_table(["server", ""], rows)
     return result
 

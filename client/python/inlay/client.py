@@ -15,7 +15,7 @@ import grpc
 import numpy as np
 
 from inlay import server_errors
-from inlay._proto import compile_service_pb2, compile_service_pb2_grpc, config_pb2, ir_pb2
+from inlay._proto import artifact_pb2, compile_service_pb2, compile_service_pb2_grpc, config_pb2, ir_pb2
 from inlay.modules import ObjectModule
 
 CHUNK_BYTES = 1 << 20  # of streamed blobs and tensors
@@ -163,12 +163,24 @@ class Client:
         timeout: float | None = None,
         addons: Sequence[ObjectModule] = (),
         model_name: str = "",
+        *,
+        bundle: bool = False,
     ) -> Iterator[pb.ExportLibraryChunk]:
-        """The linked library of a compiled executable, in chunks (the first has size and required libraries). `addons`
-        are linked into it; `model_name` is what C names begin with (runtime crt)."""
-        request = pb.ExportLibraryRequest(executable=executable, link_params=link_params, model_name=model_name)
+        """The linked library of a compiled executable, in chunks (the first has size and required libraries); or, with
+        `bundle`, the files of a bundle. `addons` are linked into it; `model_name` is what C names begin with (runtime
+        crt)."""
+        request = pb.ExportLibraryRequest(
+            executable=executable, link_params=link_params, model_name=model_name, bundle=bundle
+        )
         for addon in addons:
             request.addons.add(name=addon.name, data=addon.data)
+        return self._stream("export", lambda m: self._stub.ExportLibrary(request, timeout=timeout, metadata=m))
+
+    def export_support(
+        self, required: Iterable[artifact_pb2.RequiredLibrary], packages: Iterable[str], timeout: float | None = None
+    ) -> Iterator[pb.ExportLibraryChunk]:
+        """The files of a bundle, all but the library: shared libraries, their licences, the program that runs it."""
+        request = pb.ExportLibraryRequest(bundle=True, support_for=required, support_packages=packages)
         return self._stream("export", lambda m: self._stub.ExportLibrary(request, timeout=timeout, metadata=m))
 
     def jit(

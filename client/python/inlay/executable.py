@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import grpc
 
+from inlay import bundle
 from inlay._proto import compile_service_pb2 as pb
 from inlay._proto import config_pb2
 from inlay.c_header import c_header
@@ -275,6 +276,20 @@ class Executable:
         if Executor(self.config.executor).options.get("interface-api") == "c" and not self._is_crt:
             path.with_suffix(".h").write_text(c_header(read_manifest(path).data["plan"], path.name))
         return path
+
+    def export_bundle(self, path: str | os.PathLike, link_params: bool | None = None) -> pathlib.Path:
+        """Writes a folder that runs the model on a machine with glibc and nothing else (deploy/README.md): model.so, the
+        shared libraries that it needs, their licences, and `run`, a program. An earlier bundle there is replaced."""
+        link_params = self.config.link_params if link_params is None else link_params
+
+        def fill(folder: pathlib.Path) -> None:
+            def download() -> None:
+                bundle.clear(folder)
+                bundle.receive(self.client.export(bytes.fromhex(self.digest), link_params, bundle=True), folder)
+
+            self._restoring(download)
+
+        return bundle.write(path, fill)
 
     def _restoring(self, call: Callable[[], T]) -> T:
         """`call`; again, after uploading and compiling again, where the server has lost a blob of the executable

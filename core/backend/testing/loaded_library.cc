@@ -66,7 +66,8 @@ absl::StatusOr<std::unique_ptr<LoadedLibrary>> LoadedLibrary::Load(const proto::
   static std::atomic<int> counter{0};
   const char* tmp = std::getenv("TEST_TMPDIR");
   const std::string base = absl::StrCat(tmp == nullptr ? "/tmp" : tmp, "/loaded_library_", getpid(), "_", counter++);
-  std::string command = "/usr/lib/llvm-19/bin/ld.lld -shared -z text -o " + base + ".so";
+  // With nothing in its environment: what the objects need is in them.
+  std::string command = "/usr/bin/env -i /usr/lib/llvm-19/bin/ld.lld -shared -z text -o " + base + ".so";
   std::vector<std::string> files;
   for (int i = 0; i < library.objects_size(); ++i) {
     files.push_back(absl::StrCat(base, "_", i, ".o"));

@@ -5,8 +5,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "core/backends/common/gemm_lowering.h"
+#include "core/base/status_macros.h"
 
 namespace inlay::backends {
 namespace {
@@ -18,32 +18,36 @@ bool IsCheap(const GemmStep& step) {
   return step.binary || step.op == "relu" || step.op == "leaky_relu" || step.op == "clip";
 }
 
+std::vector<GemmOption> OptionsOf(const GemmLibrary& library) {
+  std::vector<GemmOption> options = library.options;
+  options.push_back({kSplitFlops, kDefaultSplitFlops, 0, int64_t{1} << 50, 1,
+                     "floating-point operations that a product has at least to be split over threads"});
+  return options;
+}
+
+std::vector<target::AttrSpec> AttrsOf(const GemmLibrary& library) {
+  std::vector<target::AttrSpec> attrs;
+  for (const GemmOption& o : OptionsOf(library)) {
+    attrs.push_back({o.name, target::AttrSpec::Type::kInt, absl::StrCat(o.default_value), o.help, {}, o.min, o.max});
+  }
+  return attrs;
+}
+
 }  // namespace
 
 absl::StatusOr<std::map<std::string, int64_t>> GemmOptions(const GemmLibrary& library,
                                                            const target::Target& codegen_target) {
+  INLAY_RETURN_IF_ERROR(
+      target::CheckAttrs(codegen_target.attrs, AttrsOf(library), absl::StrCat("the codegen target ", library.name)));
   std::map<std::string, int64_t> values;
-  std::vector<std::string> names;
-  for (const GemmOption& option : library.options) {
-    values[option.name] = option.default_value;
-    names.push_back(option.name);
-  }
-  for (const auto& [name, text] : codegen_target.attrs) {
-    auto option = std::find_if(library.options.begin(), library.options.end(),
-                               [&name = name](const GemmOption& o) { return o.name == name; });
-    if (option == library.options.end()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("the codegen target ", library.name, " has no attribute '", name, "'",
-                       names.empty() ? "" : absl::StrCat("; it has: ", absl::StrJoin(names, ", "))));
+  for (const GemmOption& option : OptionsOf(library)) {
+    int64_t value = option.default_value;
+    const std::string text = codegen_target.attr(option.name);
+    if (!text.empty() && (!absl::SimpleAtoi(text, &value) || value % option.multiple_of != 0)) {
+      return absl::InvalidArgumentError(absl::StrCat("the codegen target ", library.name, ": ", option.name, "=", text,
+                                                     " must be a multiple of ", option.multiple_of));
     }
-    int64_t value = 0;
-    if (!absl::SimpleAtoi(text, &value) || value < option->min || value > option->max ||
-        value % option->multiple_of != 0) {
-      return absl::InvalidArgumentError(absl::StrCat("the attribute '", name, "' of the codegen target ", library.name,
-                                                     " is '", text, "'; it must be a multiple of ", option->multiple_of,
-                                                     " from ", option->min, " to ", option->max));
-    }
-    values[name] = value;
+    values[option.name] = value;
   }
   return values;
 }
@@ -62,7 +66,7 @@ double EstimateGemmMicros(const GemmLibrary& library, const GemmDescription& gem
 }
 
 GemmBackend::GemmBackend(const GemmLibrary& library)
-    : library_(library), rules_(GemmRules(library.name, library.dtypes)) {}
+    : library_(library), attrs_(AttrsOf(library)), rules_(GemmRules(library.name, library.dtypes)) {}
 
 absl::Status GemmBackend::CheckTarget(const target::Target& target, const target::Target& codegen_target) const {
   if (target.kind != "llvm") {

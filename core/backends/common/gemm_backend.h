@@ -16,18 +16,20 @@ namespace inlay::backends {
 struct GemmOption {
   std::string name;
   int64_t default_value, min, max, multiple_of;
+  std::string help;
 };
 
 struct GemmLibrary {
   std::string name;  // of the backend, the runtime component and the shim
   std::vector<ir::DType> dtypes;
-  std::vector<GemmOption> options;
+  std::vector<GemmOption> options;  // besides kSplitFlops, which each has
   // What the target must have besides x86-64 Linux ("avx2"); "": nothing.
   std::string required_feature;
   // Of the peak (two fused multiply-adds a cycle) with AVX-512 and without, and of memory in bytes a microsecond.
   double efficiency_avx512, efficiency_avx2, bytes_per_micro, call_micros;
   // Whether a constant B is copied by _init, so that the executor may drop the original.
   bool packs_weights = false;
+  std::string linked_package;  // Debian's, whose code is in the runtime component
   int64_t (*workspace_bytes)(const GemmDescription&);
 };
 
@@ -44,11 +46,13 @@ class GemmBackend : public backend::Backend {
   explicit GemmBackend(const GemmLibrary& library);
   std::string name() const override { return library_.name; }
   absl::Status CheckTarget(const target::Target& target, const target::Target& codegen_target) const override;
+  const std::vector<target::AttrSpec>& attrs() const override { return attrs_; }
   const std::vector<backend::PatternRule>& rules() const override { return rules_; }
   double EstimateMicros(const ir::Function& partition, const target::Target& target) const override;
 
  private:
   GemmLibrary library_;
+  std::vector<target::AttrSpec> attrs_;
   std::vector<backend::PatternRule> rules_;
 };
 

@@ -38,6 +38,7 @@ absl::StatusOr<proto::StaticLibrary> GemmCodegen::Codegen(const backend::Codegen
   proto::StaticLibraryManifest* manifest = library.mutable_manifest();
   if (!library_.required_feature.empty()) manifest->set_target_features("+" + library_.required_feature);
   manifest->add_runtime_components("gemm");
+  if (!library_.linked_package.empty()) manifest->add_linked_packages(library_.linked_package);
   return library;
 }
 

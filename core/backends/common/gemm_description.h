@@ -16,6 +16,10 @@
 namespace inlay::backends {
 
 inline constexpr int kGemmDescriptionVersion = 1;
+// Of `options`: a product with fewer floating-point operations is not split over threads. Below the default one takes a
+// few microseconds: less than waking a thread.
+inline constexpr char kSplitFlops[] = "split-flops";
+inline constexpr int64_t kDefaultSplitFlops = 1000000;
 
 // Where the elements of a matrix are, in elements of the input; a row, a column or a number that is broadcast has
 // strides of 0.

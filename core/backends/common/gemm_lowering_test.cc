@@ -148,7 +148,7 @@ GemmLibrary Library() {
   GemmLibrary library;
   library.name = "some";
   library.dtypes = kTypes;
-  library.options = {{"nb", 64, 16, 256, 16}};
+  library.options = {{"nb", 64, 16, 256, 16, "columns"}};
   library.required_feature = "avx2";
   return library;
 }
@@ -163,11 +163,11 @@ TEST(GemmOptions, AreCheckedAgainstTheSchema) {
     target.attrs["nb"] = bad;
     const absl::Status status = GemmOptions(Library(), target).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_NE(status.message().find("must be a multiple of 16 from 16 to 256"), std::string::npos) << status;
+    EXPECT_NE(status.message().find(absl::StrCat("some: nb=", bad, " must be ")), std::string::npos) << status;
   }
   target.attrs = {{"mb", "64"}};
   EXPECT_EQ(GemmOptions(Library(), target).status().message(),
-            "the codegen target some has no attribute 'mb'; it has: nb");
+            "the codegen target some has no attribute 'mb'; it has nb, split-flops");
 }
 
 TEST(GemmBackend, NeedsItsFeature) {

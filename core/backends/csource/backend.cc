@@ -34,6 +34,7 @@ class CSourceBackend : public backend::Backend {
     return ParseOptions(target, codegen_target).status();
   }
 
+  const std::vector<target::AttrSpec>& attrs() const override { return Attrs(); }
   const std::vector<backend::PatternRule>& rules() const override {
     // On first use: when this object is made, not all operators need have registered themselves.
     static const auto* rules = new std::vector<backend::PatternRule>(MakeRules());

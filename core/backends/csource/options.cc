@@ -183,13 +183,18 @@ absl::Status CheckFlag(const std::string& flag, const target::Target& target) {
   return Refuse(flag, "is not allowed; there are -O0 to -O3, -Os, -Og, -Ofast, -D, -m and -f");
 }
 
+const std::vector<target::AttrSpec>& Attrs() {
+  using Type = target::AttrSpec::Type;
+  static const auto* attrs = new std::vector<target::AttrSpec>{
+      {"cc", Type::kString, "gcc", "the compiler, by its name in the server's configuration"},
+      {"cflags", Type::kString, "-O3", "its options: -O, -D, -m and some of -f"},
+      {"kernels", Type::kString, "", "kernels of your own, as JSON"}};
+  return *attrs;
+}
+
 absl::StatusOr<Options> ParseOptions(const target::Target& target, const target::Target& codegen_target) {
   Options options;
-  for (const auto& [name, value] : codegen_target.attrs) {
-    if (name == "cc" || name == "cflags" || name == "kernels") continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("the codegen target csource has no attribute '", name, "'; it has cc, cflags, kernels"));
-  }
+  INLAY_RETURN_IF_ERROR(target::CheckAttrs(codegen_target.attrs, Attrs(), "the codegen target csource"));
   const backend::ExternalCompilers& compilers = backend::ExternalCompilers::Global();
   std::string cc = codegen_target.attr("cc");
   if (compilers.paths().empty()) {

@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "core/backends/csource/user_kernel.h"
 #include "core/target/target.h"
+#include "core/target/target_kinds.h"
 
 namespace inlay::csource {
 
@@ -17,6 +18,8 @@ struct Options {
   std::vector<std::string> cflags;  // the user's, or -O3
   std::vector<UserKernel> kernels;
 };
+
+const std::vector<target::AttrSpec>& Attrs();
 
 // INVALID_ARGUMENT names the attribute or the option that can't be used and says which can.
 absl::StatusOr<Options> ParseOptions(const target::Target& target, const target::Target& codegen_target);

@@ -12,7 +12,8 @@ inline backends::GemmLibrary Library() {
   library.name = "libxsmm";
   library.dtypes = {ir::DType::kF32};
   // Columns and depth of a block of packed weights. Whole vectors; what fits the L1 cache: 64 x 64 floats are 16 KB.
-  library.options = {{"nb", 64, 16, 1024, 16}, {"kb", 64, 8, 4096, 8}};
+  library.options = {{"nb", 64, 16, 1024, 16, "columns of a block of packed weights"},
+                     {"kb", 64, 8, 4096, 8, "depth of a block of packed weights"}};
   // Its kernels for older CPUs are not generated (SSE) or half as fast (AVX without FMA).
   library.required_feature = "avx2";
   // README, "Measured".
@@ -21,6 +22,7 @@ inline backends::GemmLibrary Library() {
   library.bytes_per_micro = 20e3;
   library.call_micros = 0.6;
   library.packs_weights = true;
+  library.linked_package = "libxsmm-dev";
   library.workspace_bytes = WorkspaceBytes;
   return library;
 }

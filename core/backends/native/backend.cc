@@ -91,6 +91,13 @@ bool IsContraction(const std::string& op) {
 
 }  // namespace
 
+const std::vector<target::AttrSpec>& Attrs() {
+  static const auto* attrs = new std::vector<target::AttrSpec>{
+      {kWinogradAttr, target::AttrSpec::Type::kBool, "1",
+       "convolutions of 3x3 by Winograd's algorithm, where that is estimated to be faster"}};
+  return *attrs;
+}
+
 absl::Status CheckNativeTarget(const target::Target& target, const target::Target& codegen_target) {
   if (target.kind != "llvm") {
     return absl::UnimplementedError(absl::StrCat("native serves targets of kind 'llvm', not '", target.kind, "'"));
@@ -104,17 +111,7 @@ absl::Status CheckNativeTarget(const target::Target& target, const target::Targe
     // What LLVM 19 makes of casts for it ends in a fault under QEMU 7.2.
     return absl::UnimplementedError("native has no code for RISC-V's V extension that was seen to work: leave +v out");
   }
-  for (const auto& [name, value] : codegen_target.attrs) {
-    if (name != kWinogradAttr) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("the codegen target native has no attribute '", name, "'; it has: ", kWinogradAttr));
-    }
-    if (value != "0" && value != "1") {
-      return absl::InvalidArgumentError(
-          absl::StrCat("the codegen target native has -", name, "=0 or 1, not '", value, "'"));
-    }
-  }
-  return absl::OkStatus();
+  return target::CheckAttrs(codegen_target.attrs, Attrs(), "the codegen target native");
 }
 
 double CountFlops(const ir::Function& function) {
@@ -138,6 +135,7 @@ class NativeBackend : public backend::Backend {
   absl::Status CheckTarget(const target::Target& target, const target::Target& codegen_target) const override {
     return CheckNativeTarget(target, codegen_target);
   }
+  const std::vector<target::AttrSpec>& attrs() const override { return Attrs(); }
   const std::vector<backend::PatternRule>& rules() const override {
     // On first use: when this object is made, not all operators need have registered themselves.
     static const auto* rules = new std::vector<backend::PatternRule>(MakeRules());

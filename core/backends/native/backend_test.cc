@@ -17,10 +17,10 @@ TEST(NativeBackendTest, CodegenTarget) {
   EXPECT_TRUE(Check("native -winograd=1").ok());
   absl::Status status = Check("native -winograd=fast");
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(status.message(), "the codegen target native has -winograd=0 or 1, not 'fast'");
+  EXPECT_EQ(status.message(), "the codegen target native: winograd=fast must be 0 or 1");
   status = Check("native -tiles=4");
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(status.message(), "the codegen target native has no attribute 'tiles'; it has: winograd");
+  EXPECT_EQ(status.message(), "the codegen target native has no attribute 'tiles'; it has winograd");
 }
 
 }  // namespace

@@ -16,12 +16,10 @@ class NullBackend : public backend::Backend {
     if (target.kind != "llvm") {
       return absl::FailedPreconditionError(absl::StrCat("null serves CPUs, not targets of kind '", target.kind, "'"));
     }
-    if (!codegen_target.attrs.empty()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("the codegen target null has no attribute '", codegen_target.attrs.begin()->first, "'"));
-    }
-    return absl::OkStatus();
+    return CheckAttrs(codegen_target);
   }
+
+  const std::vector<target::AttrSpec>& attrs() const override { return attrs_; }
 
   const std::vector<backend::PatternRule>& rules() const override { return rules_; }
 
@@ -39,6 +37,8 @@ class NullBackend : public backend::Backend {
     return CheckCall(*match.bindings.back());
   }
 
+  const std::vector<target::AttrSpec> attrs_ = {
+      {"block", target::AttrSpec::Type::kInt, "0", "bytes that are copied at a time; 0: all", {}, 0, 1 << 30}};
   const std::vector<backend::PatternRule> rules_ = {{"null.copy", ir::Op("reshape", {ir::Any()}), Check, 0}};
 };
 

@@ -27,7 +27,9 @@ class NullCodegen : public backend::BackendCodegen {
         return absl::Status(bytes.status().code(),
                             absl::StrCat("null: partition '", symbol, "': ", bytes.status().message()));
       }
-      functions.push_back({symbol, absl::StrCat(*bytes)});  // the description: what `_init` of the shim is handed
+      functions.push_back({symbol, absl::StrCat(*bytes, " ",
+                                                request.codegen_target.attr(
+                                                    "block", "0"))});  // the description, for the shim's `_init`
       proto::PrimitiveFunction* primitive = manifest->add_functions();
       INLAY_RETURN_IF_ERROR(backends::FillSignature(symbol, function, primitive));
       primitive->set_has_state(true);

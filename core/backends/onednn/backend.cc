@@ -23,12 +23,10 @@ class OnednnBackend : public backend::Backend {
       return absl::FailedPreconditionError(
           absl::StrCat("onednn's library (PyPI) is one for x86_64 Linux, not for '", triple, "'"));
     }
-    if (!codegen_target.attrs.empty()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("the codegen target onednn has no attribute '", codegen_target.attrs.begin()->first, "'"));
-    }
-    return absl::OkStatus();
+    return CheckAttrs(codegen_target);
   }
+
+  const std::vector<target::AttrSpec>& attrs() const override { return attrs_; }
 
   const std::vector<backend::PatternRule>& rules() const override { return rules_; }
   bool merges_regions() const override { return true; }
@@ -46,6 +44,12 @@ class OnednnBackend : public backend::Backend {
   }
 
  private:
+  const std::vector<target::AttrSpec> attrs_ = {
+      {kFpmathAttr,
+       target::AttrSpec::Type::kChoice,
+       "strict",
+       "what convolutions and matrix products may round f32 to on CPUs that are faster with it (oneDNN's fpmath mode)",
+       {"strict", "bf16", "any"}}};
   const std::vector<backend::PatternRule> rules_ = MakeRules();
 };
 

@@ -17,8 +17,9 @@ namespace {
 constexpr char kSoname[] = "libdnnl.so.3";
 constexpr char kPackage[] = "onednn-cpu-gomp==2023.2.0 (PyPI)";
 
-absl::StatusOr<backends::ShimPartition> Describe(const ir::Function& partition) {
-  INLAY_ASSIGN_OR_RETURN(const Lowered lowered, Lower(partition));
+absl::StatusOr<backends::ShimPartition> Describe(const ir::Function& partition, const std::string& fpmath) {
+  INLAY_ASSIGN_OR_RETURN(Lowered lowered, Lower(partition));
+  lowered.description.fpmath = fpmath;
   return backends::ShimPartition{Serialize(lowered), lowered.description.workspace_bytes, lowered.flops, {}};
 }
 
@@ -34,7 +35,10 @@ class OnednnCodegen : public backend::BackendCodegen {
   }
 
   absl::StatusOr<proto::StaticLibrary> Codegen(const backend::CodegenRequest& request) const override {
-    INLAY_ASSIGN_OR_RETURN(proto::StaticLibrary library, backends::GenerateShimCalls(*this, request, Describe));
+    const std::string fpmath = request.codegen_target.attr(kFpmathAttr, "strict");
+    INLAY_ASSIGN_OR_RETURN(
+        proto::StaticLibrary library,
+        backends::GenerateShimCalls(*this, request, [&](const ir::Function& f) { return Describe(f, fpmath); }));
     proto::StaticLibraryManifest* manifest = library.mutable_manifest();
     auto* required = manifest->add_required_libraries();
     required->set_soname(kSoname);

@@ -14,7 +14,10 @@
 
 namespace inlay::onednn {
 
-inline constexpr int kDescriptionVersion = 1;
+inline constexpr int kDescriptionVersion = 2;
+
+// Of the codegen target, and of the description.
+inline constexpr char kFpmathAttr[] = "fpmath";
 
 using Dims = std::vector<int64_t>;
 
@@ -60,6 +63,7 @@ struct Description {
   std::vector<int> outputs;  // values
   std::vector<Step> steps;   // in execution order
   int64_t workspace_bytes = 0;
+  std::string fpmath = "strict";  // oneDNN's fpmath mode of the contractions: "strict", "bf16", "any"
 };
 
 inline constexpr int64_t kLiteralAlignment = 64;

@@ -15,6 +15,7 @@ inline backends::GemmLibrary Library() {
   library.efficiency_avx2 = 0.60;
   library.bytes_per_micro = 15e3;
   library.call_micros = 1.0;
+  library.linked_package = "libopenblas-openmp-dev";
   library.workspace_bytes = [](const backends::GemmDescription&) -> int64_t { return 0; };
   return library;
 }

@@ -25,15 +25,13 @@ class XnnpackBackend : public backend::Backend {
       return absl::FailedPreconditionError(
           absl::StrCat("xnnpack's runtime is built for x86_64 Linux, not for '", triple, "'"));
     }
-    if (!codegen_target.attrs.empty()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("the codegen target xnnpack has no attribute '", codegen_target.attrs.begin()->first, "'"));
-    }
+    if (absl::Status s = CheckAttrs(codegen_target); !s.ok()) return s;
     // The programs that would measure and run it are this machine's.
     if (const std::string& missing = LoadLibrary(); !missing.empty()) return absl::FailedPreconditionError(missing);
     return absl::OkStatus();
   }
 
+  const std::vector<target::AttrSpec>& attrs() const override { return attrs_; }
   const std::vector<backend::PatternRule>& rules() const override { return rules_; }
   bool merges_regions() const override { return true; }
 
@@ -50,6 +48,14 @@ class XnnpackBackend : public backend::Backend {
   }
 
  private:
+  const std::vector<target::AttrSpec> attrs_ = {
+      {kSplitMacsAttr,
+       target::AttrSpec::Type::kInt,
+       std::to_string(kDefaultSplitMacs),
+       "multiply-adds that a thread's part of a convolution or matrix product has at least",
+       {},
+       1,
+       int64_t{1} << 40}};
   const std::vector<backend::PatternRule> rules_ = MakeRules();
 };
 

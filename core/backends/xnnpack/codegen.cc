@@ -1,4 +1,5 @@
 // The worker's half: a partition becomes its description in an object that calls the runtime shim.
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "core/backend/backend.h"
 #include "core/backends/common/build_id.h"
@@ -21,8 +22,12 @@ constexpr Library kLibraries[] = {
     {kSoname, kPackage},
 };
 
-absl::StatusOr<backends::ShimPartition> Describe(const ir::Function& partition) {
-  INLAY_ASSIGN_OR_RETURN(const Lowered lowered, Lower(partition));
+absl::StatusOr<backends::ShimPartition> Describe(const ir::Function& partition, const target::Target& codegen_target) {
+  INLAY_ASSIGN_OR_RETURN(Lowered lowered, Lower(partition));
+  if (const std::string macs = codegen_target.attr(kSplitMacsAttr);
+      !macs.empty() && (!absl::SimpleAtoi(macs, &lowered.description.split_macs))) {
+    return absl::InvalidArgumentError(absl::StrCat(kSplitMacsAttr, "=", macs, " is no number"));
+  }
   return backends::ShimPartition{Serialize(lowered), lowered.description.workspace_bytes, lowered.flops, {}};
 }
 
@@ -41,7 +46,8 @@ class XnnpackCodegen : public backend::BackendCodegen {
   }
 
   absl::StatusOr<proto::StaticLibrary> Codegen(const backend::CodegenRequest& request) const override {
-    INLAY_ASSIGN_OR_RETURN(proto::StaticLibrary library, backends::GenerateShimCalls(*this, request, Describe));
+    auto describe = [&](const ir::Function& f) { return Describe(f, request.codegen_target); };
+    INLAY_ASSIGN_OR_RETURN(proto::StaticLibrary library, backends::GenerateShimCalls(*this, request, describe));
     proto::StaticLibraryManifest* manifest = library.mutable_manifest();
     for (const Library& needed : kLibraries) {
       auto* required = manifest->add_required_libraries();

@@ -14,7 +14,11 @@
 
 namespace inlay::xnnpack {
 
-inline constexpr int kDescriptionVersion = 1;
+inline constexpr int kDescriptionVersion = 2;
+
+// Of the codegen target. Below the default a part costs more to hand out than to do (measured on one CPU).
+inline constexpr char kSplitMacsAttr[] = "split-macs";
+inline constexpr int64_t kDefaultSplitMacs = 200000;
 
 using Dims = std::vector<int64_t>;
 
@@ -63,6 +67,7 @@ struct Description {
   std::vector<Value> values;
   std::vector<Step> steps;  // in execution order; those whose result is constant run once, when the module is loaded
   int64_t workspace_bytes = 0;
+  int64_t split_macs = kDefaultSplitMacs;  // a thread's part of a contraction has at least so many multiply-adds
 };
 
 inline constexpr int64_t kLiteralAlignment = 64;

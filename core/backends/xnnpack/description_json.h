@@ -13,7 +13,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Clamp, has_min, has_max, min, max)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Step, op, algorithm, args, out, batch, height, width, channels, out_height,
                                    out_width, out_channels, groups, kernel, strides, dilations, adjustment, pads, rows,
                                    transposed_weights, parts, dims, alpha, clamp)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Description, version, num_inputs, num_outputs, values, steps, workspace_bytes)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Description, version, num_inputs, num_outputs, values, steps, workspace_bytes,
+                                   split_macs)
 
 }  // namespace inlay::xnnpack
 

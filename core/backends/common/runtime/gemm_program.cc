@@ -9,9 +9,6 @@
 namespace inlay::backends {
 namespace {
 
-// Below this a product takes a few microseconds: less than waking a thread.
-constexpr double kLeastParallelFlops = 1e6;
-
 StepOp OpOf(const GemmStep& step) {
   static const auto* const kOps = new std::map<std::string, StepOp>{{"relu", StepOp::kRelu},
                                                                     {"leaky_relu", StepOp::kLeakyRelu},
@@ -46,6 +43,9 @@ struct GemmProgram::Call {
 GemmProgram::GemmProgram(GemmDescription description, std::unique_ptr<GemmEngine> engine)
     : d_(std::move(description)), engine_(std::move(engine)) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const auto split = d_.options.find(kSplitFlops);
+  const int64_t least = split == d_.options.end() ? kDefaultSplitFlops : split->second;
+  is_split_ = d_.flops() >= static_cast<double>(least);
   for (const GemmStep& step : d_.steps) {
     const StepOp op = OpOf(step);
     const bool clip = op == StepOp::kClip;
@@ -104,7 +104,7 @@ void GemmProgram::RunTiles(const Call& call, int64_t begin, int64_t end) const {
 
 void GemmProgram::Run(const InlayCallContext& caller, void* const* args) const {
   InlayCallContext ctx = caller;
-  if (d_.flops() < kLeastParallelFlops) ctx.num_threads = 1;
+  if (!is_split_) ctx.num_threads = 1;
   Call call{ctx, args, {args[d_.a.input], args[d_.b.input]}, engine_->Tiling(ctx.num_threads), 0, 0};
   call.row_tiles = (d_.m + call.tiling.rows - 1) / call.tiling.rows;
   call.column_tiles = (d_.n + call.tiling.columns - 1) / call.tiling.columns;

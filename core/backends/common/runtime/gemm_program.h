@@ -66,6 +66,7 @@ class GemmProgram {
   GemmDescription d_;
   std::unique_ptr<GemmEngine> engine_;
   std::vector<Step> steps_;
+  bool is_split_ = false;  // over the caller's threads
 };
 
 // The three functions of a shim. make_engine(description, ctx, args) makes the library's engine and may throw.

@@ -47,6 +47,13 @@ algorithm Binary(const std::string& name) {
   return found->second;
 }
 
+dnnl::fpmath_mode Fpmath(const std::string& name) {
+  if (name == "strict") return dnnl::fpmath_mode::strict;
+  if (name == "bf16") return dnnl::fpmath_mode::bf16;
+  if (name == "any") return dnnl::fpmath_mode::any;
+  throw std::runtime_error("onednn: no fpmath mode '" + name + "'");
+}
+
 }  // namespace
 
 void ProgramBuilder::AddStep(const Step& step) {
@@ -83,6 +90,10 @@ dnnl::primitive_attr ProgramBuilder::AttrOf(const Step& step) const {
   dnnl::primitive_attr attr;
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   attr.set_post_ops(post_ops);
+  // Other primitives take no mode.
+  if (step.op == "conv" || step.op == "deconv" || step.op == "matmul") {
+    attr.set_fpmath_mode(Fpmath(description_.fpmath));
+  }
   return attr;
 }
 

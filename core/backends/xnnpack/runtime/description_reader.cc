@@ -193,6 +193,7 @@ ReadDescription ReadAndCheck(const char* bytes, int64_t size) {
   Description& d = result.description;
   d = nlohmann::json::parse(bytes, bytes + text).get<Description>();
   if (d.version != kDescriptionVersion) Fail("version " + std::to_string(d.version) + " is not known");
+  Check(d.split_macs > 0, "split_macs is out of range");
   Check(d.num_inputs >= 0 && d.num_inputs <= static_cast<int>(d.values.size()), "num_inputs is out of range");
   Check(d.num_outputs >= 0 && d.num_outputs <= static_cast<int>(d.values.size()), "num_outputs is out of range");
   Checker(d).CheckAll();

@@ -12,8 +12,8 @@ namespace {
 
 // Kernels work on 16 channels or elements at once, and a cache line holds 16.
 constexpr int64_t kVector = 16;
-// Below so many multiply-adds or elements a piece costs more to hand out than to do.
-constexpr double kMinFlops = 2e5, kMinElements = 16e3;
+// Below so many elements a piece costs more to hand out than to do.
+constexpr double kMinElements = 16e3;
 
 // [begin, end) of `extent`, in multiples of `grain`.
 struct Range {
@@ -83,7 +83,8 @@ class Maker {
     const int64_t in = s_.channels / s_.groups, out = s_.out_channels / s_.groups;
     const int64_t taps = s_.kernel[0] * s_.kernel[1];
     const double pixels = static_cast<double>(s_.op == "conv" ? s_.out_height * s_.out_width : s_.height * s_.width);
-    const int64_t count = PiecesFor(pixels * s_.batch * taps * in * s_.out_channels, kMinFlops);
+    const int64_t count =
+        PiecesFor(pixels * s_.batch * taps * in * s_.out_channels, static_cast<double>(d_.split_macs));
     const bool grouped = s_.groups > 1;
     const int64_t grain = grouped && in > 1 ? 1 : kVector;  // a depthwise kernel's vector is one of groups
     for (const Range& range : Split(grouped ? s_.groups : out, grain, count)) {
@@ -126,7 +127,8 @@ class Maker {
     std::vector<float> memory;
     const float* weights = OutputMajorWeights(s_, constants_[1], &memory);
     const float* bias = s_.args.size() > 2 ? constants_[2] : nullptr;
-    const int64_t count = PiecesFor(static_cast<double>(s_.rows) * s_.channels * s_.out_channels, kMinFlops);
+    const int64_t count =
+        PiecesFor(static_cast<double>(s_.rows) * s_.channels * s_.out_channels, static_cast<double>(d_.split_macs));
     for (const Range& range : Split(s_.out_channels, kVector, count)) {
       xnn_operator_t op = nullptr;
       Piece& piece =
