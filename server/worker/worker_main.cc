@@ -64,6 +64,8 @@ int PrintBackends() {
   proto::WorkerResponse response;
   FillBackends(&response);
   for (const proto::BackendInfo& info : response.backends()) {
+    // The executors' code generators are nobody's to choose.
+    if (backend::BackendRegistry::Global().Find(info.name()) == nullptr) continue;
     printf("%s %s\n", info.name().c_str(), info.version().c_str());
   }
   return 0;
