@@ -401,6 +401,8 @@ LAYERS = {
     "avg_pool2d": (lambda: nn.AvgPool2d(3, 2, 1, ceil_mode=True), (2, 3, 8, 7)),
     "avg_pool2d_excluding": (lambda: nn.AvgPool2d(3, 2, 1, count_include_pad=False), (2, 3, 8, 7)),
     "avg_pool2d_divisor": (lambda: nn.AvgPool2d(2, divisor_override=3), (2, 3, 8, 7)),
+    "avg_pool2d_larger_than_all": (lambda: nn.AvgPool2d(20, ceil_mode=True), (2, 3, 8, 7)),
+    "max_pool2d_larger_than_all": (lambda: nn.MaxPool2d((9, 2), ceil_mode=True), (2, 3, 8, 7)),
     "adaptive_avg1": (lambda: nn.AdaptiveAvgPool2d(1), (2, 3, 8, 7)),
     "adaptive_avg_even": (lambda: nn.AdaptiveAvgPool2d((4, 7)), (2, 3, 8, 7)),
     "adaptive_avg_odd": (lambda: nn.AdaptiveAvgPool2d((3, None)), (2, 3, 8, 7)),

@@ -21,6 +21,15 @@ def _unbatched(ctx: NodeContext, y: Var, lone: bool) -> Var:
     return ctx.reshape(y, y.shape[1:]) if lone else y
 
 
+def _kernel(x: Var, kernel: Any, padding: Any, ceil_mode: bool, n: int) -> list[int]:
+    """With ceil_mode a window may be larger than the image; it is then all of it (EfficientNet's global pooling)."""
+    sizes = per_axis(kernel, n)
+    if not ceil_mode:
+        return sizes
+    extents, pads = x.shape[x.rank - n :], per_axis(padding, n)
+    return [min(k, e + 2 * p) for k, e, p in zip(sizes, extents, pads, strict=True)]
+
+
 # --- Windows ---------------------------------------------------------------------------------------------------------
 
 
@@ -36,9 +45,11 @@ def max_pool(
 ) -> Var:
     n = int(ctx.name[len("max_pool")])
     x, lone = _batched(ctx, x, n)
-    kernel = per_axis(kernel, n)
+    strides = per_axis(stride, n) or per_axis(kernel, n)
+    if per_axis(dilation, n) == [1] * n:
+        kernel = _kernel(x, kernel, padding, ceil_mode, n)
     window = {
-        "kernel": kernel, "strides": per_axis(stride, n) or kernel, "dilations": per_axis(dilation, n),
+        "kernel": per_axis(kernel, n), "strides": strides, "dilations": per_axis(dilation, n),
         "pads": per_axis(padding, n) * 2, "ceil_mode": bool(ceil_mode),
     }  # fmt: skip
     return _unbatched(ctx, ctx.op("max_pool", x, **window), lone)
@@ -97,9 +108,10 @@ def avg_pool(
 ) -> Var:  # fmt: skip
     n = int(ctx.name[len("avg_pool")])
     x, lone = _batched(ctx, x, n)
-    kernel = per_axis(kernel, n)
+    strides = per_axis(stride, n) or per_axis(kernel, n)
+    kernel = _kernel(x, kernel, padding, ceil_mode, n)
     window: dict[str, Any] = {
-        "kernel": kernel, "strides": per_axis(stride, n) or kernel, "dilations": [1] * n,
+        "kernel": kernel, "strides": strides, "dilations": [1] * n,
         "pads": per_axis(padding, n) * 2, "ceil_mode": bool(ceil_mode), "count_include_pad": bool(count_include_pad),
     }  # fmt: skip
     if divisor is None:
