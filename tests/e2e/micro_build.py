@@ -45,6 +45,7 @@ class Machine:
 
 
 HOST = Machine("host", ("gcc", "-O2"))
+SANITIZED = Machine("sanitized", ("gcc", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"))
 CORTEX_M3 = Machine(
     "cortex-m3",
     ("arm-none-eabi-gcc", "-mcpu=cortex-m3", "-mthumb", "-O2"),

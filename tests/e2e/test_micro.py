@@ -15,7 +15,7 @@ import numpy as np
 import onnx
 import pytest
 from conftest import reference
-from micro_build import AARCH64, CORTEX_M3, HOST, RISCV64, STRICT, Library, Machine
+from micro_build import AARCH64, CORTEX_M3, HOST, RISCV64, SANITIZED, STRICT, Library, Machine
 from test_models import SMALL
 
 import inlay
@@ -80,7 +80,7 @@ def skip_without(machine: Machine) -> None:
         pytest.skip(f"{', '.join(machine.missing)} not installed (deploy/setup.sh --dev)")
 
 
-@pytest.mark.parametrize("machine", [HOST, CORTEX_M3, AARCH64, RISCV64], ids=lambda m: m.name)
+@pytest.mark.parametrize("machine", [HOST, SANITIZED, CORTEX_M3, AARCH64, RISCV64], ids=lambda m: m.name)
 @pytest.mark.parametrize("name", MODELS)
 def test_models(name, machine, client, tmp_path):
     """onnxruntime's answer on every machine, in the memory that the plan states."""
@@ -231,6 +231,8 @@ def test_layout_of_the_tar(client, tmp_path):
     assert "fn @main" in (library.folder / "src/relax.txt").read_text()
     header = (library.folder / meta["header"]).read_text()
     assert f"#define INLAYGEN_DEFAULT_WORKSPACE_SIZE {meta['memory']['workspace_size_bytes']}\n" in header
+    cxx = ["g++", "-std=c++17", "-Wall", "-Wextra", "-Werror", "-pedantic", "-fsyntax-only", "-x", "c++"]
+    subprocess.run([*cxx, *library.include_options, str(library.folder / meta["header"])], check=True)
     plan = json.loads((library.folder / "executor-config/aot/default.plan.json").read_text())
     assert plan["load"] == []  # nothing is left to be done at load
     (tmp_path / "again").mkdir()
@@ -368,3 +370,12 @@ def test_refused(client, tmp_path):
         compile_micro(client, cumsum, **C_API)
     with pytest.raises(inlay.UnsupportedError, match="kind 'llvm' for x86_64 with the runtime CRT.*use kind 'c'"):
         compile_micro(client, model, target="llvm", **C_API)
+
+
+def test_a_server_that_runs_no_code(start_daemon):
+    """It can't do the weights' own work (batch-norm into convolutions), and says so; models without such are fine."""
+    client = start_daemon(flags=("--trust_cache_for_jit=false",)).client
+    with pytest.raises(inlay.CompileError, match="transform_params.*trust_cache_for_jit=false") as refused:
+        compile_micro(client, micro_models.kws_float(channels=8, blocks=1), **C_API)
+    assert refused.value.code == grpc.StatusCode.FAILED_PRECONDITION
+    compile_micro(client, micro_models.kws_integer(), **C_API)
