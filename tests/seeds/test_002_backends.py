@@ -50,7 +50,7 @@ def test_custom_runtime_module(backend, mod, model, client, tmp_path):
     At runtime ... Init sets up the execution environment, and Run actually triggers execution" """
     ex = inlay.build(mod, by(backend), server=client)
     path, symbols = exported(ex, tmp_path)
-    regions = re.findall(rb'\{"num_inputs":\d+,[^\0]*"steps":\[\{[^\0]+', path.read_bytes())
+    regions = re.findall(rb'\{[^\0{]*"num_inputs":\d+,[^\0]*"steps":\[\{[^\0]+', path.read_bytes())
     assert len(regions) == sum(p.backend == backend for p in ex.report.partitions)
     assert {f"inlay_{backend}_init", f"inlay_{backend}_run"} <= symbols
     runs(path, ex, model)
