@@ -146,7 +146,8 @@ def test_drain_and_start_again(inlay):
         (["compile"], 2, "MODEL"),
         (["compile", "MODEL", "-o", "/no/such/folder/m.so"], 1, "make it first"),
         (["compile", "MODEL", "--target", "llvm bad"], 1, "bad"),
-        (["compile", "MODEL", "--executor", "vm"], 1, "not supported"),
+        (["compile", "MODEL", "--target", "cuda"], 1, "not supported"),
+        (["compile", "MODEL", "--runtime", "crt"], 1, "disagree"),
         (["compile", "MODEL", "--shape", "batch"], 2, "NAME=DIMS"),
         (
             ["compile", "MODEL", "--server", "127.0.0.1:1", "--timeout", "1"],

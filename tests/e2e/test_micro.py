@@ -75,16 +75,16 @@ def check(result, want: np.ndarray) -> None:
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
 
 
-def skip_without(machine: Machine) -> None:
+def require(machine: Machine) -> None:
     if machine.missing:
-        pytest.skip(f"{', '.join(machine.missing)} not installed (deploy/setup.sh --dev)")
+        pytest.fail(f"{', '.join(machine.missing)} not installed (deploy/setup.sh --dev)")
 
 
 @pytest.mark.parametrize("machine", [HOST, SANITIZED, CORTEX_M3, AARCH64, RISCV64], ids=lambda m: m.name)
 @pytest.mark.parametrize("name", MODELS)
 def test_models(name, machine, client, tmp_path):
     """onnxruntime's answer on every machine, in the memory that the plan states."""
-    skip_without(machine)
+    require(machine)
     model = MODELS[name]()
     executable = compile_micro(client, model, **C_API)
     assert set(executable.report.backends()) == {"csource"}
@@ -105,7 +105,7 @@ def test_models(name, machine, client, tmp_path):
 @pytest.mark.parametrize("name", MODELS)
 def test_cross_compiled(name, machine, client, tmp_path):
     """Objects by LLVM for another architecture, under the same entry point."""
-    skip_without(machine)
+    require(machine)
     model = MODELS[name]()
     target = f"llvm -mtriple={machine.name}-linux-gnu"
     executable = compile_micro(client, model, target=target, **C_API)
@@ -314,7 +314,7 @@ def cli(*words) -> tuple[int, str]:
 
 def test_nothing_is_allocated(client, tmp_path):
     """The model's own objects: no writable data, and no calls but of libm, memcpy and memset."""
-    skip_without(CORTEX_M3)
+    require(CORTEX_M3)
     library = export(compile_micro(client, micro_models.kws_float(), **C_API), tmp_path)
     for source in library.sources:
         subprocess.run(
