@@ -46,7 +46,9 @@ class LoadedModule {
 
   // Dense row-major data, one pointer an input and an output, of the sizes that inputs() and outputs() say; no output
   // overlaps anything else.
-  absl::Status Run(absl::Span<const void* const> inputs, absl::Span<void* const> outputs) const;
+  // CANCELLED where `stop`, which loops ask at every turn, says so (may be empty).
+  absl::Status Run(absl::Span<const void* const> inputs, absl::Span<void* const> outputs,
+                   const std::function<bool()>& stop = {}) const;
 
   // Code, constants, packed weights, parameters that are kept, and the arenas that exist now.
   int64_t memory_bytes() const;

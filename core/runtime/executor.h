@@ -35,6 +35,13 @@ class Executor {
   // other. INTERNAL, naming the partition, where compiled code reports an error.
   virtual Status Run(const void* const* inputs, void* const* outputs) const = 0;
 
+  // Run, that asks `stop` at every turn of a loop and before every call whether to give up, and is CANCELLED then. Only
+  // bytecode has loops: any other run ends by itself.
+  using StopFn = std::function<bool()>;
+  virtual Status RunUnlessStopped(const void* const* inputs, void* const* outputs, const StopFn& stop) const {
+    return Run(inputs, outputs);
+  }
+
   // Run, and the nanoseconds of each of the plan's run steps. A clock is read before and after each step (about 40 ns).
   virtual Status Profile(const void* const* inputs, void* const* outputs, int64_t* step_ns) const = 0;
 

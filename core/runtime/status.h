@@ -12,6 +12,7 @@ namespace inlay::runtime {
 
 enum class Code {
   kOk = 0,
+  kCancelled = 1,
   kInvalidArgument = 3,
   kResourceExhausted = 8,
   kFailedPrecondition = 9,
@@ -31,6 +32,7 @@ class [[nodiscard]] Status {
   std::string message_;
 };
 
+inline Status Cancelled(std::string message) { return {Code::kCancelled, std::move(message)}; }
 inline Status InvalidArgument(std::string message) { return {Code::kInvalidArgument, std::move(message)}; }
 inline Status ResourceExhausted(std::string message) { return {Code::kResourceExhausted, std::move(message)}; }
 inline Status FailedPrecondition(std::string message) { return {Code::kFailedPrecondition, std::move(message)}; }

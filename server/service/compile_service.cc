@@ -405,7 +405,8 @@ grpc::Status CompileServiceImpl::Jit(grpc::ServerContext* context, const proto::
 grpc::Status CompileServiceImpl::Run(grpc::ServerContext* context,
                                      grpc::ServerReaderWriter<proto::RunResponse, proto::RunRequest>* stream) {
   Admission admission(this);
-  auto watch = watcher_.Add(context, nullptr, kStallLimit);
+  CancelToken token(DeadlineOf(*context));
+  auto watch = watcher_.Add(context, &token, kStallLimit);
   proto::RunRequest message;
   if (!stream->Read(&message)) return ToGrpc(absl::InvalidArgumentError("Run: the stream has no message"));
   auto module = deps_.handles->Get(message.handle());
@@ -427,7 +428,12 @@ grpc::Status CompileServiceImpl::Run(grpc::ServerContext* context,
   }
   const absl::Time start = absl::Now();
   std::vector<const void*> input_pointers = inputs.pointers();
-  if (absl::Status status = (*module)->Run(input_pointers, output_pointers); !status.ok()) return ToGrpc(status);
+  // A model's loop may never end; its client's patience does.
+  const auto stop = [&] {
+    watch->Touch();
+    return !token.status().ok();
+  };
+  if (absl::Status status = (*module)->Run(input_pointers, output_pointers, stop); !status.ok()) return ToGrpc(status);
   const double run_ms = absl::ToDoubleMilliseconds(absl::Now() - start);
   watch->Touch();
   for (size_t i = 0; i < outputs.size(); ++i) {

@@ -261,3 +261,18 @@ def test_the_builders_loop(client, tmp_path):
     for n in (0, 1, 2, 13):
         for got in run_everywhere(executable, {"x": values, "n": np.array(n, np.int64)}, tmp_path).values():
             np.testing.assert_allclose(np.from_dlpack(got[0]), values**n, rtol=1e-12)
+
+
+def test_an_endless_loop_ends_with_its_clients_patience(start_daemon):
+    """In a server, which goes on; nothing of it is left that would hinder a drain."""
+    daemon = start_daemon()
+    b = FunctionBuilder()
+    n = b.param("n", "i64", ())
+    first = b.op("greater", n, b.literal(np.int64(0)))
+    _, y = b.while_("turn", lambda f, going, n: [f.op("greater", n, f.literal(np.int64(0))), n], [first, n])
+    with inlay.build(b.finish([y], ["y"]), VM, server=daemon.client).jit(remote=True) as remote:
+        with pytest.raises(inlay.DeadlineExceededError):
+            remote["main"](np.array(1, np.int64), timeout=1)
+        assert remote["main"](np.array(0, np.int64)) == 0
+    daemon.client.drain(timeout=60)
+    daemon.process.wait(60)

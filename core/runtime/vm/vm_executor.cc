@@ -42,7 +42,8 @@ class VmExecutor::Context {
 
   int64_t bytes() const { return bytes_; }
 
-  Status Run(const void* const* inputs, void* const* outputs, int64_t* step_ns) {
+  Status Run(const void* const* inputs, void* const* outputs, const StopFn* stop, int64_t* step_ns) {
+    stop_ = stop;
     step_ns_ = step_ns;
     std::vector<void*>& args = main_args_;
     args.clear();
@@ -123,6 +124,7 @@ class VmExecutor::Context {
         case VmOp::kCall: {
           const VmFunction& callee = bytecode_.functions[word[1]];
           const int count = callee.num_params + callee.num_results;
+          if (Stopped()) return Cancelled("stopped before a call of '" + callee.name + "'");
           for (int i = 0; i < count; ++i) args[i] = registers[word[2 + i]];
           if (Status s = Call(word[1], args, depth + 1); !s.ok()) return s;
           pc += 2 + count;
@@ -145,9 +147,15 @@ class VmExecutor::Context {
           pc += 3;
           break;
         case VmOp::kBranchIfNot:
-          pc = *static_cast<const uint8_t*>(registers[word[1]]) == 0 ? word[2] : pc + 3;
+          if (*static_cast<const uint8_t*>(registers[word[1]]) != 0) {
+            pc += 3;
+            break;
+          }
+          if (word[2] <= pc && Stopped()) return Cancelled("stopped in a loop of '" + f.name + "'");
+          pc = word[2];
           break;
         case VmOp::kJump:
+          if (word[1] <= pc && Stopped()) return Cancelled("stopped in a loop of '" + f.name + "'");
           pc = word[1];
           break;
         case VmOp::kReturn:
@@ -155,6 +163,8 @@ class VmExecutor::Context {
       }
     }
   }
+
+  bool Stopped() const { return stop_ != nullptr && (*stop_)(); }
 
   int32_t Timed(int64_t site, int32_t function, void* const* args) {
     const Clock::time_point start = Clock::now();
@@ -180,7 +190,8 @@ class VmExecutor::Context {
   std::vector<std::vector<std::unique_ptr<Frame>>> idle_;  // by function
   int64_t bytes_ = 0;
   std::vector<void*> main_args_;
-  int64_t* step_ns_ = nullptr;  // null: not profiled
+  const StopFn* stop_ = nullptr;  // null: nobody asks
+  int64_t* step_ns_ = nullptr;    // null: not profiled
   CallOwner owner_;
   InlayCallContext context_;
 };
@@ -189,22 +200,26 @@ VmExecutor::VmExecutor(std::unique_ptr<LoadedPlan> loaded, CallPackedFn call_pac
     : loaded_(std::move(loaded)), call_packed_(std::move(call_packed)) {}
 VmExecutor::~VmExecutor() = default;
 
-Status VmExecutor::RunIn(const void* const* inputs, void* const* outputs, int64_t* step_ns) const {
+Status VmExecutor::RunIn(const void* const* inputs, void* const* outputs, const StopFn* stop, int64_t* step_ns) const {
   StatusOr<std::unique_ptr<Context>> context =
       contexts_.Acquire([&] { return Context::Make(loaded_.get(), call_packed_); });
   if (!context.ok()) return context.status();
-  Status status = (*context)->Run(inputs, outputs, step_ns);
+  Status status = (*context)->Run(inputs, outputs, stop, step_ns);
   contexts_.Release(std::move(*context));
   return status;
 }
 
 Status VmExecutor::Run(const void* const* inputs, void* const* outputs) const {
-  return RunIn(inputs, outputs, nullptr);
+  return RunIn(inputs, outputs, nullptr, nullptr);
+}
+
+Status VmExecutor::RunUnlessStopped(const void* const* inputs, void* const* outputs, const StopFn& stop) const {
+  return RunIn(inputs, outputs, &stop, nullptr);
 }
 
 Status VmExecutor::Profile(const void* const* inputs, void* const* outputs, int64_t* step_ns) const {
   std::fill(step_ns, step_ns + plan().run_steps.size(), 0);
-  return RunIn(inputs, outputs, step_ns);
+  return RunIn(inputs, outputs, nullptr, step_ns);
 }
 
 }  // namespace inlay::runtime

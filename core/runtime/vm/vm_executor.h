@@ -23,6 +23,7 @@ class VmExecutor : public Executor {
   ~VmExecutor() override;
 
   Status Run(const void* const* inputs, void* const* outputs) const override;
+  Status RunUnlessStopped(const void* const* inputs, void* const* outputs, const StopFn& stop) const override;
   // Times are those of the plan's run steps, which are the bytecode's kernel calls: a loop's turns add up.
   Status Profile(const void* const* inputs, void* const* outputs, int64_t* step_ns) const override;
   const ExecutionPlan& plan() const override { return loaded_->plan(); }
@@ -31,7 +32,8 @@ class VmExecutor : public Executor {
 
  private:
   class Context;
-  Status RunIn(const void* const* inputs, void* const* outputs, int64_t* step_ns) const;
+  // stop, step_ns: may be null.
+  Status RunIn(const void* const* inputs, void* const* outputs, const StopFn* stop, int64_t* step_ns) const;
 
   const std::unique_ptr<LoadedPlan> loaded_;
   const CallPackedFn call_packed_;

@@ -157,6 +157,28 @@ TEST(Vm, LoopsAsOftenAsTheRunSays) {
   for (int64_t x : {0, 1, 2, 7, 1000, 100000, 3}) EXPECT_EQ(*RunOn(*executor, x), x * (x - 1) / 2);
 }
 
+TEST(Vm, StopsWhereItIsAskedTo) {
+  auto executor = Load(Plan({Sum()}));
+  ASSERT_NE(executor, nullptr);
+  const int64_t forever = int64_t{1} << 60;
+  int64_t y = 0, asked = 0;
+  const void* in[] = {&forever};
+  void* out[] = {&y};
+  const Status stopped = executor->RunUnlessStopped(in, out, [&] { return ++asked == 1000; });
+  EXPECT_EQ(stopped.code(), Code::kCancelled);
+  EXPECT_EQ(stopped.message(), "stopped in a loop of 'main'");
+  EXPECT_EQ(*RunOn(*executor, 7), 21);  // and is as good as before
+
+  executor = Load(Plan(Recursive()));
+  ASSERT_NE(executor, nullptr);
+  const int64_t deep = 500;
+  in[0] = &deep;
+  asked = 0;
+  EXPECT_EQ(executor->RunUnlessStopped(in, out, [&] { return ++asked == 100; }).message(),
+            "stopped before a call of 'f'");
+  EXPECT_EQ(*RunOn(*executor, 10), 55);
+}
+
 TEST(Vm, RecursionIsBounded) {
   auto executor = Load(Plan(Recursive()));
   ASSERT_NE(executor, nullptr);
