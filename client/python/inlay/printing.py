@@ -93,9 +93,10 @@ def print_report(result: dict[str, Any]) -> None:
         f"{len(partitions)} partitions ({mix}), {hits} from the cache, {result['actions_run']} compiled; "
         f"server {result['server_ms']:.1f} ms, all {result['build_ms'] + result['import_ms'] + result['export_ms']:.0f} ms",
         highlight=False,
+        soft_wrap=True,
     )
     if result["output"]:
-        console.print(f"wrote {escape(result['output'])}", highlight=False)
+        console.print(f"wrote {escape(result['output'])}", highlight=False, soft_wrap=True)
 
 
 def print_manifest(path: str, manifest: Manifest, problems: Sequence[str]) -> None:
