@@ -16,26 +16,6 @@ int NumLeaves(const ir::Type& type) {
   return n;
 }
 
-void Leaves(const ir::Type& type, std::vector<ir::TensorType>* leaves) {
-  if (type.is_tensor()) {
-    leaves->push_back(type.tensor());
-    return;
-  }
-  for (const ir::Type& field : type.tuple().fields) Leaves(field, leaves);
-}
-
-absl::Status CheckStatic(const ir::Type& type, absl::string_view where) {
-  std::vector<ir::TensorType> leaves;
-  Leaves(type, &leaves);
-  for (const ir::TensorType& leaf : leaves) {
-    if (leaf.is_static()) continue;
-    const std::string symbol = leaf.FirstSymbol();
-    return absl::UnimplementedError(absl::StrCat("symbolic dimension '", symbol, "' in the type ", leaf.ToString(),
-                                                 " of ", where, ": give it a value (shape ", symbol, "=N)"));
-  }
-  return absl::OkStatus();
-}
-
 class GraphBuilder {
  public:
   GraphBuilder(const ir::IRModule& module, const FunctionTable& functions) : module_(module), functions_(functions) {}
@@ -137,7 +117,7 @@ class GraphBuilder {
       call.inputs.push_back(values[0]);  // FunctionTable::Find has seen that it is a tensor
     }
     std::vector<ir::TensorType> types;
-    Leaves(binding.var->type, &types);
+    AppendLeaves(binding.var->type, &types);
     if (static_cast<int>(types.size()) != call.function->outputs_size()) {
       return absl::InvalidArgumentError(absl::StrCat("wrong number of results: ", ir::Describe(binding)));
     }
@@ -175,7 +155,7 @@ class GraphBuilder {
     for (const ir::Operand& operand : function.body.results) {
       INLAY_ASSIGN_OR_RETURN(std::vector<int> values, ValuesOf(operand, "a result"));
       results.insert(results.end(), values.begin(), values.end());
-      if (types != nullptr) Leaves(operand.type(), types);
+      if (types != nullptr) AppendLeaves(operand.type(), types);
     }
     return results;
   }
@@ -221,6 +201,26 @@ class GraphBuilder {
 };
 
 }  // namespace
+
+void AppendLeaves(const ir::Type& type, std::vector<ir::TensorType>* leaves) {
+  if (type.is_tensor()) {
+    leaves->push_back(type.tensor());
+    return;
+  }
+  for (const ir::Type& field : type.tuple().fields) AppendLeaves(field, leaves);
+}
+
+absl::Status CheckStatic(const ir::Type& type, absl::string_view where) {
+  std::vector<ir::TensorType> leaves;
+  AppendLeaves(type, &leaves);
+  for (const ir::TensorType& leaf : leaves) {
+    if (leaf.is_static()) continue;
+    const std::string symbol = leaf.FirstSymbol();
+    return absl::UnimplementedError(absl::StrCat("symbolic dimension '", symbol, "' in the type ", leaf.ToString(),
+                                                 " of ", where, ": give it a value (shape ", symbol, "=N)"));
+  }
+  return absl::OkStatus();
+}
 
 absl::StatusOr<CallGraph> BuildCallGraph(const ir::IRModule& partitioned, const FunctionTable& functions) {
   return GraphBuilder(partitioned, functions).Build();

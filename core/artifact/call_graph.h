@@ -38,6 +38,12 @@ struct CallGraph {
   std::vector<ir::TensorType> result_types;
 };
 
+// Appends the tensor types of a type, a tuple's fields in order.
+void AppendLeaves(const ir::Type& type, std::vector<ir::TensorType>* leaves);
+
+// UNIMPLEMENTED names the first symbolic dimension in a type, and what to do about it. `where`: whose type it is.
+absl::Status CheckStatic(const ir::Type& type, absl::string_view where);
+
 // Errors as BuildPlan's. Calls all of whose results have no elements are left out.
 absl::StatusOr<CallGraph> BuildCallGraph(const ir::IRModule& partitioned, const FunctionTable& functions);
 

@@ -21,26 +21,12 @@ using runtime::VmFunction;
 using runtime::VmOp;
 using runtime::VmRegister;
 
-void Flatten(const ir::Type& type, std::vector<ir::TensorType>* leaves) {
-  if (type.is_tensor()) {
-    leaves->push_back(type.tensor());
-    return;
-  }
-  for (const ir::Type& field : type.tuple().fields) Flatten(field, leaves);
-}
-
 absl::StatusOr<std::vector<runtime::TensorType>> RuntimeTypes(const ir::Type& type, absl::string_view where) {
+  INLAY_RETURN_IF_ERROR(CheckStatic(type, where));
   std::vector<ir::TensorType> leaves;
-  Flatten(type, &leaves);
+  AppendLeaves(type, &leaves);
   std::vector<runtime::TensorType> types;
-  for (const ir::TensorType& leaf : leaves) {
-    if (!leaf.is_static()) {
-      const std::string symbol = leaf.FirstSymbol();
-      return absl::UnimplementedError(absl::StrCat("symbolic dimension '", symbol, "' in the type ", leaf.ToString(),
-                                                   " of ", where, ": give it a value (shape ", symbol, "=N)"));
-    }
-    types.push_back({static_cast<runtime::DType>(leaf.dtype), leaf.Shape()});
-  }
+  for (const ir::TensorType& leaf : leaves) types.push_back({static_cast<runtime::DType>(leaf.dtype), leaf.Shape()});
   return types;
 }
 
@@ -245,13 +231,13 @@ class FunctionLowering {
       const auto tuple = makers.find(binding.args[0].var.get());
       if (tuple == makers.end() || !binding.args[0].type().is_tuple()) continue;
       std::vector<ir::TensorType> before;
-      for (int i = 0; i < binding.index; ++i) Flatten(binding.args[0].type().tuple().fields[i], &before);
+      for (int i = 0; i < binding.index; ++i) AppendLeaves(binding.args[0].type().tuple().fields[i], &before);
       makers[binding.var.get()] = {tuple->second.first, tuple->second.second + static_cast<int>(before.size())};
     }
     size_t at = 0;
     for (const Operand& result : block.results) {
       std::vector<ir::TensorType> types;
-      Flatten(result.type(), &types);
+      AppendLeaves(result.type(), &types);
       const auto maker = result.is_var() && result.var->type.is_tensor() ? makers.find(result.var.get()) : makers.end();
       if (maker != makers.end()) wanted_.insert({maker->second, results[at]});
       at += types.size();
@@ -291,8 +277,8 @@ class FunctionLowering {
         INLAY_ASSIGN_OR_RETURN(Leaves leaves, ArgsOf(binding));
         const ir::Type tuple = binding.args[0].type();
         std::vector<ir::TensorType> before, item;
-        for (int i = 0; i < binding.index; ++i) Flatten(tuple.tuple().fields[i], &before);
-        Flatten(tuple.tuple().fields[binding.index], &item);
+        for (int i = 0; i < binding.index; ++i) AppendLeaves(tuple.tuple().fields[i], &before);
+        AppendLeaves(tuple.tuple().fields[binding.index], &item);
         leaves_[binding.var.get()] = {leaves.begin() + before.size(), leaves.begin() + before.size() + item.size()};
         return absl::OkStatus();
       }
@@ -461,7 +447,7 @@ absl::StatusOr<LoweredModule> ModuleLowering::Run() {
   if (main == module_.functions.end()) return absl::InvalidArgumentError("the module has no function main");
   INLAY_ASSIGN_OR_RETURN(std::vector<int> lifted, LowerLoad());
   const ir::Function& function = main->second;
-  for (const Operand& result : function.body.results) Flatten(result.type(), &graph().result_types);
+  for (const Operand& result : function.body.results) AppendLeaves(result.type(), &graph().result_types);
   IndexOf("main");
   for (size_t i = 0; i < order_.size(); ++i) {
     const std::string name = order_[i];

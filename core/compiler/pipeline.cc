@@ -111,7 +111,7 @@ absl::StatusOr<target::CompilationConfig> Pipeline::CheckConfig(const proto::Com
 absl::StatusOr<CompileResult> Pipeline::Compile(const proto::IRModule& module, CancelToken* token,
                                                 const ProgressFn& progress, bool trace_passes) {
   const absl::Time start = absl::Now();
-  const Digest key = Digest::Of(absl::StrCat(DeterministicBytes(module), trace_passes ? "traced" : ""));
+  const Digest key = Hasher().UpdateField(DeterministicBytes(module)).UpdateInt(trace_passes).Finish();
   auto flight = flights_.Do(key, token, [&](CancelToken* flight_token) {
     return CompileAlone(module, flight_token, progress, trace_passes);
   });

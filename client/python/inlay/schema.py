@@ -109,11 +109,6 @@ def target_kinds() -> dict[str, dict[str, Option]]:
     return {f.name: _options(f.message_type) for f in config_pb2.TargetKinds.DESCRIPTOR.fields}
 
 
-def target_help(kind: str) -> str:
-    field = config_pb2.TargetKinds.DESCRIPTOR.fields_by_name[kind]
-    return field.GetOptions().Extensions[_SPEC].help
-
-
 def choose(given: dict[str, Any], options: dict[str, Option], kind: str, what: str) -> dict[str, Any]:
     """`given` options ({"interface-api" or "interface_api": value}) of a thing of this kind, by their names, in their
     types. Raises ValueError naming an option that there is not, or one of another kind, and those that there are."""
