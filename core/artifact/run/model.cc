@@ -6,6 +6,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/runtime/exported/dlpack_dtype.h"
+
 namespace inlay::run {
 namespace {
 
@@ -22,24 +24,6 @@ StatusOr<void*> OpenLibrary(const std::string& path) {
   return FailedPrecondition(path + " can't be loaded: " + (error == nullptr ? "unknown error" : error));
 }
 
-DLDataType ToDLPack(DType dtype) {
-  const auto bits = static_cast<uint8_t>(8 * runtime::ByteSize(dtype));
-  switch (dtype) {
-    case DType::kBF16:
-      return {kDLBfloat, bits, 1};
-    case DType::kF16:
-    case DType::kF32:
-    case DType::kF64:
-      return {kDLFloat, bits, 1};
-    case DType::kU8:
-      return {kDLUInt, bits, 1};
-    case DType::kBool:
-      return {kDLBool, bits, 1};
-    default:
-      return {kDLInt, bits, 1};
-  }
-}
-
 // An array as the argument of a call; it and the array must outlive the call.
 struct Tensor {
   std::vector<int64_t> shape, strides;
@@ -54,7 +38,7 @@ struct Tensor {
     dl.data = const_cast<char*>(array.data.data());
     dl.device = {kDLCPU, 0};
     dl.ndim = static_cast<int32_t>(shape.size());
-    dl.dtype = ToDLPack(array.type.dtype);
+    dl.dtype = runtime::ToDLPack(array.type.dtype);
     dl.shape = shape.data();
     dl.strides = strides.data();
   }

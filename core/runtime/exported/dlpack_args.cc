@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "core/runtime/exported/dlpack_dtype.h"
+
 namespace inlay::runtime {
 namespace {
 
@@ -120,24 +122,6 @@ void CopyDense(const DLTensor& from, int64_t element_bytes, void* to) {
     return;
   }
   CopyAxis(from, 0, element_bytes, static_cast<const char*>(DataOf(from)), &cursor);
-}
-
-DLDataType ToDLPack(DType dtype) {
-  const auto bits = static_cast<uint8_t>(8 * ByteSize(dtype));
-  switch (dtype) {
-    case DType::kF32:
-    case DType::kF64:
-    case DType::kF16:
-      return {kDLFloat, bits, 1};
-    case DType::kBF16:
-      return {kDLBfloat, bits, 1};
-    case DType::kU8:
-      return {kDLUInt, bits, 1};
-    case DType::kBool:
-      return {kDLBool, bits, 1};
-    default:
-      return {kDLInt, bits, 1};
-  }
 }
 
 Status AllocateOutput(const TensorType& type, TVMFFIObjectHandle* tensor) {

@@ -24,8 +24,6 @@ bool IsDense(const DLTensor& tensor);  // row-major without gaps
 // Copies any strides to dense memory.
 void CopyDense(const DLTensor& from, int64_t element_bytes, void* to);
 
-DLDataType ToDLPack(DType dtype);
-
 // A new uninitialised tensor: from the caller's allocator where it set one (PyTorch's, so that it gets torch.Tensors),
 // else 64-byte aligned memory. Returns a strong reference in *tensor. The tensor may outlive the library: nothing of it
 // points into the library's code.
