@@ -1,5 +1,6 @@
 #include "core/ir/dim_expr.h"
 
+#include "core/ir/open_symbols.h"
 #include "core/ir/testing.h"
 
 namespace inlay::ir {
@@ -40,6 +41,16 @@ TEST(DimExprTest, Evaluate) {
   EXPECT_EQ(EvaluateDim(CanonicalDim("2*batch+seq-1"), {{"batch", 3}, {"seq", 5}}).value(), 10);
   EXPECT_THAT(EvaluateDim(S("seq"), {{"batch", 3}}).status(), IsInvalid("'seq' has no value"));
   EXPECT_THAT(SymbolNames(CanonicalDim("2*batch*seq+seq")), ::testing::ElementsAre("batch", "seq"));
+}
+
+TEST(OpenSymbolsTest, OfParamsBindingsAndResults) {
+  Function f;
+  Builder b(&f);
+  VarPtr x = b.Param("x", {DType::kF32, {S("seq"), CanonicalDim("2*batch+1"), 8}});
+  VarPtr y = b.Param("y", {DType::kF32, {*FloorDivDims(S("h"), 2)}});
+  b.Return({x, y});
+  EXPECT_THAT(OpenSymbols(f), ::testing::ElementsAre("((h)/2)", "batch", "seq"));
+  EXPECT_THAT(OpenSymbols(Function()), ::testing::IsEmpty());
 }
 
 }  // namespace

@@ -5,11 +5,16 @@
  *
  *   int32_t p_run(const InlayCallContext* ctx, void* const* args);
  *     args: pointers to the dense row-major data of all inputs, then of all outputs, in the manifest's order.
- *     Every pointer is 64-byte aligned unless it is a caller's own tensor (then aligned to its element), inputs may
- * alias each other but no output. Returns 0, or an INLAY_E code after ctx->set_error. and where the manifest says
- * has_state: int32_t p_init(const InlayCallContext* ctx, void* const* args, void** state); Once per call site when the
- * module is loaded; args as above with only the constant inputs given (others NULL). Packs weights, creates library
- * primitives: everything that a later call should not do again. void p_destroy(void* state);
+ *     Every pointer is 64-byte aligned unless it is a caller's own tensor (then aligned to its element); inputs may
+ *     alias each other but no output. Where the manifest lists symbols (dimensions that its types leave open), one more
+ *     pointer follows: to their values, an int64_t each. Returns 0, or an INLAY_E code after ctx->set_error.
+ *
+ * And where the manifest says has_state:
+ *
+ *   int32_t p_init(const InlayCallContext* ctx, void* const* args, void** state);
+ *     Once per call site when the module is loaded; args as above with only the constant inputs given (others NULL, the
+X
+ * again. void p_destroy(void* state);
  *
  * Threads: p_run may be called from several threads at once with the same state and different args and workspaces; so
  * the state is read-only during p_run. parallel_for may be called only from the thread that called p_run, never nested.
