@@ -13,8 +13,8 @@
  *
  *   int32_t p_init(const InlayCallContext* ctx, void* const* args, void** state);
  *     Once per call site when the module is loaded; args as above with only the constant inputs given (others NULL, the
-X
- * again. void p_destroy(void* state);
+ *     symbols' values too). Packs weights, creates library primitives: all that a later call should not do again.
+ *   void p_destroy(void* state);
  *
  * Threads: p_run may be called from several threads at once with the same state and different args and workspaces; so
  * the state is read-only during p_run. parallel_for may be called only from the thread that called p_run, never nested.
