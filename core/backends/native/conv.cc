@@ -48,7 +48,7 @@ void PackPixels(KernelBuilder& kb, const ConvKernel& kernel, const PackRequest& 
   });
 }
 
-// Row = pixel: tiles of consecutive pixels of an image row, k over channels and taps.
+// Row = pixel: tiles of consecutive pixels, within an image row or whole ones; k over channels and taps.
 void EmitPixelRows(KernelBuilder& kb, const ConvKernel& kernel, Value begin, Value end, Value scratch) {
   const ConvPlan& plan = kernel.plan;
   const ConvShape& s = plan.shape;
@@ -73,8 +73,11 @@ void EmitPixelRows(KernelBuilder& kb, const ConvKernel& kernel, Value begin, Val
                              return TapOffset(kb, plan, at[0], at[1], at[2]);
                            }});
     }
-    int64_t tiles = s.out[2] / plan.gemm.mr, mr = plan.gemm.mr, height = s.out[1];
+    int64_t mr = plan.gemm.mr, width = s.out[2], height = s.out[1];
+    for (int64_t r = 0; r < mr; ++r) g.p.rows.push_back(r / width * padded[2] + r % width);
     g.p.tile_offset = [=](KernelBuilder& kb, Value tile) {
+      if (mr > width) return kb.Mul(tile, mr / width * padded[2]);
+      int64_t tiles = width / mr;
       Value row = kb.Div(tile, tiles);
       Value at = kb.Add(kb.Mul(kb.Div(row, height), padded[1]), kb.Rem(row, height));
       return kb.Add(kb.Mul(at, padded[2]), kb.Mul(kb.Rem(tile, tiles), mr));

@@ -1,4 +1,5 @@
-// Time of each distinct convolution of a model, one core: conv_benchmark [cpu] [resnet50|mobilenet] [layer name part]
+// Time of each distinct convolution of a model, one core: conv_benchmark [cpu] [resnet50|mobilenet|grouped] [layer name
+// part]
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -64,6 +65,18 @@ const Layer kMobileNetV2[] = {
     {"pw 576-160", 576, 160, 1, 7, 1, 1, 0, 1},     {"pw 160-960", 160, 960, 1, 7, 1, 1, 0, 3},
     {"dw 7 960", 960, 960, 960, 7, 3, 1, 1, 3},     {"pw 960-160", 960, 160, 1, 7, 1, 1, 0, 2},
     {"pw 960-320", 960, 320, 1, 7, 1, 1, 0, 1},     {"pw 320-1280", 320, 1280, 1, 7, 1, 1, 0, 1},
+};
+
+// RegNets (groups of 16 channels) and ResNeXt-50 32x4d (4, 8, 16, 32).
+const Layer kGrouped[] = {
+    {"regnet 56/2 64", 64, 64, 4, 112, 3, 2, 1, 1},    {"regnet 56 64", 64, 64, 4, 56, 3, 1, 1, 1},
+    {"regnet 28/2 160", 160, 160, 10, 56, 3, 2, 1, 1}, {"regnet 28 160", 160, 160, 10, 28, 3, 1, 1, 3},
+    {"regnet 14/2 384", 384, 384, 24, 28, 3, 2, 1, 1}, {"regnet 14 384", 384, 384, 24, 14, 3, 1, 1, 6},
+    {"regnet 7/2 768", 768, 768, 48, 14, 3, 2, 1, 1},  {"regnet 7 768", 768, 768, 48, 7, 3, 1, 1, 2},
+    {"resnext 56 128", 128, 128, 32, 56, 3, 1, 1, 3},  {"resnext 28/2 256", 256, 256, 32, 56, 3, 2, 1, 1},
+    {"resnext 28 256", 256, 256, 32, 28, 3, 1, 1, 3},  {"resnext 14/2 512", 512, 512, 32, 28, 3, 2, 1, 1},
+    {"resnext 14 512", 512, 512, 32, 14, 3, 1, 1, 5},  {"resnext 7/2 1024", 1024, 1024, 32, 14, 3, 2, 1, 1},
+    {"resnext 7 1024", 1024, 1024, 32, 7, 3, 1, 1, 2},
 };
 
 // Of this thread: machines that build are busy.
@@ -164,5 +177,6 @@ int main(int argc, char** argv) {
   std::string cpu = argc > 1 ? argv[1] : "", model = argc > 2 ? argv[2] : "resnet50", part = argc > 3 ? argv[3] : "";
   if (model == "resnet50") inlay::native::MeasureAll(cpu, inlay::native::kResNet50, part);
   if (model == "mobilenet") inlay::native::MeasureAll(cpu, inlay::native::kMobileNetV2, part);
+  if (model == "grouped") inlay::native::MeasureAll(cpu, inlay::native::kGrouped, part);
   return 0;
 }

@@ -6,18 +6,13 @@ namespace inlay::native {
 
 namespace {
 
-// Rows of a tile must be consecutive pixels of one row.
-int64_t DividingTile(int64_t width) {
-  for (int64_t mr = 13; mr > 1; --mr) {
-    if (width % mr == 0) return mr;
-  }
-  return 1;
-}
+// Few output channels leave a tile one vector, which only many rows keep busy: up to what the registers hold.
+constexpr int64_t kMinPixelTile = 4;
 
-bool CanBePixelRows(const ConvPlan& plan) {
-  const ConvShape& s = plan.shape;
-  if (s.reversed) return false;
-  return s.taps() == 1 || DividingTile(s.out[2]) >= 4;
+// Rows of a tile must be consecutive pixels of one image row, or whole image rows.
+bool IsPixelTile(const ConvShape& s, int64_t mr) {
+  if (s.out[2] % mr == 0) return true;
+  return s.out[0] == 1 && mr % s.out[2] == 0 && mr / s.out[2] <= s.out[1];
 }
 
 // What transposing the accumulators costs beside the tiles, and packing pixels: measured on Zen 5.
@@ -119,15 +114,25 @@ ConvPlan PlanConv(const VectorIsa& isa, const ConvShape& shape, int64_t element_
   };
   plan.gemm.kc = whole_channels(plan.gemm.kc);
   plan.cycles = PanelCycles(plan);
-  if (!CanBePixelRows(plan)) return plan;
-  GemmPlan rows = PlanTransposedGemm(isa, element_bytes, shape.n * shape.groups, shape.pixels(), shape.m / shape.groups,
-                                     channels * shape.taps(), shape.taps() == 1 ? 0 : DividingTile(shape.out[2]));
-  rows.kc = whole_channels(rows.kc);
-  double cycles = TransposedCycles(rows);
-  if (cycles < plan.cycles) {
+  if (shape.reversed) return plan;
+  auto consider = [&](int64_t mr) {
+    GemmPlan rows = PlanTransposedGemm(isa, element_bytes, shape.n * shape.groups, shape.pixels(),
+                                       shape.m / shape.groups, channels * shape.taps(), mr);
+    rows.kc = whole_channels(rows.kc);
+    double cycles = TransposedCycles(rows);
+    // Ties go to the smaller tile: less code, and no slower.
+    double most = plan.method == ConvMethod::kPixelRows ? 0.99 * plan.cycles : plan.cycles;
+    if (cycles >= most) return;
     plan.method = ConvMethod::kPixelRows;
     plan.gemm = rows;
     plan.cycles = cycles;
+  };
+  if (shape.taps() == 1) {
+    consider(0);
+    return plan;
+  }
+  for (int64_t mr = kMinPixelTile; mr + 2 <= isa.registers; ++mr) {
+    if (IsPixelTile(shape, mr)) consider(mr);
   }
   return plan;
 }

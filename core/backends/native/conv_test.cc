@@ -157,6 +157,16 @@ TEST_P(ConvTest, PixelRows) {
   Check(GetParam(), {1, 9, 70, 1, {3, 7, 7}, {3, 3, 3}, k1, {1, 1, 2}, {1, 1, 2}, {1, 1, 2}});
 }
 
+TEST_P(ConvTest, GroupedPixelRows) {
+  // Tiles of a part of an image row, of one, of several, of a rest of them.
+  for (int64_t extent : {5, 7, 14, 28, 33}) {
+    Check(GetParam(), {1, 48, 48, 3, {1, extent, extent}, k133, k1, k1, k011, k011});
+    Check(GetParam(), {2, 32, 32, 2, {1, 2 * extent, 2 * extent}, k133, k122, k1, k011, k011});
+  }
+  Check(GetParam(), {1, 32, 32, 2, {1, 2, 7}, k133, k1, {1, 1, 2}, {0, 1, 2}, {0, 1, 2}});
+  Check(GetParam(), {1, 32, 32, 2, {3, 5, 7}, {3, 3, 3}, k1, k1, {1, 1, 1}, {1, 1, 1}});
+}
+
 TEST_P(ConvTest, Strides) {
   Check(GetParam(), {1, 3, 10, 1, {1, 32, 30}, {1, 7, 7}, k122, k1, {0, 3, 3}, {0, 3, 3}});
   Check(GetParam(), {1, 3, 10, 1, {1, 32, 30}, {1, 4, 4}, {1, 4, 4}, k1, k0, k0});

@@ -131,6 +131,7 @@ class TaskEmitter {
     t.inner = g_.p.inner;
     t.p_element = g_.p.element;
     t.p_row_stride = g_.p.row_stride;
+    t.p_rows = g_.p.rows;
     t.p_k_stride = g_.p.k_stride;
     t.q = q;
     t.q_element = plan_.source == ColumnSource::kDirect ? g_.q.element : g_.accumulator;

@@ -23,7 +23,8 @@ struct RowOperand {
   mlir::Type element;  // as stored; f16 and bf16 are widened as they are read
   int64_t row_stride = 0;
   int64_t k_stride = 1;
-  int64_t tile_stride = 0;  // 0: mr * row_stride, a plain matrix
+  int64_t tile_stride = 0;    // 0: mr * row_stride, a plain matrix
+  std::vector<int64_t> rows;  // unless empty: where the rows of a tile lie, in place of i * row_stride
   // Instead of tile_stride: where tile i begins.
   std::function<mlir::Value(KernelBuilder&, mlir::Value tile)> tile_offset;
   // Instead of one loop on k: k_stride is the outermost's, these are within it. plan.kc is a multiple of their product.

@@ -24,7 +24,8 @@ std::vector<Value> EmitRegisterTile(KernelBuilder& kb, const RegisterTile& tile,
     if (tile.prefetch) kb.Prefetch(kb.At(tile.prefetch, kb.Mul(k, tile.prefetch_step), kb.b.getI8Type()));
     std::vector<Value> out;
     for (int64_t r = 0; r < tile.rows; ++r) {
-      Value element = kb.Load(tile.p_element, kb.At(p, r * tile.p_row_stride, tile.p_element));
+      int64_t offset = tile.p_rows.empty() ? r * tile.p_row_stride : tile.p_rows[r];
+      Value element = kb.Load(tile.p_element, kb.At(p, offset, tile.p_element));
       Value splat = kb.Splat(kb.Widen(element, tile.accumulator), vector);
       for (int64_t v = 0; v < tile.vectors; ++v) {
         out.push_back(kb.MultiplyAdd(splat, row[v], in[r * tile.vectors + v]));

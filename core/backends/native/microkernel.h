@@ -17,10 +17,12 @@ struct InnerLoop {
 struct RegisterTile {
   int64_t rows = 8, vectors = 2, lanes = 16;
   mlir::Type accumulator;
-  // P's element (r, k) is at p + r * p_row_stride + k * p_k_stride, one scalar of type p_element.
+  // P's element (r, k) is at p + r * p_row_stride + k * p_k_stride, one scalar of type p_element. Unless empty,
+  // p_rows[r] stands in place of r * p_row_stride.
   mlir::Value p;
   mlir::Type p_element;
   int64_t p_row_stride = 0, p_k_stride = 1;
+  std::vector<int64_t> p_rows;
   // Where k runs over several loops of P (channel, then taps): those within a step of the outermost.
   std::vector<InnerLoop> inner;
   // Q's row k is at q + k * q_k_stride; of its vectors * lanes columns, the first q_columns may be read.
