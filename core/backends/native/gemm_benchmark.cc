@@ -1,5 +1,7 @@
 // GFLOP/s of one core at the matmul shapes of real models, and what compiling the kernel costs:
 //   gemm_benchmark [cpu] [m n k [packed|packt|direct|fly|flyt] [batch]]
+// Beside each, in the same rounds: what the core can do at most, by a loop of nothing but multiply-adds in registers,
+// and by one that only reads Q.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -36,6 +38,38 @@ float* Floats(int64_t n) {
 int64_t Setting(const char* name, int64_t value) {
   const char* text = getenv(name);
   return text ? atoll(text) : value;
+}
+
+constexpr int64_t kChains = 12;  // latency 4, two a cycle; AVX2 has 16 registers
+constexpr int64_t kPeakSteps = 20000;
+
+// acc[i] += x * y in registers, kPeakSteps times.
+void EmitPeak(KernelBuilder& kb, int64_t lanes, Value data) {
+  mlir::Type vector = KernelBuilder::Vector(lanes, kb.b.getF32Type());
+  Value x = kb.Load(vector, data), y = kb.Load(vector, kb.At(data, lanes, kb.b.getF32Type()));
+  auto out = kb.For(kb.Int(0), kb.Int(kPeakSteps), 1, std::vector<Value>(kChains, kb.Zero(vector)),
+                    [&](Value, const std::vector<Value>& in) {
+                      std::vector<Value> next;
+                      for (Value acc : in) next.push_back(kb.MultiplyAdd(x, y, acc));
+                      return next;
+                    });
+  for (int64_t i = 0; i < kChains; ++i) kb.Store(out[i], kb.At(data, i * lanes, kb.b.getF32Type()));
+}
+
+// Reads `elements` of p in order.
+void EmitRead(KernelBuilder& kb, int64_t lanes, int64_t elements, Value p, Value to) {
+  constexpr int64_t kUnrolled = 8;
+  mlir::Type f32 = kb.b.getF32Type(), vector = KernelBuilder::Vector(lanes, f32);
+  auto out = kb.For(kb.Int(0), kb.Int(elements - kUnrolled * lanes + 1), kUnrolled * lanes,
+                    std::vector<Value>(kUnrolled, kb.Zero(vector)), [&](Value i, const std::vector<Value>& in) {
+                      std::vector<Value> next;
+                      for (int64_t u = 0; u < kUnrolled; ++u) {
+                        Value loaded = kb.Load(vector, kb.At(p, kb.Add(i, u * lanes), f32));
+                        next.push_back(kb.b.create<mlir::arith::AddFOp>(kb.loc, in[u], loaded));
+                      }
+                      return next;
+                    });
+  for (int64_t u = 0; u < kUnrolled; ++u) kb.Store(out[u], kb.At(to, u * lanes, f32));
 }
 
 void Measure(const std::string& cpu, int64_t m, int64_t n, int64_t k, const std::string& how, int64_t batch) {
@@ -89,6 +123,14 @@ void Measure(const std::string& cpu, int64_t m, int64_t n, int64_t k, const std:
     EmitGemmTasks(kb, g, kb.Int(0), kb.Int(plan.tasks()), p[4]);
   });
   void* args[] = {a, q, bias, c, scratch};
+  const double mlir_ms = jit.mlir_ms, opt_ms = jit.opt_ms, codegen_ms = jit.codegen_ms;
+  auto peak = jit.Compile(1, [&](KernelBuilder& kb, const std::vector<Value>& p) { EmitPeak(kb, plan.lanes, p[0]); });
+  auto read = jit.Compile(
+      2, [&](KernelBuilder& kb, const std::vector<Value>& p) { EmitRead(kb, plan.lanes, q_elements, p[0], p[1]); });
+  float* registers = Floats(2 * kChains * plan.lanes);
+  std::fill_n(registers, 2 * kChains * plan.lanes, 0.0f);
+  void *peak_args[] = {registers}, *read_args[] = {q, registers};
+  double best_peak = 1e9, best_read = 1e9;
   double flops = 2.0 * batch * m * n * k;
   int64_t iterations = std::max<int64_t>(static_cast<int64_t>(2e9 / flops) + 1, copies);
   double best = 1e9;
@@ -99,19 +141,32 @@ void Measure(const std::string& cpu, int64_t m, int64_t n, int64_t k, const std:
       run(args);
     }
     best = std::min(best, (Seconds() - start) / iterations);
+    start = Seconds();
+    for (int64_t i = 0; i < iterations; ++i) {
+      read_args[0] = q + i % copies * q_elements;
+      read(read_args);
+    }
+    best_read = std::min(best_read, (Seconds() - start) / iterations);
+    for (int i = 0; i < 5; ++i) {
+      start = Seconds();
+      peak(peak_args);
+      best_peak = std::min(best_peak, Seconds() - start);
+    }
   }
+  const double peak_rate = 2.0 * kPeakSteps * kChains * plan.lanes / best_peak;
   printf(
-      "%-7s %4ldx %6ld x%6ld x%5ld tile %2ldx%ld (last %ld) kc %5ld mc %5ld  %8.1f us %6.1f GF/s %5.1f GB/s(Q)"
-      "  model %4.0f%% | compile %4.1f + %4.1f + %4.1f ms\n",
+      "%-7s %4ldx %6ld x%6ld x%5ld tile %2ldx%ld (last %ld) kc %5ld mc %5ld  %8.1f us %6.1f GF/s %3.0f%% of %5.1f  "
+      "Q %5.1f GB/s %3.0f%% of reading it  model %3.0f%% | compile %4.1f + %4.1f + %4.1f ms\n",
       how.c_str(), batch, m, n, k, plan.mr, plan.nv, plan.nv_last, plan.kc, plan.mc, best * 1e6, flops / best / 1e9,
-      4.0 * batch * n * k / best / 1e9, 100 * (flops / (4.0 * plan.lanes)) / EstimateCycles(plan), jit.mlir_ms,
-      jit.opt_ms, jit.codegen_ms);
+      100 * flops / best / peak_rate, peak_rate / 1e9, 4.0 * batch * n * k / best / 1e9, 100 * best_read / best,
+      100 * (flops / (4.0 * plan.lanes)) / EstimateCycles(plan), mlir_ms, opt_ms, codegen_ms);
   fflush(stdout);
   free(a);
   free(q);
   free(bias);
   free(c);
   free(scratch);
+  free(registers);
 }
 
 }  // namespace
@@ -140,6 +195,8 @@ int main(int argc, char** argv) {
   Measure(cpu, 128, 64, 128, "direct", 12);
   Measure(cpu, 197, 197, 64, "flyt", 6);
   Measure(cpu, 197, 64, 197, "direct", 6);
+  Measure(cpu, 3136, 64, 256, "packed", 1);
+  Measure(cpu, 3136, 256, 64, "packed", 1);
   Measure(cpu, 64, 3136, 64, "direct", 1);  // ResNet's 1x1
   Measure(cpu, 256, 3136, 64, "direct", 1);
   Measure(cpu, 64, 3136, 256, "direct", 1);
