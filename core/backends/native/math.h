@@ -1,7 +1,7 @@
 // Transcendental functions on elements, scalars and vectors alike.
 //
 // f32 (which f16 and bf16 are computed in) has own expansions of what models spend time in, good for every input:
-//   Exp 1 ulp · Log 1 ulp · Tanh 1.5 ulp · Sigmoid 2.5 ulp (0 below -88) · Softplus 3 ulp · Erf 6 ulp
+//   Exp 1 ulp · Log 1 ulp · Tanh 1.5 ulp · Sigmoid 2.5 ulp (0 below -88) · Softplus 3 ulp · Erf 2 ulp (2.5 without FMA)
 // (testing/math_accuracy_test.py measures them over the whole range; NaN, infinities and subnormals as C's functions).
 // Everything else, and all of f64, is libm's function on each lane.
 #ifndef INLAY_CORE_BACKENDS_NATIVE_MATH_H_

@@ -23,7 +23,7 @@ LIMITS = {
     "tanh": (np.tanh, 1.5),
     "sigmoid": (lambda x: 1 / (1 + np.exp(-x)), 2.5),
     "softplus": (lambda x: np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x))), 3.0),
-    "erf": (np.vectorize(math.erf, otypes=[np.float64]), 6.0),
+    "erf": (np.vectorize(math.erf, otypes=[np.float64]), 2.0),
 }
 
 
@@ -56,7 +56,7 @@ def test_bounds(target):
     found = {}
     with tempfile.TemporaryDirectory() as directory, np.errstate(all="ignore"):
         library, _ = suite.compile(target, directory)
-        for op, (reference, max_ulps) in LIMITS.items():
+        for op, (reference, _) in LIMITS.items():
             manifest = artifact_pb2.StaticLibraryManifest()
             manifest.ParseFromString(pathlib.Path(directory, f"t_{op}.manifest").read_bytes())
             kernel = Kernel(library, manifest, 1)
@@ -69,7 +69,10 @@ def test_bounds(target):
                 got, want = got[~far], want[~far]
             found[op] = errors(got, want)
             print(f"{op}: {found[op]:.2f} ulp")
-    assert all(found[op] <= LIMITS[op][1] for op in LIMITS), found
+    limits = {op: limit for op, (_, limit) in LIMITS.items()}
+    if target.endswith("v2"):  # no fused multiply-adds
+        limits["erf"] = 2.5
+    assert all(found[op] <= limits[op] for op in limits), found
 
 
 @pytest.mark.parametrize("target", runnable([f"llvm -mcpu=x86-64-v{level}" for level in (4, 3, 2)]))
