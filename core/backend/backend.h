@@ -40,6 +40,12 @@ struct PatternRule {
   bool intended = false;
 };
 
+// An element x of a result is right where |x - r| <= rtol * |r| + atol * rms, with r the fallback's and rms the root
+// mean square of its output. The defaults: sums of f32 in another order, a Winograd transform.
+struct Tolerance {
+  double rtol = 1e-3, atol = 1e-3;
+};
+
 struct CodegenRequest {
   // A partition a function, whole IRModule at a time, so that they can share code. A function's name is the symbol that
   // the manifest must implement. Parameters with a true attribute "constant_params"[i] are constant after load.
@@ -77,6 +83,9 @@ class Backend {
   // Whether it is used for a device target only where a configuration names it: among the backends it may use, or by a
   // codegen target (then for the latter's ConfiguredRules alone).
   virtual bool is_hidden(const target::Target& device) const { return false; }
+  // How far a contraction's results may be off where its codegen target is this one: what a measured search excludes it
+  // by. Of n contractions one after the other, sqrt(n) times as far.
+  virtual Tolerance tolerance(const target::Target& codegen_target) const { return {}; }
   // What it costs to bring a tensor that crosses a partition's border into (or out of) the layout that the backend
   // works in, in microseconds. The search adds it up over borders.
   virtual double TransitionMicros(const ir::TensorType& tensor, const target::Target& target) const { return 0; }

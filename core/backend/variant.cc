@@ -27,6 +27,9 @@ class VariantBackend : public Backend {
   bool merges_regions() const override { return backend_.merges_regions(); }
   bool fuses_by_kind() const override { return backend_.fuses_by_kind(); }
   bool is_hidden(const target::Target& device) const override { return backend_.is_hidden(device); }
+  Tolerance tolerance(const target::Target& codegen_target) const override {
+    return backend_.tolerance(codegen_target);
+  }
   double TransitionMicros(const ir::TensorType& tensor, const target::Target& target) const override {
     return backend_.TransitionMicros(tensor, target);
   }

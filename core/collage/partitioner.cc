@@ -281,7 +281,8 @@ std::vector<const backend::Backend*> AllVariants(const std::vector<const backend
 
 }  // namespace
 
-absl::StatusOr<std::vector<const backend::Backend*>> SelectBackends(const target::CompilationConfig& config) {
+absl::StatusOr<std::vector<const backend::Backend*>> SelectBackends(const target::CompilationConfig& config,
+                                                                    std::vector<UnusableBackend>* unusable) {
   const backend::BackendRegistry& registry = backend::BackendRegistry::Global();
   std::vector<std::string> known;
   for (const backend::Backend* backend : registry.All()) known.push_back(backend->name());
@@ -294,11 +295,19 @@ absl::StatusOr<std::vector<const backend::Backend*>> SelectBackends(const target
     }
     wanted.push_back(backend);
   }
+  auto has_target = [&](const std::string& name) {
+    return std::any_of(config.targets.begin() + 1, config.targets.end(),
+                       [&](const target::Target& target) { return target.kind == name; });
+  };
+  std::vector<UnusableBackend> left_out;
   if (config.backends.empty()) {
     for (const backend::Backend* backend : registry.All()) {
-      bool named = !backend->is_hidden(config.target());
-      for (size_t i = 1; i < config.targets.size(); ++i) named |= config.targets[i].kind == backend->name();
-      if (named) wanted.push_back(backend);
+      if (!backend->is_hidden(config.target()) || has_target(backend->name())) {
+        wanted.push_back(backend);
+      } else if (absl::Status s = backend->CheckTarget(config.target(), config.CodegenTarget(backend->name()));
+                 !s.ok()) {
+        left_out.push_back({backend->name(), std::string(s.message()), false});
+      }
     }
   }
   // Native code is always possible: what nobody else takes goes there.
@@ -308,7 +317,6 @@ absl::StatusOr<std::vector<const backend::Backend*>> SelectBackends(const target
     }
   }
   std::vector<const backend::Backend*> usable;
-  std::vector<std::string> reasons;
   for (const backend::Backend* backend : AllVariants(wanted, config)) {
     absl::Status status = backend->CheckTarget(config.target(), config.CodegenTarget(backend->name()));
     if (status.ok()) {
@@ -318,13 +326,17 @@ absl::StatusOr<std::vector<const backend::Backend*>> SelectBackends(const target
     } else if (backend->is_hidden(config.target())) {
       return Annotate(status, absl::StrCat("the configuration asks for ", backend->name()));  // else it were not here
     } else {
-      reasons.push_back(absl::StrCat(backend->name(), ": ", status.message()));
+      const std::string name = target::BackendOfVariant(backend->name());
+      const bool listed = std::find(config.backends.begin(), config.backends.end(), name) != config.backends.end();
+      left_out.push_back({backend->name(), std::string(status.message()), listed || has_target(name)});
     }
   }
   if (usable.empty()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("no backend serves target '", config.target().ToString(), "': ", absl::StrJoin(reasons, "; ")));
+    auto reason = [](std::string* out, const UnusableBackend& b) { absl::StrAppend(out, b.backend, ": ", b.reason); };
+    return absl::FailedPreconditionError(absl::StrCat("no backend serves target '", config.target().ToString(),
+                                                      "': ", absl::StrJoin(left_out, "; ", reason)));
   }
+  if (unusable != nullptr) *unusable = std::move(left_out);
   return usable;
 }
 

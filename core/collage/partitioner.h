@@ -75,12 +75,20 @@ size_t CheapestByEstimate(const std::vector<Cover>& covers);
 // `cover` fits the module.
 Partitioned CutAlong(const ir::IRModule& module, const Cover& cover);
 
+// A backend that the configuration would let compete, but that can't serve its target at all.
+struct UnusableBackend {
+  std::string backend;  // or a variant of one
+  std::string reason;
+  bool named = false;  // by the configuration, in search.backends or as a codegen target
+};
+
 // The backends of the registry that a configuration may use, with their variants, in the order of its list (all: by
-// name). NOT_FOUND for a
-// name that is not there, saying which are; FAILED_PRECONDITION where none can serve the target, with each one's
-// reason, or one that the configuration names cannot; INVALID_ARGUMENT for attributes of a codegen target that its
-// backend does not take.
-absl::StatusOr<std::vector<const backend::Backend*>> SelectBackends(const target::CompilationConfig& config);
+// name). NOT_FOUND for a name that is not there, saying which are; FAILED_PRECONDITION where none can serve the target,
+// with each one's reason, or a hidden one that the configuration names cannot; INVALID_ARGUMENT for attributes of a
+// codegen target that its backend does not take. `unusable` (may be null): those that were left out, and why; without a
+// list in the configuration also hidden ones, which nobody could ask for here.
+absl::StatusOr<std::vector<const backend::Backend*>> SelectBackends(const target::CompilationConfig& config,
+                                                                    std::vector<UnusableBackend>* unusable = nullptr);
 
 }  // namespace inlay::collage
 

@@ -1,15 +1,20 @@
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <memory>
+#include <set>
+#include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "core/base/status_macros.h"
 #include "core/collage/merge.h"
 #include "core/collage/search.h"
 #include "core/compiler/build_executable.h"
+#include "core/compiler/finalists.h"
 #include "core/compiler/plan_search.h"
 #include "core/compiler/search_report.h"
 #include "core/compiler/site_costs.h"
@@ -21,6 +26,8 @@ namespace {
 // Of the runs of whole models.
 constexpr double kFinalBudgetMs = 2500;
 constexpr int kMinFinalRounds = 4, kMaxFinalRounds = 60;
+// Of each measurement that a tie is decided by.
+constexpr double kTieBudgetMs = 800;
 // The part of the budget that is kept for them.
 constexpr double kFinalShare = 0.4;
 // Loading a plan, checking and warming it up is worth about as many runs.
@@ -71,7 +78,7 @@ class MeasuredSearch {
     INLAY_RETURN_IF_ERROR(costs_.Measure(sites_, sites_deadline_));
     INLAY_RETURN_IF_ERROR(AddMeasuredCovers(*main));
     INLAY_RETURN_IF_ERROR(TimeWholeModels());
-    INLAY_ASSIGN_OR_RETURN(const int best, Fastest());
+    INLAY_ASSIGN_OR_RETURN(const int best, Best());
     return Record(*main, best);
   }
 
@@ -83,9 +90,9 @@ class MeasuredSearch {
       for (int i = 0; i < static_cast<int>(site.alternatives.size()); ++i) {
         const SiteCosts::Timing* timing = costs_.Find(site, i);
         if (timing == nullptr || timing->code() != 0) continue;
+        const double us = TiedWithFallback(site, *timing) ? costs_.Find(site, 0)->min_us() : timing->min_us();
         for (const Occurrence& occurrence : site.occurrences) {
-          candidates.push_back(
-              {occurrence.positions, site.alternatives[i].backend, site.alternatives[i].rule, timing->min_us()});
+          candidates.push_back({occurrence.positions, site.alternatives[i].backend, site.alternatives[i].rule, us});
         }
       }
     }
@@ -126,6 +133,15 @@ class MeasuredSearch {
     return absl::OkStatus();
   }
 
+  // Whether it is faster than the fallback by less than the measurements are sure of (the spread of a median falls with
+  // the root of the rounds): then it costs the same, and the search takes what is listed first, which is the fallback.
+  bool TiedWithFallback(const Site& site, const SiteCosts::Timing& timing) const {
+    const SiteCosts::Timing* fallback = costs_.Find(site, 0);
+    if (fallback == nullptr || fallback->code() != 0 || timing.min_us() >= fallback->min_us()) return false;
+    auto doubt = [](const SiteCosts::Timing& t) { return t.spread_us() / std::sqrt(std::max(1, t.rounds())); };
+    return fallback->min_us() - timing.min_us() < doubt(timing) + doubt(*fallback);
+  }
+
   // The fallback alone comes first: it is the reference.
   absl::Status TimeWholeModels() {
     std::vector<collage::Cover> different;
@@ -150,8 +166,8 @@ class MeasuredSearch {
       distinct.Add(actions[i]);
     }
     INLAY_ASSIGN_OR_RETURN(const CompiledActions compiled, CompileAll(distinct.actions(), context_));
-    proto::MeasureAction measurement = NewMeasurement(config_);
-    std::vector<size_t> measured;
+    std::vector<int> measured;
+    subjects_.resize(covers_.size());
     for (size_t i = 0; i < covers_.size(); ++i) {
       if (!plans_[i].excluded().empty()) continue;
       absl::StatusOr<proto::MeasureAction::Subject> subject = distinct.SubjectOf(partitioned[i], actions[i], compiled);
@@ -160,27 +176,42 @@ class MeasuredSearch {
         plans_[i].set_excluded(std::string(subject.status().message()));
         continue;
       }
+      const backend::Tolerance tolerance = ToleranceOf(covers_[i], input_.module);
+      subject->set_rtol(tolerance.rtol);
+      subject->set_atol(tolerance.atol);
       subject->set_name(covers_[i].name);
-      measurement.add_subjects()->Swap(&*subject);
-      measured.push_back(i);
+      subjects_[i] = *std::move(subject);
+      measured.push_back(static_cast<int>(i));
     }
     if (measured.size() < 2) return absl::OkStatus();
     if (context_.progress) context_.progress({"measure the whole model", 0, static_cast<int>(measured.size()), ""});
-    const double left_ms = absl::ToDoubleMilliseconds(deadline_ - absl::Now());
-    measurement.set_budget_ms(std::clamp(left_ms, 1.0, kFinalBudgetMs));
-    measurement.set_min_rounds(kMinFinalRounds);
-    measurement.set_max_rounds(kMaxFinalRounds);
-    const absl::Time start = absl::Now();
-    INLAY_ASSIGN_OR_RETURN(proto::MeasureResult result, context_.measurer->Measure(measurement, context_.token));
-    final_ms_ = absl::ToDoubleMilliseconds(absl::Now() - start);
+    INLAY_ASSIGN_OR_RETURN(const std::vector<SiteCosts::Timing> timings, MeasurePlans(measured, kFinalBudgetMs, 0));
     for (size_t i = 0; i < measured.size(); ++i) {
-      const SiteCosts::Timing& timing = result.timings(static_cast<int>(i));
+      const SiteCosts::Timing& timing = timings[i];
       proto::PlanReport& plan = plans_[measured[i]];
       if (timing.code() != 0) plan.set_excluded(timing.message().empty() ? "failed" : timing.message());
+      if (!IsOfTheSubject(timing)) failures_.push_back(timing.message());
+      plan.set_note(timing.note());
       plan.set_measured_us(timing.median_us());
       plan.set_spread_us(timing.spread_us());
     }
     return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::vector<SiteCosts::Timing>> MeasurePlans(const std::vector<int>& plans, double budget_ms,
+                                                              int reference) {
+    proto::MeasureAction measurement = NewMeasurement(config_);
+    measurement.set_reference(reference);
+    for (int plan : plans) *measurement.add_subjects() = subjects_[plan];
+    const double left_ms = absl::ToDoubleMilliseconds(deadline_ - absl::Now());
+    measurement.set_budget_ms(std::clamp(left_ms, 1.0, budget_ms));
+    measurement.set_min_rounds(kMinFinalRounds);
+    measurement.set_max_rounds(kMaxFinalRounds);
+    const absl::Time start = absl::Now();
+    INLAY_ASSIGN_OR_RETURN(proto::MeasureResult result, context_.measurer->Measure(measurement, context_.token));
+    final_ms_ += absl::ToDoubleMilliseconds(absl::Now() - start);
+    if (!result.note().empty()) notes_.insert(result.note());
+    return std::vector<SiteCosts::Timing>(result.timings().begin(), result.timings().end());
   }
 
   // Where timing every plan whole would take longer than its budget: leaves out those that cannot win. Not the
@@ -231,14 +262,33 @@ class MeasuredSearch {
     });
   }
 
-  // By median; where nothing was measured because only one plan is possible, that one.
-  absl::StatusOr<int> Fastest() const {
-    int best = -1;
+  // Where nothing was measured because only one plan is possible, that one.
+  absl::StatusOr<int> Best() {
+    std::vector<Finalist> finalists;
+    std::vector<int> plan_of;
     for (int i = 0; i < static_cast<int>(plans_.size()); ++i) {
-      if (!plans_[i].excluded().empty()) continue;
-      if (best < 0 || plans_[i].measured_us() < plans_[best].measured_us()) best = i;
+      const proto::PlanReport& plan = plans_[i];
+      if (!plan.excluded().empty()) continue;
+      Finalist& finalist = finalists.emplace_back(Finalist{plan.name(), plan.measured_us(), plan.spread_us()});
+      for (const collage::Group& group : covers_[i].functions.at("main")) {
+        finalist.partitions += group.backend != nullptr;
+        finalist.foreign += group.backend != nullptr && !group.backend->is_fallback();
+      }
+      plan_of.push_back(i);
     }
-    if (best < 0) return absl::InternalError("no plan of the whole model gives the right results");
+    if (finalists.empty()) return absl::InternalError("no plan of the whole model gives the right results");
+    auto again = [&](const std::vector<int>& tied) -> absl::StatusOr<std::vector<SiteCosts::Timing>> {
+      if (absl::Now() >= deadline_) return std::vector<SiteCosts::Timing>();
+      std::vector<int> plans;
+      for (int i : tied) plans.push_back(plan_of[i]);
+      return MeasurePlans(plans, kTieBudgetMs, /*reference=*/-1);  // all gave the right results already
+    };
+    INLAY_ASSIGN_OR_RETURN(const FinalDecision decision, DecideFinal(finalists, again));
+    const int best = plan_of[decision.winner];
+    if (!decision.note.empty()) {
+      plans_[best].set_note(plans_[best].note().empty() ? decision.note
+                                                        : absl::StrCat(plans_[best].note(), "; ", decision.note));
+    }
     return best;
   }
 
@@ -248,6 +298,7 @@ class MeasuredSearch {
     for (proto::PlanReport& plan : plans_) *record.add_plans() = std::move(plan);
     *record.mutable_cover() = collage::ToProto(covers_[best], input_.module_hash);
     record.set_measure_ms(costs_.measure_ms() + final_ms_);
+    AddNotes(&record);
     for (const Site& site : sites_) {
       for (int i = 0; i < static_cast<int>(site.alternatives.size()); ++i) {
         const Alternative& alternative = site.alternatives[i];
@@ -260,6 +311,11 @@ class MeasuredSearch {
         if (const SiteCosts::Timing* timing = costs_.Find(site, i); timing != nullptr) {
           report->set_measured(timing->code() == 0);
           if (timing->code() != 0) report->set_excluded(timing->message());
+          report->set_note(timing->note());
+          if (i > 0 && timing->code() == 0 && TiedWithFallback(site, *timing)) {
+            report->set_note(absl::StrCat(timing->note().empty() ? "" : timing->note() + "; ", "a tie with ",
+                                          site.alternatives[0].backend->name(), ", which comes first"));
+          }
           report->set_cost_us(timing->min_us());
           report->set_spread_us(timing->spread_us());
         }
@@ -270,6 +326,23 @@ class MeasuredSearch {
     }
     ReportRefusals(space_, &record);
     return record;
+  }
+
+  void AddNotes(proto::PlanRecord* record) const {
+    std::set<std::string> notes = notes_;
+    notes.insert(costs_.notes().begin(), costs_.notes().end());
+    for (const std::string& note : notes) record->add_notes(note);
+    std::map<std::string, int> failures;
+    for (const auto* list : {&costs_.failures(), &failures_}) {
+      for (const std::string& failure : *list) ++failures[failure];
+    }
+    record->set_provisional(!failures.empty());
+    for (const auto& [failure, count] : failures) {
+      record->add_notes(absl::StrCat(count, count == 1 ? " measurement" : " measurements",
+                                     " failed, tried again, for a reason that is not the candidate's (the plan is not "
+                                     "kept, the next compile measures anew): ",
+                                     failure));
+    }
   }
 
   const SearchInput& input_;
@@ -283,7 +356,10 @@ class MeasuredSearch {
   std::vector<Site> sites_;
   std::map<std::vector<int>, const Site*> site_at_;
   SiteCosts costs_;
-  std::vector<proto::PlanReport> plans_;  // of covers_
+  std::vector<proto::PlanReport> plans_;                 // of covers_
+  std::vector<proto::MeasureAction::Subject> subjects_;  // of covers_ that are timed whole
+  std::vector<std::string> failures_;
+  std::set<std::string> notes_;
   double final_ms_ = 0;
 };
 

@@ -75,6 +75,8 @@ void Explain(proto::PlanRecord record, const char* source, proto::CompileReport*
   report->mutable_cover()->Swap(record.mutable_cover());
   report->mutable_plans()->Swap(record.mutable_plans());
   report->mutable_candidates()->Swap(record.mutable_candidates());
+  report->mutable_notes()->Swap(record.mutable_notes());
+  report->mutable_transitions()->Swap(record.mutable_transitions());
 }
 
 void FillReport(const collage::Partitioned& partitioned, const std::vector<Action>& actions,
@@ -183,7 +185,14 @@ absl::StatusOr<collage::Cover> Pipeline::ChooseCover(const ir::IRModule& module,
                                                      CancelToken* token, const ProgressFn& progress,
                                                      proto::CompileReport* report) {
   const target::CompilationConfig& config = module.config();
-  INLAY_ASSIGN_OR_RETURN(std::vector<const backend::Backend*> backends, collage::SelectBackends(config));
+  std::vector<collage::UnusableBackend> unusable;
+  INLAY_ASSIGN_OR_RETURN(std::vector<const backend::Backend*> backends, collage::SelectBackends(config, &unusable));
+  for (const collage::UnusableBackend& backend : unusable) {
+    proto::UnusableBackend* out = report->add_unusable();
+    out->set_backend(backend.backend);
+    out->set_reason(backend.reason);
+    out->set_named(backend.named);
+  }
   const Digest module_hash = ir::StructuralHash(module);
   if (options.has_pinned()) {
     report->set_plan_source("pinned");
@@ -221,7 +230,9 @@ absl::StatusOr<collage::Cover> Pipeline::ChooseCover(const ir::IRModule& module,
                                   : SearchByEstimate(input));
   report->set_measure_ms(record.measure_ms());
   report->set_actions_run(actions_run);  // of the partitions that ship, those are now hits
-  if (options.replan()) {
+  if (record.provisional()) {
+    // The next compile tries again.
+  } else if (options.replan()) {
     INLAY_RETURN_IF_ERROR(plans_.Replace(key, record));
   } else if (absl::StatusOr<proto::PlanRecord> kept = plans_.PutIfAbsent(key, record); kept.ok()) {
     record = *std::move(kept);  // of whoever was first, so that all go on with the same plan

@@ -1,6 +1,7 @@
 #include "core/compiler/site_costs.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <string>
 
@@ -9,6 +10,7 @@
 #include "core/base/proto_bytes.h"
 #include "core/base/status_macros.h"
 #include "core/compiler/build_executable.h"
+#include "core/ir/op_registry.h"
 
 namespace inlay::compiler {
 namespace {
@@ -18,8 +20,6 @@ constexpr double kBudgetMs = 40;
 constexpr int kMaxRounds = 60;
 // Sites are compiled and measured in batches, so that a budget that runs out leaves the costliest ones measured.
 constexpr size_t kBatch = 32;
-// Against the reference: a sum in another order, a Winograd transform; see MeasureAction.
-constexpr double kRtol = 1e-3, kAtol = 1e-3;
 constexpr uint64_t kSeed = 20;
 
 }  // namespace
@@ -27,11 +27,42 @@ constexpr uint64_t kSeed = 20;
 proto::MeasureAction NewMeasurement(const target::CompilationConfig& config) {
   proto::MeasureAction action;
   action.set_reference(0);
-  action.set_rtol(kRtol);
-  action.set_atol(kAtol);
+  action.set_rtol(backend::Tolerance().rtol);
+  action.set_atol(backend::Tolerance().atol);
   action.set_num_threads(config.num_threads);
   action.set_seed(kSeed);
   return action;
+}
+
+bool IsOfTheSubject(const proto::MeasureResult::Timing& timing) {
+  switch (static_cast<absl::StatusCode>(timing.code())) {
+    case absl::StatusCode::kOk:
+    case absl::StatusCode::kDataLoss:
+    case absl::StatusCode::kInternal:
+    case absl::StatusCode::kDeadlineExceeded:
+      return true;
+    default:
+      return false;
+  }
+}
+
+backend::Tolerance ToleranceOf(const collage::Cover& cover, const ir::IRModule& module) {
+  const std::vector<ir::Binding>& bindings = module.functions.at("main").body.bindings;
+  const backend::Tolerance usual;
+  backend::Tolerance loosest;
+  double contractions = 0;  // that are off by more than usual
+  for (const collage::Group& group : cover.functions.at("main")) {
+    if (group.backend == nullptr) continue;
+    const backend::Tolerance promised = group.backend->tolerance(module.config().CodegenTarget(group.backend->name()));
+    if (promised.rtol <= usual.rtol && promised.atol <= usual.atol) continue;
+    loosest = {std::max(loosest.rtol, promised.rtol), std::max(loosest.atol, promised.atol)};
+    for (int position : group.positions) {
+      const ir::OpSchema* schema = ir::OpRegistry::Global().Find(bindings[position].callee);
+      contractions += schema != nullptr && schema->pattern == ir::OpPattern::kContraction;
+    }
+  }
+  const double factor = std::sqrt(std::max(1.0, contractions));
+  return {loosest.rtol * factor, loosest.atol * factor};
 }
 
 absl::StatusOr<CompiledActions> CompileAll(const std::vector<Action>& actions, const MeasuringContext& context) {
@@ -74,6 +105,7 @@ struct SiteCosts::Trial {
   collage::Partitioned partitioned;
   std::vector<Action> actions;
   Digest key;
+  backend::Tolerance tolerance;
   absl::Status failed;  // it could not be compiled
   proto::MeasureAction::Subject subject;
 };
@@ -83,10 +115,12 @@ const SiteCosts::Timing* SiteCosts::Find(const Site& site, int alternative) cons
   return found == timings_.end() ? nullptr : &found->second;
 }
 
-// What a time depends on besides the subject's own actions: the reference it was checked against, the device.
+// What a time depends on besides the subject's own actions: the reference it was checked against and how closely, the
+// device.
 Digest SiteCosts::CostKey(const Trial& trial, const Trial& reference) const {
   Hasher hasher;
-  hasher.UpdateField("inlay cost/1").UpdateField(context_.measurer->device());
+  hasher.UpdateField("inlay cost/2").UpdateField(context_.measurer->device());
+  hasher.UpdateField(absl::StrCat(trial.tolerance.rtol, " ", trial.tolerance.atol));
   hasher.UpdateField(absl::StrCat(config_.num_threads)).UpdateField(trial.site->structure.bytes());
   for (const Trial* part : {&trial, &reference}) {
     for (const Action& action : part->actions) hasher.UpdateField(action.key.digest.bytes());
@@ -103,6 +137,7 @@ absl::StatusOr<std::vector<SiteCosts::Trial>> SiteCosts::TrialsOf(const Site& si
     trial.index = i;
     trial.partitioned = collage::CutAlong(site.module, site.alternatives[i].cover);
     INLAY_ASSIGN_OR_RETURN(trial.actions, MakeActions(trial.partitioned, context_.compiler->compiler()));
+    trial.tolerance = ToleranceOf(site.alternatives[i].cover, site.module);
     trial.key = CostKey(trial, trials[0]);
   }
   return trials;
@@ -157,6 +192,8 @@ absl::Status SiteCosts::CompileTrials(std::vector<std::vector<Trial>>* sites) co
       if (!subject.ok()) continue;
       trial.subject = *std::move(subject);
       trial.subject.set_name(trial.site->alternatives[trial.index].backend->name());
+      trial.subject.set_rtol(trial.tolerance.rtol);
+      trial.subject.set_atol(trial.tolerance.atol);
     }
   }
   return absl::OkStatus();
@@ -184,11 +221,18 @@ absl::Status SiteCosts::MeasureSite(std::vector<Trial>* trials) {
   measure_ms_ += absl::ToDoubleMilliseconds(absl::Now() - start);
   INLAY_RETURN_IF_ERROR(context_.token->status());
   if (!result.ok()) {
-    return absl::OkStatus();  // estimates decide here; where nothing at all can be measured, the whole models say so
+    // Estimates decide here; where nothing at all can be measured, the whole models say so.
+    failures_.push_back(std::string(result.status().message()));
+    return absl::OkStatus();
   }
+  if (!result->note().empty()) notes_.insert(result->note());
   for (size_t i = 0; i < measured.size(); ++i) {
     const Timing& timing = result->timings(static_cast<int>(i));
     timings_[{measured[i]->site, measured[i]->index}] = timing;
+    if (!IsOfTheSubject(timing)) {
+      failures_.push_back(timing.message());
+      continue;
+    }
     context_.costs->PutIfAbsent(measured[i]->key, DeterministicBytes(timing)).IgnoreError();  // a cache: else again
   }
   return absl::OkStatus();

@@ -3,6 +3,8 @@
 #define INLAY_CORE_COMPILER_SITE_COSTS_H_
 
 #include <map>
+#include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -18,6 +20,13 @@ namespace inlay::compiler {
 
 // A measurement as every search asks for one: the first subject is the reference.
 proto::MeasureAction NewMeasurement(const target::CompilationConfig& config);
+
+// Whether it is what came of the subject itself, and so will come again: a time, wrong results, a crash, a hang. Other
+// codes speak of the machine that measured (a library or memory that it had not).
+bool IsOfTheSubject(const proto::MeasureResult::Timing& timing);
+
+// What the results of a cover may be off by, as the backends of its contractions promise.
+backend::Tolerance ToleranceOf(const collage::Cover& cover, const ir::IRModule& module);
 
 // All of them, those that fail too; an error only where the compile was cancelled.
 using CompiledActions = std::vector<absl::StatusOr<CompiledPartition>>;
@@ -53,6 +62,11 @@ class SiteCosts {
   const Timing* Find(const Site& site, int alternative) const;
 
   double measure_ms() const { return measure_ms_; }
+  // Measurements that failed for a reason that is no candidate's: estimates decide there, and another time they may
+  // not.
+  const std::vector<std::string>& failures() const { return failures_; }
+  // What was said of measurements as a whole, each once.
+  const std::set<std::string>& notes() const { return notes_; }
 
  private:
   struct Trial;
@@ -66,6 +80,8 @@ class SiteCosts {
   const MeasuringContext& context_;
   std::map<std::pair<const Site*, int>, Timing> timings_;
   double measure_ms_ = 0;
+  std::vector<std::string> failures_;
+  std::set<std::string> notes_;
 };
 
 }  // namespace inlay::compiler

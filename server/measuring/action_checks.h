@@ -18,8 +18,11 @@ inline absl::Status CheckMeasureAction(const proto::MeasureAction& action) {
   }
   if (action.num_threads() < 0) return absl::InvalidArgumentError("num_threads is negative");
   if (!(action.rtol() >= 0 && action.atol() >= 0)) return absl::InvalidArgumentError("rtol and atol: not negative");
-  // Searches measure none such; whoever asks for it all the same is refused here.
   for (const auto& subject : action.subjects()) {
+    if (!(subject.rtol() >= 0 && subject.atol() >= 0)) {
+      return absl::InvalidArgumentError(absl::StrCat("'", subject.name(), "': rtol and atol: not negative"));
+    }
+    // Searches measure no code of a client's; whoever asks for it all the same is refused here.
     for (const proto::StaticLibrary& library : subject.libraries()) {
       if (!library.manifest().has_client_code()) continue;
       return absl::FailedPreconditionError(

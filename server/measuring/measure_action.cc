@@ -238,9 +238,11 @@ class Measurement {
     if (!has_reference() || subject.index == action_.reference()) return absl::OkStatus();
     const std::vector<NamedTensor>& types = subject.module->outputs();
     proto::MeasureResult::Timing* timing = result_.mutable_timings(subject.index);
+    const proto::MeasureAction::Subject& what = action_.subjects(subject.index);
+    const double rtol = std::max(action_.rtol(), what.rtol()), atol = std::max(action_.atol(), what.atol());
     for (size_t i = 0; i < types.size(); ++i) {
-      const OutputDifference difference = CompareOutput(types[i].type, subjects_[0]->outputs.data(i),
-                                                        subject.outputs.data(i), action_.rtol(), action_.atol());
+      const OutputDifference difference =
+          CompareOutput(types[i].type, subjects_[0]->outputs.data(i), subject.outputs.data(i), rtol, atol);
       timing->set_max_error(std::max(timing->max_error(), difference.max_error));
       if (difference.first_bad < 0) continue;
       return absl::DataLossError(

@@ -64,6 +64,17 @@ TEST(MeasureAction, AWrongResultIsExcludedAndSaysWhere) {
   EXPECT_GT(result->timings(3).max_error(), 0);
 }
 
+TEST(MeasureAction, ASubjectMayHaveMoreToleranceThanOthers) {
+  const std::string rough = absl::StrCat(kMultiply, "y[3] *= 1.01f;");
+  proto::MeasureAction action = ActionOf({kMultiply, rough, rough, absl::StrCat(kMultiply, "y[3] *= 1.1f;")});
+  for (int i : {2, 3}) action.mutable_subjects(i)->set_rtol(0.02);
+  auto result = Measure(action);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->timings(1).code(), kDataLoss);
+  EXPECT_EQ(result->timings(2).code(), 0) << result->timings(2).message();
+  EXPECT_EQ(result->timings(3).code(), kDataLoss) << "no more than promised";
+}
+
 TEST(MeasureAction, AResultThatIsWrongLaterIsSeenToo) {
   auto result =
       Measure(ActionOf({kMultiply, absl::StrCat("static int runs;", kMultiply, "if (++runs > 3) y[0] = 9;")}));

@@ -37,6 +37,19 @@ proto::MeasureAction Part(const proto::MeasureAction& action, const std::vector<
 
 bool WasKilled(const absl::Status& status) { return absl::StrContains(status.message(), "signal 9 "); }
 
+// What befell a subject while the process was at it.
+struct Mishaps {
+  int failures = 0, kills = 0;
+  std::string first;
+};
+
+// Whether it says nothing of the subject, but of the machine or the process at that time.
+bool IsPassing(const proto::MeasureResult::Timing& timing) {
+  const auto code = static_cast<absl::StatusCode>(timing.code());
+  return code == absl::StatusCode::kResourceExhausted || code == absl::StatusCode::kUnknown ||
+         code == absl::StatusCode::kAborted;
+}
+
 }  // namespace
 
 MeasuringPool::MeasuringPool(const MeasuringPoolOptions& options, MachineGate* gate, metrics::Registry* registry)
@@ -126,6 +139,7 @@ absl::StatusOr<proto::MeasureResult> MeasuringPool::MeasureAlone(const proto::Me
   std::vector<int> left(action.subjects_size());
   std::iota(left.begin(), left.end(), 0);
   for (int i = 0; i < action.subjects_size(); ++i) result.add_timings();
+  std::vector<Mishaps> mishaps(action.subjects_size());
   bool second_chance = true;
   while (!left.empty()) {
     INLAY_RETURN_IF_ERROR(token->status());
@@ -140,24 +154,37 @@ absl::StatusOr<proto::MeasureResult> MeasuringPool::MeasureAlone(const proto::Me
       if (response.measured().timings_size() != static_cast<int>(left.size())) {
         return absl::InternalError("a measuring process answered for other subjects than it was given");
       }
-      for (size_t i = 0; i < left.size(); ++i) *result.mutable_timings(left[i]) = response.measured().timings(i);
+      for (size_t i = 0; i < left.size(); ++i) {
+        *result.mutable_timings(left[i]) = response.measured().timings(i);
+        const std::string& first = mishaps[left[i]].first;
+        if (!first.empty()) result.mutable_timings(left[i])->set_note(absl::StrCat(first, "; not when measured again"));
+      }
       return result;
     }
     INLAY_RETURN_IF_ERROR(token->status());
     const absl::Status& why = attempt.response.status();
     const bool has_culprit = attempt.step.subject >= 0 && attempt.step.subject < static_cast<int>(left.size());
-    if (second_chance && !attempt.hung && (!has_culprit || WasKilled(why))) {
-      second_chance = false;
+    if (!has_culprit) {
+      if (!std::exchange(second_chance, false)) {
+        return absl::UnavailableError(absl::StrCat("the measuring process: ", why.message()));
+      }
       continue;
     }
-    if (!has_culprit) return absl::UnavailableError(absl::StrCat("the measuring process: ", why.message()));
-    crashes_.Increment();
     const int culprit = left[attempt.step.subject];
     const char* where = Describe(attempt.step.phase);
-    const absl::Status excluded =
-        attempt.hung ? absl::DeadlineExceededError(
-                           absl::StrCat("took longer than ", absl::FormatDuration(options_.step_timeout), " ", where))
-                     : absl::InternalError(absl::StrCat("crashed ", where, ": ", why.message()));
+    const bool killed = !attempt.hung && WasKilled(why);
+    absl::Status excluded = attempt.hung
+                                ? absl::DeadlineExceededError(absl::StrCat(
+                                      "took longer than ", absl::FormatDuration(options_.step_timeout), " ", where))
+                            : killed ? absl::UnavailableError(absl::StrCat("was killed ", where, ": ", why.message()))
+                                     : absl::InternalError(absl::StrCat("crashed ", where, ": ", why.message()));
+    Mishaps& mishap = mishaps[culprit];
+    if (++(killed ? mishap.kills : mishap.failures) < 2) {
+      mishap.first = std::string(excluded.message());
+      continue;
+    }
+    excluded = absl::Status(excluded.code(), absl::StrCat(excluded.message(), " (twice)"));
+    crashes_.Increment();
     if (culprit == action.reference()) {
       return ReferenceError(action.subjects(culprit).name(), excluded.message());
     }
@@ -165,6 +192,31 @@ absl::StatusOr<proto::MeasureResult> MeasuringPool::MeasureAlone(const proto::Me
     timing->set_code(static_cast<int>(excluded.code()));
     timing->set_message(absl::StrCat("'", action.subjects(culprit).name(), "' ", excluded.message()));
     left.erase(left.begin() + attempt.step.subject);
+  }
+  return result;
+}
+
+absl::StatusOr<proto::MeasureResult> MeasuringPool::MeasureWithRetries(const proto::MeasureAction& action,
+                                                                       CancelToken* token) {
+  INLAY_ASSIGN_OR_RETURN(proto::MeasureResult result, MeasureAlone(action, token));
+  std::vector<int> again;
+  for (int i = 0; i < action.subjects_size(); ++i) {
+    if (IsPassing(result.timings(i))) again.push_back(i);
+  }
+  if (again.empty()) return result;
+  if (action.reference() >= 0) again.insert(again.begin(), action.reference());
+  StopProcess();
+  absl::StatusOr<proto::MeasureResult> second = MeasureAlone(Part(action, again), token);
+  if (!second.ok()) {
+    INLAY_RETURN_IF_ERROR(token->status());
+    return result;
+  }
+  for (size_t i = 0; i < again.size(); ++i) {
+    if (again[i] == action.reference()) continue;
+    proto::MeasureResult::Timing* timing = result.mutable_timings(again[i]);
+    const std::string first = timing->message();
+    timing->Swap(second->mutable_timings(static_cast<int>(i)));
+    if (timing->code() == 0) timing->set_note(absl::StrCat(first, "; not when measured again"));
   }
   return result;
 }
@@ -177,7 +229,7 @@ absl::StatusOr<proto::MeasureResult> MeasuringPool::Measure(const proto::Measure
   const absl::Time start = absl::Now();
   wait_seconds_.Observe(absl::ToDoubleSeconds(start - asked));
   subjects_.Increment(action.subjects_size());
-  absl::StatusOr<proto::MeasureResult> result = MeasureAlone(action, token);
+  absl::StatusOr<proto::MeasureResult> result = MeasureWithRetries(action, token);
   seconds_.Observe(absl::ToDoubleSeconds(absl::Now() - start));
   Results(result.ok() ? "ok" : token->status().ok() ? "error" : "cancelled").Increment();
   return result;

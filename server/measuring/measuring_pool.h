@@ -1,10 +1,12 @@
 // MeasuringPool: the daemon's Measurer. Measures in a process of its own (measurer_main.h), which is started when first
 // needed and stays, one measurement at a time, with the machine's cores to itself (server/worker/machine_gate.h).
 //
-// A subject during which the process dies, or that loads or runs for longer than the time limit, is excluded with the
-// reason (INTERNAL, DEADLINE_EXCEEDED), and the others are measured again from the start by a fresh process, among
-// themselves. A process that was killed by SIGKILL (someone's, the kernel's for memory) is given a second chance first:
-// that need not be the subject's fault.
+// Where the process dies, or a load or a run takes longer than the time limit, all is measured again from the start by
+// a fresh process. The second time that it happens to the same subject, that one is excluded with the reason (INTERNAL,
+// DEADLINE_EXCEEDED; UNAVAILABLE where it was killed by SIGKILL, someone's or the kernel's for memory, which need not
+// be its fault), and the others go on among themselves. A subject that could not be measured for want of memory or the
+// like is tried once more, with the reference, by a fresh process. What went wrong before it went right is the timing's
+// note.
 //
 // Threads: any; every call must have returned before the destructor.
 #ifndef INLAY_SERVER_MEASURING_MEASURING_POOL_H_
@@ -54,6 +56,7 @@ class MeasuringPool : public compiler::Measurer {
   };
 
   absl::StatusOr<proto::MeasureResult> MeasureAlone(const proto::MeasureAction& action, CancelToken* token);
+  absl::StatusOr<proto::MeasureResult> MeasureWithRetries(const proto::MeasureAction& action, CancelToken* token);
   absl::Status EnsureReady(CancelToken* token);
   Attempt TryMeasure(const proto::MeasureAction& action, CancelToken* token);
   void StopProcess();

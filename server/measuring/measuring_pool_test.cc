@@ -99,7 +99,41 @@ TEST_F(MeasuringPoolTest, ASubjectThatCrashesIsExcludedAndTheOthersAreTimed) {
   EXPECT_THAT(result->timings(3).message(), HasSubstr("'subject 3' crashed"));
   EXPECT_THAT(result->timings(4).message(), HasSubstr("abort")) << "no function that compiled code may call";
   EXPECT_EQ(Metric("inlay_measure_crashes_total"), 2);
+  EXPECT_EQ(Starts(), 5) << "each crashed twice";
+  EXPECT_THAT(result->timings(3).message(), HasSubstr("(twice)"));
+}
+
+// A subject that goes wrong where the file is not there yet, and makes it.
+std::string OnlyOnce(const std::string& file, const std::string& what) {
+  return absl::StrCat("if (creat_once(\"", file, "\")) { ", what, " }", kMultiply);
+}
+
+TEST_F(MeasuringPoolTest, ASubjectThatFailsOnceIsMeasuredAgain) {
+  options_.step_timeout = absl::Seconds(1);
+  proto::MeasureAction action = ActionOf({kMultiply, kMultiply});
+  // Compiled code may call little; a system call of its own needs no library.
+  const std::string before = R"(
+static long open_new(const char* path) {
+  long result;
+  __asm__ volatile("syscall" : "=a"(result) : "a"(2L), "D"(path), "S"(0301L), "d"(0600L) : "rcx", "r11", "memory");
+  return result;
+}
+static int creat_once(const char* path) { return open_new(path) >= 0; }
+)";
+  const std::string crashed = dir_.path() + "/crashed", hung = dir_.path() + "/hung";
+  *action.add_subjects() = SubjectOf("crashes once", OnlyOnce(crashed, kCrash), "layer.weight", before);
+  *action.add_subjects() = SubjectOf("hangs once", OnlyOnce(hung, kSpin), "layer.weight", before);
+  auto result = Measure(action);
+  ASSERT_TRUE(result.ok()) << result.status();
+  for (const auto& timing : result->timings()) ExpectTimed(timing);
+  EXPECT_EQ(result->timings(1).note(), "");
+  EXPECT_THAT(result->timings(2).note(), HasSubstr("crashed in a run"));
+  EXPECT_THAT(result->timings(2).note(), HasSubstr("not when measured again"));
+  EXPECT_THAT(result->timings(3).note(), HasSubstr("took longer than 1s"));
+  EXPECT_EQ(Metric("inlay_measure_crashes_total"), 0);
   EXPECT_EQ(Starts(), 3);
+  std::filesystem::remove(crashed);
+  std::filesystem::remove(hung);
 }
 
 TEST_F(MeasuringPoolTest, ASubjectThatHangsIsExcluded) {
@@ -201,6 +235,7 @@ TEST_F(MeasuringPoolTest, MemoryIsLimited) {
   ExpectTimed(result->timings(0));
   EXPECT_EQ(result->timings(1).code(), static_cast<int>(absl::StatusCode::kResourceExhausted))
       << result->timings(1).message();
+  EXPECT_EQ(Starts(), 2) << "tried again by a fresh process";
 }
 
 TEST_F(MeasuringPoolTest, NoBinary) {

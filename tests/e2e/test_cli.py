@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import pathlib
 import re
@@ -225,6 +226,21 @@ def test_explain(inlay, model, tmp_path):
     code, _, err = inlay("explain", model, "--svg", "/no/such/folder/m.svg", check=False)
     assert code == 1
     assert "make it first" in err
+
+
+def test_explain_says_why_a_backend_cannot_serve_at_all(inlay, model, tmp_path):
+    picture = tmp_path / "m.svg"
+    options = ("--target", "llvm -mcpu=x86-64-v2", "--backends", "libxsmm,native")
+    found = json.loads(inlay("explain", model, *options, "--svg", picture, "--json")[1])
+    [unusable] = found["unusable"]
+    assert (unusable["backend"], unusable["named"]) == ("libxsmm", True)
+    assert unusable["reason"] == "libxsmm needs a target with avx2, which x86-64-v2 is not"
+    line = f"libxsmm, which the configuration names, cannot serve: {unusable['reason']}"
+    assert line in inlay("explain", model, *options)[1]  # now from the plan cache
+    assert "which the configuration names, cannot serve" in html.unescape(picture.read_text()).replace("\xa0", " ")
+    # None named: of those that are registered.
+    found = json.loads(inlay("explain", model, "--target", "llvm -mcpu=x86-64-v2", "--json")[1])
+    assert ("libxsmm", False) in [(b["backend"], b["named"]) for b in found["unusable"]]
 
 
 @pytest.mark.parametrize("threads", [1, 2])

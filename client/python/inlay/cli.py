@@ -241,7 +241,8 @@ def explain(model, shape, svg, limit, server, timeout, as_json, **options):
     if not as_json:
         explain.print_explanation(found, limit)
     if svg:
-        picture.write_svg(ex.plan, pathlib.Path(svg), pathlib.Path(model).stem)
+        unusable = explain.unusable_in_words(found["unusable"])
+        picture.write_svg(ex.plan, pathlib.Path(svg), pathlib.Path(model).stem, unusable)
         if not as_json:
             click.echo(f"wrote {svg}")
     return {**found, "svg": svg}

@@ -12,7 +12,8 @@ from inlay.report import Report
 
 
 def explanation(report: Report) -> dict[str, Any]:
-    """{plan_source, measure_ms, plans, partitions: [{..., candidates}], other_candidates}: what `--json` prints.
+    """{plan_source, measure_ms, plans, partitions: [{..., candidates}], other_candidates, unusable, notes, transitions}:
+    what `--json` prints.
 
     A candidate belongs to a partition where they share an operator of the model; one of several partitions stands with each.
     """
@@ -34,6 +35,9 @@ def explanation(report: Report) -> dict[str, Any]:
         "plans": report.plans,
         "partitions": partitions,
         "other_candidates": [c for i, c in enumerate(report.candidates) if i not in used],
+        "unusable": report.unusable,
+        "notes": report.notes,
+        "transitions": report.transitions,
     }
 
 
@@ -70,15 +74,18 @@ def cost(record: Any) -> str:
 
 
 def _outcome(candidate: Any) -> str:
+    words = ["chosen"] if candidate["chosen"] else []
     if candidate["excluded"]:
-        return f"excluded: {candidate['excluded']}"
-    return "chosen" if candidate["chosen"] else ""
+        words = [f"excluded: {candidate['excluded']}"]
+    return "; ".join(words + [candidate["note"]] * bool(candidate["note"]))
 
 
 def print_explanation(found: dict[str, Any], limit: int) -> None:
     from inlay.printing import ops_in_words, print_table
 
     _print_plans(found)
+    for line in unusable_in_words(found["unusable"]) + found["notes"]:
+        print(line)
     for number, p in enumerate(found["partitions"][:limit]):
         where = f" at {p['locations'][0]!r}" if p["locations"] else ""
         calls = f", {p['call_sites']} calls" if p["call_sites"] > 1 else ""
@@ -100,6 +107,14 @@ def print_explanation(found: dict[str, Any], limit: int) -> None:
         print("\nThe server's report has no candidates.")
 
 
+def unusable_in_words(unusable: list[Any]) -> list[str]:
+    """A line a backend: "xnnpack, which the configuration names, cannot serve: ..."."""
+    return [
+        f"{b['backend']}{', which the configuration names,' if b['named'] else ''} cannot serve: {b['reason']}"
+        for b in unusable
+    ]
+
+
 def _print_plans(found: dict[str, Any]) -> None:
     from inlay.printing import print_table
 
@@ -109,7 +124,7 @@ def _print_plans(found: dict[str, Any]) -> None:
     rows = []
     for plan in sorted(found["plans"], key=lambda p: (not p["chosen"], bool(p["excluded"]), p["measured_us"])):
         calls = ", ".join(f"{name} {count}" for name, count in sorted(plan["calls"].items()))
-        outcome = "chosen" if plan["chosen"] else f"excluded: {plan['excluded']}" if plan["excluded"] else ""
+        outcome = _outcome(plan)
         measured = microseconds(plan["measured_us"], plan["spread_us"])
         rows.append([plan["name"], measured, microseconds(plan["estimated_us"]), calls, outcome])
     if rows:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pathlib
+import textwrap
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from inlay.errors import InlayError
@@ -20,16 +22,18 @@ _COLOURS = {
 }
 _MORE_COLOURS = ("#d5c8ea", "#c9cfb0", "#b5dfe6", "#e8c9b8")
 _NO_BACKEND = "#eeeeee"
+_LEGEND_WIDTH = 60  # characters
 _MANY_CALLS = 150  # from here on, tensors' shapes are shown on hovering alone
 
 
-def write_svg(plan: dict[str, Any], path: pathlib.Path, title: str) -> None:
-    """Writes the SVG. Raises InlayError where Graphviz is not there."""
+def write_svg(plan: dict[str, Any], path: pathlib.Path, title: str, unusable: Sequence[str] = ()) -> None:
+    """Writes the SVG. `unusable`: lines for the legend, of the backends that could not serve. Raises InlayError where
+    Graphviz is not there."""
     try:
         import graphviz
     except ImportError:
         raise InlayError("pictures need Graphviz: pip install graphviz, apt-get install graphviz") from None
-    graph = make_graph(plan, title)
+    graph = make_graph(plan, title, unusable)
     try:
         svg = graph.pipe(format="svg")
     except graphviz.ExecutableNotFound:
@@ -39,7 +43,7 @@ def write_svg(plan: dict[str, Any], path: pathlib.Path, title: str) -> None:
     path.write_bytes(svg)
 
 
-def make_graph(plan: dict[str, Any], title: str) -> Any:
+def make_graph(plan: dict[str, Any], title: str, unusable: Sequence[str] = ()) -> Any:
     """A graphviz.Digraph: a box a call, an oval an input or output, an edge for each use of a tensor."""
     import graphviz
 
@@ -86,8 +90,9 @@ def make_graph(plan: dict[str, Any], title: str) -> Any:
                 end = f"output{buffers[argument][1]}"
                 graph.node(end, graphviz.escape(tensor["name"]), shape="ellipse", fillcolor="white")
                 _edge(graph, node, end, _shape(tensor), many)
-    legend = "\n".join(f"{name}: {count} calls" for name, count in seen.most_common())
-    graph.node("legend", graphviz.escape(legend), shape="note", fillcolor="white", style="filled")
+    legend = [f"{name}: {count} calls" for name, count in seen.most_common()]
+    legend += [part for line in unusable for part in textwrap.wrap(line, _LEGEND_WIDTH)]
+    graph.node("legend", graphviz.escape("\n".join(legend)), shape="note", fillcolor="white", style="filled")
     return graph
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from inlay._proto import artifact_pb2
+from google.protobuf.message import Message
+
+from inlay._proto import artifact_pb2, cost_table_pb2
 
 
 class Record(dict):
@@ -25,7 +27,11 @@ class Report(Record):
     compile_ms, cost_us, call_sites, action, locations, codegen_target (of the backend's variant; "" without attributes)}].
     Of the choice of backends: plan_source ("search", "plan cache" or "pinned"), measure_ms, plans (whole-model covers
     that competed: [{name, estimated_us, measured_us, spread_us, chosen, calls, excluded}]) and candidates (sub-graphs
-    that backends proposed: [{backend, rule, ops, locations, cost_us, spread_us, measured, chosen, excluded}]).
+    that backends proposed: [{backend, rule, ops, locations, cost_us, spread_us, measured, chosen, excluded, note,
+    estimate_us, unfitted_us}]), unusable (backends that can't serve this configuration's target at all: [{backend,
+    reason, named}], named: by the configuration), notes (what went otherwise than usual, in words) and transitions (what
+    going from one partition to the next costs, where that was measured: {device, num_threads, dispatch, copies,
+    layouts}).
     """
 
     @staticmethod
@@ -41,6 +47,9 @@ class Report(Record):
             measure_ms=proto.measure_ms,
             plans=[_record(p, calls=dict(p.calls)) for p in proto.plans],
             candidates=[_record(c, ops=list(c.ops), locations=list(c.locations)) for c in proto.candidates],
+            unusable=[_record(b) for b in proto.unusable],
+            notes=list(proto.notes),
+            transitions=_transitions(proto.transitions),
         )
 
     def backends(self) -> dict[str, int]:
@@ -51,7 +60,12 @@ class Report(Record):
         return counts
 
 
-def _record(message: artifact_pb2.PlanReport | artifact_pb2.CandidateReport, **lists: Any) -> Record:
+def _transitions(proto: cost_table_pb2.TransitionCosts) -> Record:
+    lists = {name: [_record(m) for m in getattr(proto, name)] for name in ("dispatch", "copies", "layouts")}
+    return _record(proto, **lists)
+
+
+def _record(message: Message, **lists: Any) -> Record:
     """The message's fields by name; those in `lists` as plain Python."""
     return Record({f.name: lists.get(f.name, getattr(message, f.name)) for f in message.DESCRIPTOR.fields})
 

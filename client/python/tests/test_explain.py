@@ -31,6 +31,9 @@ def report():
     )
     proto.plans.add(name="native alone", measured_us=120, estimated_us=110, calls={"native": 4})
     proto.plans.add(name="broken where it may", excluded="a crash in p0")
+    proto.unusable.add(backend="xnnpack", reason="libXNNPACK.so.0 is not on this machine", named=True)
+    proto.unusable.add(backend="csource", reason="no C compiler")
+    proto.notes.append("another daemon measured at the same time")
     return Report.from_proto(proto)
 
 
@@ -54,6 +57,24 @@ def test_explanation_for_people(report, capsys):
     assert "excluded: output 0: wrong by 3.5" in text
     assert "and 1 more partitions" in text
     assert "1.5 s spent measuring" in text
+    assert "xnnpack, which the configuration names, cannot serve: libXNNPACK.so.0 is not on this machine\n" in text
+    assert "csource cannot serve: no C compiler\n" in text
+    assert "another daemon measured at the same time\n" in text
+
+
+def test_what_cannot_serve_and_how_ties_were_decided_is_in_the_json(report, capsys):
+    report.plans[0]["note"] = "a tie with 'native alone': fewer partitions"
+    report.candidates[0]["note"] = "crashed in a run; not when measured again"
+    found = explain.explanation(report)
+    assert found["unusable"] == [
+        {"backend": "xnnpack", "reason": "libXNNPACK.so.0 is not on this machine", "named": True},
+        {"backend": "csource", "reason": "no C compiler", "named": False},
+    ]
+    assert found["notes"] == report.notes
+    explain.print_explanation(found, limit=1)
+    text = " ".join(capsys.readouterr().out.split())
+    assert "chosen; a tie with 'native alone': fewer partitions" in text
+    assert "crashed in a run; not when measured again" in text
 
 
 def test_a_winner_within_the_spread_and_one_that_nobody_else_may_take(report):
@@ -139,11 +160,15 @@ def test_roofline_of_this_machine():
 def test_picture(plan, tmp_path):
     pytest.importorskip("graphviz")
     path = tmp_path / "g.svg"
-    picture.write_svg(plan, path, "a <model>")
+    picture.write_svg(
+        plan, path, "a <model>", ["xnnpack cannot serve: its library is not on this machine, and so on and on"]
+    )
     root = ET.fromstring(path.read_text())
     texts = [e.text for e in root.iter("{http://www.w3.org/2000/svg}text")]
     assert "a <model>" in texts
     assert "x <&>" in texts
+    legend = " ".join(" ".join(t or "" for t in texts).split())
+    assert "executor: 1 calls xnnpack cannot serve: its library is not on this machine, and so" in legend
     assert texts.count("matmul") == 2
     assert "64x64" in "".join(t or "" for t in texts).replace("\xa0", " ")
     fills = {e.get("fill") for e in root.iter("{http://www.w3.org/2000/svg}path")}

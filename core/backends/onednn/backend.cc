@@ -31,6 +31,15 @@ class OnednnBackend : public backend::Backend {
   const std::vector<backend::PatternRule>& rules() const override { return rules_; }
   bool merges_regions() const override { return true; }
 
+  // Whatever fpmath mode this is, the factors keep 8 bits of mantissa at least (bf16's): rounded by 2^-9 each, a
+  // product is off by 2^-8 at most, and the worst of a million sums of such by less than four times that of their root
+  // mean square.
+  backend::Tolerance tolerance(const target::Target& codegen_target) const override {
+    constexpr double kBf16 = 1.0 / 64;
+    return codegen_target.attr(kFpmathAttr, "strict") == "strict" ? backend::Tolerance()
+                                                                  : backend::Tolerance{kBf16, kBf16};
+  }
+
   // Feature maps are blocked by channels inside a partition, so a border reorders them: read and written once, at about
   // 12 GB/s a core with the scattered side. Matrices stay as they are.
   double TransitionMicros(const ir::TensorType& tensor, const target::Target&) const override {
