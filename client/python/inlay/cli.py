@@ -459,6 +459,11 @@ def drain(server, timeout, as_json):
 @click.option("--plans", is_flag=True, help="Also every single-backend plan of ours, beside the mix.")
 @click.option("--profile", is_flag=True, help="Also every partition's time and share of this machine's roofline.")
 @click.option("--target", help='Default: "llvm -mcpu=native".')
+@click.option(
+    "--avx2",
+    is_flag=True,
+    help="AVX2's instructions only, where the CPU has more: native code, and the peers that can be held to it.",
+)
 @click.option("--search", type=click.Choice(["measured", "analytic", "none"]), help="How backends are chosen.")
 @click.option("--search-budget", type=float, default=0, metavar="SECONDS", help="Of measuring. Default 60.")
 @click.option("--backends", metavar="A,B", help="Those that may be used.")
@@ -471,8 +476,8 @@ def drain(server, timeout, as_json):
 @server_option
 @command
 def bench(
-    models, vs, list_peers, random_count, seed, threads, rounds, plans, profile, target, search, search_budget, backends, shape, cold, limit,
-    markdown, server, as_json,
+    models, vs, list_peers, random_count, seed, threads, rounds, plans, profile, target, avx2, search, search_budget, backends, shape, cold,
+    limit, markdown, server, as_json,
 ):  # fmt: skip
     """Time MODELs (.onnx files, or built-in names) against peers, each in a process of its own, in interleaved rounds."""
     from inlay.bench import measure, peers, report, subjects
@@ -486,6 +491,10 @@ def bench(
         return found
     if not models and not random_count:
         raise click.UsageError("Missing argument 'MODELS...', or --random N.")
+    if avx2 and (target or backends):
+        raise click.UsageError("--avx2 chooses target and backends itself: leave out --target and --backends.")
+    if avx2:  # the libraries choose instructions by the CPU that they run on
+        target, backends = "llvm -mcpu=x86-64-v3", "native"
     chosen = peers.OTHERS if vs == "all" else () if vs == "none" else names(vs)
     config = CompilationConfig(
         targets=[target or "llvm -mcpu=native"],
@@ -494,7 +503,7 @@ def bench(
         search_budget_s=search_budget,
         backends=names(backends),
     )
-    settings = measure.Settings(chosen, config, rounds, _shapes(shape), cold, plans, profile, limit, server)
+    settings = measure.Settings(chosen, config, rounds, _shapes(shape), cold, plans, profile, limit, server, avx2)
     found = subjects.named(models) + (subjects.random(random_count, seed) if random_count else [])
     result = report.summary(measure.run(found, settings, quiet=as_json), chosen, settings)
     if not as_json:

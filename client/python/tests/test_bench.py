@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 
 import numpy as np
@@ -102,6 +103,16 @@ def test_what_a_peer_cant_do_is_an_error_with_its_words(job):
         PeerProcess("onnxruntime", broken, 60)
     with pytest.raises(PeerError, match="no answer in 0 s"):
         PeerProcess("onnxruntime", job(model), 0)
+
+
+def test_peers_that_can_be_are_held_to_avx2(job):
+    held = dataclasses.replace(job(recurrent.build_mlp(recurrent.TINY_MLP)), avx2=True)
+    with PeerProcess("onnxruntime", held, 60) as process:
+        environment = pathlib.Path(f"/proc/{process._process.pid}/environ").read_text().split("\0")
+    assert "ONEDNN_MAX_CPU_ISA=AVX2" in environment
+    assert "TORCHINDUCTOR_CPP_MARCH=x86-64-v3" in environment
+    assert [peer for peer in peers.OTHERS if not peers.not_held_to_avx2(peer)] == list(peers.AVX2_PEERS)
+    assert peers.not_held_to_avx2("openvino") == "can't be held to AVX2"
 
 
 def test_errors_keep_nan_and_refuse_other_shapes():

@@ -39,7 +39,7 @@ REFERENCE = "onnxruntime"
 @dataclasses.dataclass(frozen=True)
 class Settings:
     """Of a run: peers by name; cold: also compile from nothing; plans: also every single-backend plan of ours; profile:
-    also where our time goes."""
+    also where our time goes; avx2: the peers that can be are held to AVX2 (config says it of us)."""
 
     peers: Sequence[str]
     config: CompilationConfig
@@ -50,6 +50,7 @@ class Settings:
     profile: bool = False
     prepare_limit_s: float = 600
     server: str | None = None
+    avx2: bool = False
 
     def __post_init__(self):
         for peer in self.peers:
@@ -185,6 +186,7 @@ class ModelRun:
             scratch=str(self._folder / name.replace(" ", "_")),
             subject=self._subject.torch,
             library=str(library),
+            avx2=self._settings.avx2 and name != REFERENCE,
         )
 
     def _reference(self) -> list[np.ndarray]:
@@ -197,7 +199,8 @@ class ModelRun:
         """Starts a peer for the rounds. With `cold`, once before: what it then finds in its cache shows in the second
         start's seconds."""
         peer = "inlay" if name in self._libraries else name
-        if peer != "inlay" and (text := peer_list.missing(peer)):
+        text = peer_list.not_held_to_avx2(peer) if self._settings.avx2 else ""
+        if text or (peer != "inlay" and (text := peer_list.missing(peer))):
             self._cells[name] = {"error": text}
             return
         limit = self._settings.prepare_limit_s

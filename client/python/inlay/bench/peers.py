@@ -30,6 +30,7 @@ class Job:
         scratch: a folder of this peer and model; what lies there from an earlier process is a warm cache.
         subject: what the torch form is made of (subjects.torch_module); empty: there is none.
         library: path of the exported library, for inlay.
+        avx2: AVX2's instructions only, on a CPU that has more; of AVX2_PEERS.
     """
 
     model: str
@@ -39,6 +40,7 @@ class Job:
     scratch: str
     subject: dict[str, Any]
     library: str = ""
+    avx2: bool = False
 
     def arrays(self) -> dict[str, np.ndarray]:
         with np.load(self.inputs) as loaded:
@@ -53,6 +55,16 @@ class Prepared:
     arrays: Callable[[Any], Sequence[np.ndarray]]
     version: str
     import_s: float = 0.0
+
+
+# Who can be held to AVX2, and by which environment; onnxruntime and OpenVINO have no switch for it.
+AVX2_PEERS = ("torch.compile", "aotinductor", "iree")
+AVX2_ENVIRONMENT = {
+    "ATEN_CPU_CAPABILITY": "avx2",
+    "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+    "ONEDNN_MAX_CPU_ISA": "AVX2",
+    "TORCHINDUCTOR_CPP_MARCH": "x86-64-v3",
+}
 
 
 class Importing:
@@ -126,6 +138,8 @@ def _torch(job: Job):
             import transformers  # noqa: F401
     torch.set_num_threads(job.threads)
     torch._inductor.config.freezing = True
+    if job.avx2:
+        torch._inductor.config.cpp.simdlen = 256
     from inlay.bench import subjects
 
     module = subjects.torch_module(job.subject)
@@ -173,7 +187,8 @@ def iree_peer(job: Job) -> Prepared:
     if not binary.exists():
         mlir = pathlib.Path(job.scratch) / "model.mlir"
         importer.main(importer.parse_arguments([job.model, "-o", str(mlir), "--opset-version", "17"]))
-        options = ["--iree-llvmcpu-target-cpu=host", "--iree-opt-level=O3", "--iree-opt-data-tiling=true"]
+        cpu = "x86-64-v3" if job.avx2 else "host"
+        options = [f"--iree-llvmcpu-target-cpu={cpu}", "--iree-opt-level=O3", "--iree-opt-data-tiling=true"]
         # A check only: what it refuses at 32 KiB runs well on any thread.
         options.append("--iree-llvmcpu-stack-allocation-limit=262144")
         compiler.compile_file(str(mlir), output_file=str(binary), target_backends=["llvm-cpu"], extra_args=options)
@@ -219,6 +234,11 @@ _PACKAGES = {
     "aotinductor": ("torch", ("torch",)),
     "iree": ("iree.compiler", ("iree-base-compiler", "iree-base-runtime")),
 }
+
+
+def not_held_to_avx2(peer: str) -> str:
+    """What to say of a peer that has no switch for it; "" of the others."""
+    return "" if peer == "inlay" or peer in AVX2_PEERS else "can't be held to AVX2"
 
 
 def missing(peer: str) -> str:

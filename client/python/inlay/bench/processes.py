@@ -20,7 +20,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from inlay.bench.peers import Job
+from inlay.bench.peers import AVX2_ENVIRONMENT, Job
 from inlay.errors import InlayError
 
 ANSWER_LIMIT_S = 300.0
@@ -53,7 +53,11 @@ class PeerProcess:
             stdout=subprocess.PIPE,
             stderr=self._log,
             start_new_session=True,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join(paths),
+                **(AVX2_ENVIRONMENT if job.avx2 else {}),
+            },
         )
         self._buffer = b""
         try:
