@@ -27,6 +27,8 @@ APT_PACKAGES=(
   prometheus-cpp-dev protobuf-compiler protobuf-compiler-grpc
   # `inlay explain --svg`
   graphviz
+  # C++ programs against the client
+  pkgconf
   # backends' libraries: linked statically; shared
   libopenblas-openmp-dev libxsmm-dev
   libpthreadpool-dev libxnnpack-dev
@@ -42,6 +44,7 @@ PROGRAMS=(
   "//server/measuring:inlay_measurer server/measuring/inlay_measurer"
   "//core/artifact/run:inlay_run core/artifact/run/inlay_run"
 )
+readonly CPP_CLIENT=//client/cpp:libinlay_client.so
 # Archives: core/runtime's, and lib<component>_runtime.a of every backend that has one.
 readonly ARCHIVE_QUERY='//core/runtime:inlay_artifact_runtime + filter("^//core/backends/.+:.+_runtime$", kind("cc_library", //core/backends/...))'
 
@@ -152,7 +155,7 @@ build_server() {
   mapfile -t archives < <(bazel query --noshow_progress "$ARCHIVE_QUERY")
   ((${#archives[@]} > 0)) || die "Bazel can't read the BUILD files (see above)"
   say "building the daemon and its workers with Bazel (the first time takes minutes)"
-  bazel build --jobs="${INLAY_JOBS:-$(nproc)}" "${labels[@]}" "${archives[@]}"
+  bazel build --jobs="${INLAY_JOBS:-$(nproc)}" "${labels[@]}" "${archives[@]}" "$CPP_CLIENT"
   mkdir -p "$LIBEXEC/lib"
   bin=$(bazel info bazel-bin 2>/dev/null)
   for line in "${PROGRAMS[@]}"; do
@@ -163,6 +166,7 @@ build_server() {
     file=${label#//}
     install_file "$bin/${file%%:*}/lib${file##*:}.a" "lib${file##*:}.a"
   done
+  client/cpp/install.sh "$VENV" "$bin/client/cpp/libinlay_client.so" "$VENV/deps/tvm_ffi"
   ln -sfn "$VENV/deps/tvm_ffi/lib/libtvm_ffi.so" "$LIBEXEC/lib/libtvm_ffi.so"
   ln -sfn "$VENV/lib/libdnnl.so.3" "$LIBEXEC/lib/libdnnl.so.3"
   local broken

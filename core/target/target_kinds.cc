@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -25,6 +26,12 @@ AttrSpec SpecOf(const google::protobuf::FieldDescriptor& field) {
   spec.max = option.max();
   if (field.cpp_type() == field.CPPTYPE_INT32) spec.type = Type::kInt;
   if (field.cpp_type() == field.CPPTYPE_BOOL) spec.type = Type::kBool;
+  if (field.enum_type() != nullptr) {
+    for (int i = 0; i < field.enum_type()->value_count(); ++i) {
+      const auto& value = *field.enum_type()->value(i);
+      if (value.number() != 0) spec.choices.push_back(absl::AsciiStrToLower(value.name()));
+    }
+  }
   if (!spec.choices.empty()) spec.type = Type::kChoice;
   return spec;
 }
@@ -94,6 +101,17 @@ const TargetKind* FindTargetKind(absl::string_view name) {
     if (kind.name == name) return &kind;
   }
   return nullptr;
+}
+
+std::vector<AttrSpec> OptionsOf(const google::protobuf::Descriptor& message, absl::string_view kind) {
+  std::vector<AttrSpec> options;
+  for (int i = 0; i < message.field_count(); ++i) {
+    const google::protobuf::FieldDescriptor& field = *message.field(i);
+    if (!field.options().HasExtension(proto::spec)) continue;
+    const std::string& of_kind = field.options().GetExtension(proto::spec).of_kind();
+    if (of_kind.empty() || of_kind == kind) options.push_back(SpecOf(field));
+  }
+  return options;
 }
 
 absl::Status CheckAttrs(const std::map<std::string, std::string>& attrs, const std::vector<AttrSpec>& specs,

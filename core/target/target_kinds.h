@@ -12,6 +12,10 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 
+namespace google::protobuf {
+class Descriptor;
+}
+
 namespace inlay::target {
 
 struct AttrSpec {
@@ -36,6 +40,10 @@ struct TargetKind {
 const std::vector<TargetKind>& TargetKinds();
 // nullptr: none of inlay's own; then it is a backend's name, or nothing.
 const TargetKind* FindTargetKind(absl::string_view name);
+
+// The options of an executor or a runtime, the same way: fields of its message that carry (spec), and that `kind`
+// ("aot") has. A text of a fixed set, an enum's too, is a choice.
+std::vector<AttrSpec> OptionsOf(const google::protobuf::Descriptor& message, absl::string_view kind);
 
 // INVALID_ARGUMENT names an attribute that `specs` does not have and those it has, or a value that is not of its type.
 // `whose` begins the message: "the kind 'llvm'".

@@ -28,6 +28,7 @@ _LAZY = {
     "PassContext": "inlay.passes",
     "Client": "inlay.client",
     "load_library": "inlay.library",
+    "load_module": "inlay.ir",
     "Module": "inlay.modules",
     "ModuleProperty": "inlay.modules",
     "ModuleError": "inlay.modules",

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import pathlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from google.protobuf.message import DecodeError
 
 from inlay._proto import config_pb2, ir_pb2
+from inlay.errors import InvalidModelError
 from inlay.ir.attrs import encode_attr
 from inlay.ir.types import TensorType
 
@@ -87,6 +91,34 @@ class IRModule:
         proto.config.CopyFrom(config if isinstance(config, config_pb2.CompilationConfig) else make(config).to_proto())
         return IRModule(proto, self.weights)
 
+    def save(self, path: str | os.PathLike) -> pathlib.Path:
+        """Writes the module, with its attributes and configuration, to be read by `inlay.load_module`, or in C++ by
+        inlay::LoadModule; returns the path.
+
+        Two files: `path` is the serialised proto.IRModule, `<path>.safetensors` its weights, where there are any: each a
+        U8 tensor of its bytes, named by its digest in hex. Raises ValueError where the data of a weight is not here.
+        """
+        from safetensors.numpy import save_file
+
+        path, named = pathlib.Path(path), {}
+        for constant in self.proto.constants:
+            if not constant.digest:
+                continue
+            if constant.digest not in self.weights:
+                raise ValueError(f"the module can't be saved: it has no data of its weight {constant.name!r}")
+            array = np.ascontiguousarray(self.weights[constant.digest])
+            named[constant.digest.hex()] = array.reshape(-1).view(np.uint8)
+        # The weights first: who finds the module finds them.
+        for target, write in (
+            (_weights_beside(path), lambda part: save_file(named, part)),
+            (path, lambda part: part.write_bytes(self.proto.SerializeToString(deterministic=True))),
+        ):
+            if target == path or named:
+                part = target.with_name(f".{target.name}.part")
+                write(part)
+                part.replace(target)
+        return path
+
     def weight_bytes(self) -> int:
         """Bytes of all weights, each distinct one counted once."""
         return sum(array.nbytes for array in self.weights.values())
@@ -109,3 +141,33 @@ class IRModule:
         proto = ir_pb2.IRModule()
         proto.CopyFrom(self.proto)
         return proto
+
+
+def load_module(path: str | os.PathLike) -> IRModule:
+    """What `IRModule.save` wrote. Raises InvalidModelError where a file is damaged, OSError."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    path, proto = pathlib.Path(path), ir_pb2.IRModule()
+    try:
+        proto.ParseFromString(path.read_bytes())
+    except DecodeError:
+        proto.Clear()
+    if "main" not in proto.functions:
+        raise InvalidModelError(f"{path} is no IRModule, or damaged")
+    weights: dict[bytes, np.ndarray] = {}
+    wanted = {c.digest: TensorType.from_proto(c.type) for c in proto.constants if c.digest}
+    if wanted:
+        beside = _weights_beside(path)
+        try:
+            loaded = load_file(beside)
+            for digest, kind in wanted.items():
+                shape = [int(dim) for dim in kind.shape]
+                weights[digest] = loaded[digest.hex()].view(kind.numpy).reshape(shape)
+        except (SafetensorError, KeyError, ValueError) as error:
+            raise InvalidModelError(f"{beside} is damaged, or belongs to another module: {error}") from None
+    return IRModule(proto, weights)
+
+
+def _weights_beside(path: pathlib.Path) -> pathlib.Path:
+    return path.with_name(f"{path.name}.safetensors")

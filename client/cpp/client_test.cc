@@ -1,0 +1,146 @@
+// What of the client needs no server: modules and files, configurations, damaged input. With one: tests/seeds/cpp.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+
+#include "inlay/inlay.h"
+
+namespace inlay {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::string Path(const std::string& name) { return testing::TempDir() + "/" + name; }
+
+void WriteFile(const std::string& path, const std::string& bytes) { std::ofstream(path, std::ios::binary) << bytes; }
+
+std::string ReadFile(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+Tensor Matrix() { return *MakeTensor<float>({2, 2}, {1, 2, 3, 4}); }
+
+IRModule SmallModule() {
+  FunctionBuilder b;
+  const auto x = b.Param("x", "f32", {1, 2});
+  return *b.Finish({b.Op("matmul", {x, b.Weight(Matrix(), "w")})}, {"y"});
+}
+
+TEST(TensorTest, ValuesAndShapes) {
+  const Tensor tensor = Matrix();
+  EXPECT_EQ(DTypeOf(tensor), "f32");
+  EXPECT_THAT(Values<float>(tensor), ElementsAre(1, 2, 3, 4));
+  EXPECT_TRUE(Values<double>(tensor).empty());
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(tensor.data_ptr()) % 64, 0);
+  EXPECT_EQ(EmptyTensor("bf16", {0, 3})->numel(), 0);
+  EXPECT_EQ(EmptyTensor("i64", {})->numel(), 1);
+  EXPECT_THAT(EmptyTensor("f8", {1}).status().message(), HasSubstr("there is no dtype 'f8'"));
+  EXPECT_EQ(EmptyTensor("f32", {-1}).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(EmptyTensor("f32", {INT64_MAX, 8}).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(MakeTensor<int32_t>({3}, {1, 2}).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(IRModuleTest, SavedAndLoaded) {
+  const IRModule module = SmallModule().WithAttr("woof", "woof").WithAttr("sizes", std::vector<int64_t>{1, 2});
+  ASSERT_TRUE(module.Save(Path("m.inlay")).ok());
+  const absl::StatusOr<IRModule> loaded = LoadModule(Path("m.inlay"));
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ(loaded->ToBytes(), module.ToBytes());
+  EXPECT_EQ(loaded->weight_bytes(), 16);
+  EXPECT_EQ(loaded->attrs(), module.attrs());
+  EXPECT_EQ(std::get<std::string>(loaded->attrs().at("woof").value), "woof");
+  EXPECT_EQ(loaded->signature().inputs[0].name, "x");
+  EXPECT_THAT(loaded->signature().inputs[0].shape, ElementsAre(1, 2));
+  EXPECT_EQ(loaded->signature().outputs[0].name, "y");
+  // A module without its weights can be compiled where the server has them, but not saved.
+  EXPECT_EQ(IRModule::FromBytes(module.ToBytes())->Save(Path("n.inlay")).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_TRUE(IRModule::FromBytes(module.ToBytes(), {Matrix()})->Save(Path("n.inlay")).ok());
+}
+
+TEST(IRModuleTest, DamagedFiles) {
+  ASSERT_TRUE(SmallModule().Save(Path("d.inlay")).ok());
+  const std::string good = ReadFile(Path("d.inlay")), weights = ReadFile(Path("d.inlay.safetensors"));
+  EXPECT_EQ(LoadModule(Path("nothing.inlay")).status().code(), absl::StatusCode::kNotFound);
+  for (const std::string& bytes : {std::string(), std::string("not a module"), good.substr(0, good.size() / 2)}) {
+    WriteFile(Path("d.inlay"), bytes);
+    EXPECT_THAT(LoadModule(Path("d.inlay")).status().message(), HasSubstr("d.inlay is no IRModule, or damaged"));
+  }
+  WriteFile(Path("d.inlay"), good);
+  for (const std::string& bytes : {std::string("x"), weights.substr(0, weights.size() - 1), weights.substr(0, 20)}) {
+    WriteFile(Path("d.inlay.safetensors"), bytes);
+    const absl::Status status = LoadModule(Path("d.inlay")).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(status.message(), HasSubstr("d.inlay.safetensors"));
+  }
+  std::remove(Path("d.inlay.safetensors").c_str());
+  EXPECT_EQ(LoadModule(Path("d.inlay")).status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST(BuilderTest, ErrorsAreKept) {
+  FunctionBuilder b, other;
+  b.SetLocation("here");
+  const auto x = b.Param("x", "f33", {1});
+  EXPECT_THAT(b.Finish({x}, {"y"}).status().message(), HasSubstr("here: parameter 'x': there is no dtype 'f33'"));
+  FunctionBuilder c;
+  c.Op("relu", {other.Param("x", "f32", {1})});
+  EXPECT_THAT(c.Finish({c.Param("z", "f32", {1})}, {"z"}).status().message(), HasSubstr("a Var of another builder"));
+  EXPECT_EQ(FunctionBuilder().Finish({}, {}).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(LibraryTest, WhatIsNoLibrary) {
+  EXPECT_EQ(LoadLibrary(Path("nothing.so")).status().code(), absl::StatusCode::kNotFound);
+  WriteFile(Path("text.so"), "no library");
+  EXPECT_THAT(LoadLibrary(Path("text.so")).status().message(), HasSubstr("text.so is not a shared library"));
+  WriteFile(Path("empty.so"), "");
+  EXPECT_THAT(LoadLibrary(Path("empty.so")).status().message(), HasSubstr("empty.so is not a shared library"));
+  const absl::Status status = LoadLibrary("/lib/x86_64-linux-gnu/libm.so.6").status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(KindOf(status), ErrorKind::kLoad);
+  EXPECT_THAT(status.message(), HasSubstr("is a shared library, but not one that inlay exported"));
+  // Cut off anywhere: an error, never a crash.
+  const std::string libm = ReadFile("/lib/x86_64-linux-gnu/libm.so.6");
+  for (const size_t size :
+       {size_t{4}, size_t{40}, size_t{64}, size_t{100}, size_t{4096}, libm.size() / 2, libm.size() - 1}) {
+    WriteFile(Path("cut.so"), libm.substr(0, size));
+    EXPECT_EQ(LoadLibrary(Path("cut.so")).status().code(), absl::StatusCode::kFailedPrecondition) << size;
+  }
+}
+
+TEST(ModuleTest, Functions) {
+  const Module module =
+      FunctionModule({{"double", Function::FromTyped([](int64_t x) { return 2 * x; })},
+                      {"fail", Function::FromTyped([]() { TVM_FFI_THROW(ValueError) << "no\nmore"; })}});
+  EXPECT_EQ(module.ToString(), "the module 'double, fail' of kind 'packed_function'");
+  EXPECT_EQ(Call(module["double"], {Any(21)})->cast<int>(), 42);
+  const absl::Status failed = Call(module["fail"], {}).status();
+  EXPECT_EQ(failed.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(failed.message(), "no");
+  EXPECT_EQ(KindOf(failed), ErrorKind::kRun);
+  EXPECT_EQ(Call(module["double"], {Any("x")}).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(module.signature().status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(module.Run({Matrix()}).status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST(ClientTest, WithoutAServer) {
+  unsetenv("INLAY_SERVER");
+  setenv("XDG_RUNTIME_DIR", testing::TempDir().c_str(), 1);
+  const absl::Status nowhere = Client::Connect().status();
+  EXPECT_EQ(KindOf(nowhere), ErrorKind::kServerUnavailable);
+  EXPECT_THAT(nowhere.message(), HasSubstr("start one with `inlay serve`, or name a server in $INLAY_SERVER"));
+  setenv("INLAY_SERVER", "unix:/nowhere/s.sock", 1);
+  const absl::StatusOr<std::shared_ptr<Client>> client = Client::Connect();
+  ASSERT_TRUE(client.ok());
+  EXPECT_EQ((*client)->address(), "unix:/nowhere/s.sock");
+  EXPECT_TRUE((*client)->is_local());
+  const absl::Status status = (*client)->GetServerInfo().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(KindOf(status), ErrorKind::kServerUnavailable);
+  EXPECT_THAT(status.message(), HasSubstr("no server at unix:/nowhere/s.sock"));
+}
+
+}  // namespace
+}  // namespace inlay

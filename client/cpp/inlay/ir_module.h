@@ -1,0 +1,81 @@
+// IRModule: a model before it is compiled, with its weights, attributes and configuration.
+//
+// It comes from a file that Python wrote (`module.save(path)` after `inlay.from_onnx` or `from_torch`), from
+// FunctionBuilder (builder.h), or from the bytes of an inlay.proto.IRModule. A value: copies share what they hold; any
+// thread.
+#ifndef INLAY_IR_MODULE_H_
+#define INLAY_IR_MODULE_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "inlay/config.h"
+#include "inlay/tensor.h"
+
+namespace inlay {
+
+// An attribute of a module or an operator.
+class AttrValue {
+ public:
+  using Variant = std::variant<bool, int64_t, double, std::string, std::vector<int64_t>, std::vector<double>,
+                               std::vector<std::string>>;
+  AttrValue(bool v) : value(v) {}                                 // NOLINT
+  AttrValue(int v) : value(int64_t{v}) {}                         // NOLINT
+  AttrValue(int64_t v) : value(v) {}                              // NOLINT
+  AttrValue(double v) : value(v) {}                               // NOLINT
+  AttrValue(const char* v) : value(std::string(v)) {}             // NOLINT
+  AttrValue(std::string v) : value(std::move(v)) {}               // NOLINT
+  AttrValue(std::vector<int64_t> v) : value(std::move(v)) {}      // NOLINT
+  AttrValue(std::vector<double> v) : value(std::move(v)) {}       // NOLINT
+  AttrValue(std::vector<std::string> v) : value(std::move(v)) {}  // NOLINT
+  bool operator==(const AttrValue& other) const { return value == other.value; }
+
+  Variant value;
+};
+
+class IRModule {
+ public:
+  // A serialised inlay.proto.IRModule; weights that it names by digest and that are not given must be on the server.
+  static absl::StatusOr<IRModule> FromBytes(absl::string_view bytes, const std::vector<Tensor>& weights = {});
+  std::string ToBytes() const;  // without the weights
+
+  // The parameters and results of "main".
+  Signature signature() const;
+  size_t weight_bytes() const;  // each distinct one counted once
+
+  // The configuration that it carries; the default one where it carries none.
+  CompilationConfig config() const;
+  bool has_config() const;
+  // A copy that carries this one; Build without one takes it. INVALID_ARGUMENT: CompilationConfig::Check.
+  absl::StatusOr<IRModule> WithConfiguration(const CompilationConfig& config) const;
+
+  // Ad-hoc attributes beside it: a copy with it set.
+  IRModule WithAttr(const std::string& name, const AttrValue& value) const;
+  std::map<std::string, AttrValue> attrs() const;
+
+  // Writes `path` (the IRModule, without weights) and `path`.safetensors (the weights, where there are any), which
+  // Python's inlay.load_module and LoadModule read.
+  absl::Status Save(const std::string& path) const;
+
+  struct Impl;
+  explicit IRModule(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
+  const Impl& impl() const { return *impl_; }
+
+ private:
+  std::shared_ptr<const Impl> impl_;
+};
+
+// What IRModule::Save, or Python's module.save, wrote. NOT_FOUND, INVALID_ARGUMENT (damaged, naming the file). Weights
+// stay in the file, mapped: don't change it while the module is used.
+absl::StatusOr<IRModule> LoadModule(const std::string& path);
+
+}  // namespace inlay
+
+#endif  // INLAY_IR_MODULE_H_
