@@ -21,6 +21,14 @@ from inlay import compatibility
 from inlay.models import recurrent, resnet
 
 BACKENDS = backends()
+ANSWER = """
+#include <tvm/ffi/c_api.h>
+int __tvm_ffi_answer(void* self, const TVMFFIAny* args, int32_t num_args, TVMFFIAny* result) {
+  result->type_index = kTVMFFIInt;
+  result->v_int64 = 42;
+  return 0;
+}
+"""
 GLIBC = (
     "ld-linux-x86-64.so.2",
     "libc.so.6",
@@ -263,6 +271,14 @@ def test_python_loads_the_library_of_a_bundle(bundled):
     """By plain tvm-ffi, in a process that knows nothing of inlay: lib/ has what the library wants."""
     code = "import sys, tvm_ffi; tvm_ffi.load_module(sys.argv[1])['load']()"
     subprocess.run([sys.executable, "-c", code, bundled[2] / "model.so"], check=True)
+
+
+def test_what_is_linked_in_goes_into_the_bundle_too(bundled, tmp_path):
+    """Imported modules and addons, as into a library; the folder is still all that is needed."""
+    source = inlay.SourceModule(ANSWER, "c", "answer.c")
+    bundle = bundled[1].export_bundle(tmp_path / "b", addons=[source])
+    code = "import sys, tvm_ffi; assert tvm_ffi.load_module(sys.argv[1])['answer']() == 42"
+    subprocess.run([sys.executable, "-c", code, bundle / "model.so"], check=True)
 
 
 def test_what_is_in_the_way(bundled, tmp_path):

@@ -175,6 +175,9 @@ def test_export_requires_all_modules_to_be_exportable(ex, tmp_path):
     ):
         ex.export_library(tmp_path / "a.so")
     assert not (tmp_path / "a.so").exists()
+    with pytest.raises(inlay.ModuleError, match="'mine' of kind 'python' can't be exported"):
+        ex.export_bundle(tmp_path / "b")
+    assert not (tmp_path / "b").exists()
 
 
 def test_import_trees(ex):

@@ -253,8 +253,7 @@ class Executable:
         """
         path = pathlib.Path(path)
         check_writable(path)
-        more = [a if isinstance(a, Module) else ObjectModule(a) for a in addons]
-        objects = addons_of(nodes([*self._imports, *more]), fcompile, options)
+        objects = self._objects(addons, fcompile, options)
         beside = pathlib.Path(f"{path}.safetensors")
         link_params = self.config.link_params if link_params is None else link_params
         with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.resolve().parent) as folder:
@@ -277,19 +276,34 @@ class Executable:
             path.with_suffix(".h").write_text(c_header(read_manifest(path).data["plan"], path.name))
         return path
 
-    def export_bundle(self, path: str | os.PathLike, link_params: bool | None = None) -> pathlib.Path:
+    def export_bundle(
+        self,
+        path: str | os.PathLike,
+        link_params: bool | None = None,
+        fcompile: str | Callable | None = None,
+        addons: Sequence[Module | str | os.PathLike] = (),
+        options: Sequence[str] = (),
+    ) -> pathlib.Path:
         """Writes a folder that runs the model on a machine with glibc and nothing else (deploy/README.md): model.so, the
-        shared libraries that it needs, their licences, and `run`, a program. An earlier bundle there is replaced."""
+        shared libraries that it needs, their licences, and `run`, a program. An earlier bundle there is replaced.
+        Arguments and refusals are those of `export_library`."""
+        objects = self._objects(addons, fcompile, options)
         link_params = self.config.link_params if link_params is None else link_params
 
         def fill(folder: pathlib.Path) -> None:
             def download() -> None:
                 bundle.clear(folder)
-                bundle.receive(self.client.export(bytes.fromhex(self.digest), link_params, bundle=True), folder)
+                digest = bytes.fromhex(self.digest)
+                bundle.receive(self.client.export(digest, link_params, addons=objects, bundle=True), folder)
 
             self._restoring(download)
 
         return bundle.write(path, fill)
+
+    def _objects(self, addons: Sequence[Module | str | os.PathLike], fcompile: Any, options: Sequence[str]) -> list:
+        """What is linked in besides the model: of the imported modules, and of `addons`."""
+        more = [a if isinstance(a, Module) else ObjectModule(a) for a in addons]
+        return addons_of(nodes([*self._imports, *more]), fcompile, options)
 
     def _restoring(self, call: Callable[[], T]) -> T:
         """`call`; again, after uploading and compiling again, where the server has lost a blob of the executable
