@@ -211,6 +211,12 @@ std::vector<std::string> SymbolNames(const Dim& dim) {
   return {names.begin(), names.end()};
 }
 
+std::vector<DimTerm> DimTerms(const Dim& dim) {
+  std::vector<DimTerm> terms;
+  for (const auto& [factors, c] : ToPolynomial(dim)) terms.push_back({c, factors});
+  return terms;
+}
+
 absl::StatusOr<int64_t> EvaluateDim(const Dim& dim, const std::map<std::string, int64_t>& values) {
   if (dim.is_static()) return dim.value();
   int64_t sum = 0;

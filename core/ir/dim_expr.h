@@ -31,6 +31,13 @@ Dim CanonicalDim(const std::string& symbol);
 // The names that a symbol consists of ("2*batch+seq" -> batch, seq). Opaque parts are given whole.
 std::vector<std::string> SymbolNames(const Dim& dim);
 
+// The polynomial, term by term: 2*batch*seq+1 = {2, {batch, seq}}, {1, {}}; no terms for 0. Opaque parts are names.
+struct DimTerm {
+  int64_t coefficient;
+  std::vector<std::string> names;  // sorted; twice where squared
+};
+std::vector<DimTerm> DimTerms(const Dim& dim);
+
 // The value with every name replaced; INVALID_ARGUMENT names the one that is missing or an opaque part.
 absl::StatusOr<int64_t> EvaluateDim(const Dim& dim, const std::map<std::string, int64_t>& values);
 

@@ -43,6 +43,16 @@ TEST(DimExprTest, Evaluate) {
   EXPECT_THAT(SymbolNames(CanonicalDim("2*batch*seq+seq")), ::testing::ElementsAre("batch", "seq"));
 }
 
+TEST(DimExprTest, Terms) {
+  std::vector<DimTerm> terms = DimTerms(CanonicalDim("2*batch*seq-1"));
+  ASSERT_EQ(terms.size(), 2u);
+  EXPECT_EQ(terms[0].coefficient, -1);
+  EXPECT_THAT(terms[0].names, ::testing::IsEmpty());
+  EXPECT_EQ(terms[1].coefficient, 2);
+  EXPECT_THAT(terms[1].names, ::testing::ElementsAre("batch", "seq"));
+  EXPECT_TRUE(DimTerms(Dim(0)).empty());
+}
+
 TEST(OpenSymbolsTest, OfParamsBindingsAndResults) {
   Function f;
   Builder b(&f);

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/backends/native/attention_pattern.h"
 #include "core/backends/native/native_backend.h"
+#include "core/backends/native/open_ops.h"
 #include "core/ir/op_registry.h"
 
 namespace inlay::native {
@@ -170,7 +171,9 @@ class NativeBackend : public backend::Backend {
       backend::PatternRule rule;
       rule.name = absl::StrCat("native.", op);
       rule.pattern = ir::Op(op);
-      rule.check = [](const ir::PatternMatch&, const target::Target&) { return absl::OkStatus(); };
+      rule.check = [](const ir::PatternMatch& match, const target::Target&) {
+        return CheckOpenDims(*match.bindings[0]);
+      };
       rules.push_back(std::move(rule));
     }
     rules.push_back({"native.attention", AttentionWithViews(),

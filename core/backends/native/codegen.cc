@@ -9,6 +9,7 @@
 #include "core/backends/native/function_emitter.h"
 #include "core/backends/native/llvm_compile.h"
 #include "core/backends/native/native_backend.h"
+#include "core/backends/native/open_ops.h"
 #include "core/base/status_macros.h"
 #include "core/ir/proto_conversion.h"
 #include "core/runtime/kernel_abi.h"
@@ -98,6 +99,9 @@ class NativeCodegen : public backend::BackendCodegen {
                            const backend::CodegenRequest& request, mlir::ModuleOp module,
                            proto::StaticLibraryManifest* manifest) {
     INLAY_RETURN_IF_ERROR(CheckConstantParams(function));
+    for (const ir::Binding& binding : function.body.bindings) {
+      INLAY_RETURN_IF_ERROR(Annotate(CheckOpenDims(binding), ir::Describe(binding)));
+    }
     INLAY_ASSIGN_OR_RETURN(Graph graph, Graph::Build(function));
     FoldComposites(function, &graph);
     FunctionEmitter emitter(module, FeaturesOf(request.target), symbol, &graph);
@@ -106,14 +110,19 @@ class NativeCodegen : public backend::BackendCodegen {
     INLAY_ASSIGN_OR_RETURN(EmittedFunction emitted, emitter.Emit());
     proto::PrimitiveFunction* entry = manifest->add_functions();
     entry->set_symbol(symbol);
-    for (const Tensor* t : graph.params) *entry->add_inputs() = ir::ToProto(ir::MakeTensorType(t->dtype, t->shape));
-    for (const Tensor* t : graph.results) *entry->add_outputs() = ir::ToProto(ir::MakeTensorType(t->dtype, t->shape));
+    for (const ir::VarPtr& param : function.params) *entry->add_inputs() = ir::ToProto(param->type.tensor());
+    for (const Tensor* t : graph.results) *entry->add_outputs() = ir::ToProto(t->type);
+    for (const std::string& name : graph.symbols) entry->add_symbols(name);
     for (size_t i = 0; i < graph.params.size(); ++i) {
       if (graph.param_is_constant[i]) entry->add_constant_inputs(static_cast<int>(i));
     }
     for (int i : emitted.init_only_params) entry->add_init_only_inputs(i);
     entry->set_has_state(emitted.has_state);
-    entry->set_workspace_bytes(emitted.workspace_bytes);
+    if (emitted.workspace_bytes.is_static()) {
+      entry->set_workspace_bytes(emitted.workspace_bytes.value());
+    } else {
+      entry->set_workspace_expr(emitted.workspace_bytes.polynomial().symbol());
+    }
     entry->set_flops(CountFlops(function));
     return absl::OkStatus();
   }

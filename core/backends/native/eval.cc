@@ -16,8 +16,10 @@ Index Eval::Add(const Index& x, const Index& y) {
   return result;
 }
 
-Index Eval::Mul(const Index& x, int64_t y) {
-  if (x.lanes.empty()) return Index(o.KernelBuilder::Mul(x.base, y), x.stride * y);
+Index Eval::Mul(const Index& x, const Extent& y) {
+  if (x.lanes.empty() && (y.is_static() || x.stride == 0)) {
+    return Index(o.KernelBuilder::Mul(x.base, y), x.stride * y.value());
+  }
   return Map(x, [&](Value v) { return o.KernelBuilder::Mul(v, y); });
 }
 
@@ -45,7 +47,7 @@ Value Eval::AsVector(const Index& x) {
 }
 
 Indices Eval::BroadcastTo(const Tensor& tensor, const Indices& indices) {
-  const std::vector<int64_t>& shape = k.Shape(tensor);
+  const Shape& shape = k.Shape(tensor);
   Indices result;
   size_t skip = indices.size() - shape.size();
   for (size_t i = 0; i < shape.size(); ++i) {
@@ -54,7 +56,7 @@ Indices Eval::BroadcastTo(const Tensor& tensor, const Indices& indices) {
   return result;
 }
 
-Index Eval::IndexFrom(const Tensor& tensor, const Indices& indices, int64_t extent) {
+Index Eval::IndexFrom(const Tensor& tensor, const Indices& indices, const Extent& extent) {
   bool uniform = true;
   for (const Index& i : indices) uniform &= i.uniform();
   Value element;
@@ -67,7 +69,7 @@ Index Eval::IndexFrom(const Tensor& tensor, const Indices& indices, int64_t exte
   auto clamp = [&](Value v) {
     v = o.ExtendI(v, o.b.getI64Type(), ir::IsSigned(tensor.dtype));
     Value wrapped = o.Select(o.Less(v, o.Int(0)), o.KernelBuilder::Add(v, extent), v);
-    return o.Min(o.Max(wrapped, o.Int(0)), o.Int(std::max<int64_t>(extent - 1, 0)));
+    return o.Min(o.Max(wrapped, o.Int(0)), o.Int(Extent::Max(extent - 1, 0)));
   };
   if (uniform || lanes_ == 1) return clamp(element);
   Index result;
@@ -143,14 +145,14 @@ Value Eval::At(const Tensor& tensor, const Indices& indices) {
 }
 
 Value Eval::Load(const Tensor& tensor, const Indices& indices) {
-  if (tensor.literal != nullptr && tensor.NumElements() == 1) {
+  if (tensor.literal != nullptr && tensor.Elements() == Extent(1)) {
     mlir::Type type = o.ComputeType(tensor.dtype, lanes_);
     const std::string& data = tensor.literal->data;
     if (ir::IsFloat(tensor.dtype)) return o.ConstF(type, ir::ElementAsDouble(tensor.dtype, data, 0));
     return o.ConstI(type, ir::ElementAsInt(tensor.dtype, data, 0));
   }
-  std::vector<int64_t> strides = RowMajorStrides(k.Shape(tensor));
-  const std::vector<int64_t>& shape = k.Shape(tensor);
+  Shape strides = RowMajorStrides(k.Shape(tensor));
+  const Shape& shape = k.Shape(tensor);
   Index offset = Constant(0);
   for (size_t i = 0; i < indices.size(); ++i) {
     if (shape[i] != 1) offset = Add(offset, Mul(indices[i], strides[i]));
@@ -176,14 +178,14 @@ Value Eval::Load(const Tensor& tensor, const Indices& indices) {
   return o.FromLanes(values);
 }
 
-const std::vector<int64_t>& Kernel::Shape(const Tensor& tensor) const {
+const Shape& Kernel::Shape(const Tensor& tensor) const {
   auto found = shapes.find(&tensor);
-  return found == shapes.end() ? tensor.shape : found->second;
+  return found == shapes.end() ? tensor.dims : found->second;
 }
 
 void Kernel::StoreElement(const Tensor& tensor, const Indices& indices, Value value) {
   int64_t lanes = Ops::Lanes(value);
-  std::vector<int64_t> strides = RowMajorStrides(Shape(tensor));
+  native::Shape strides = RowMajorStrides(Shape(tensor));
   Eval e(*this, lanes);
   Index offset = e.Constant(0);
   for (size_t i = 0; i < indices.size(); ++i) offset = e.Add(offset, e.Mul(indices[i], strides[i]));

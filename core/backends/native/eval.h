@@ -30,10 +30,14 @@ using Indices = std::vector<Index>;
 
 // Where a tensor lies.
 struct Buffer {
-  enum class Kind { kNone, kArg, kWorkspace, kState, kLiteral };
+  // kOpenWorkspace: workspace whose size depends on symbols.
+  enum class Kind { kNone, kArg, kWorkspace, kState, kLiteral, kOpenWorkspace };
   Kind kind = Kind::kNone;
-  int64_t value = 0;  // index of the argument, or offset in bytes, or the literal's number
+  int64_t value = 0;  // index of the argument, or offset in bytes, or the literal's or open slot's number
 };
+
+// The shapes by which tensors are indexed.
+using ShapeMap = std::map<const Tensor*, Shape>;
 
 class FunctionEmitter;
 
@@ -54,10 +58,12 @@ class Kernel {
   // Memory of this task alone, on its stack. At most kMaxStackBytes.
   mlir::Value Scratch(int64_t bytes);
   static constexpr int64_t kMaxStackBytes = 1 << 20;
+  // Of a row whose length is open: what is kept on the stack.
+  static constexpr int64_t kMaxOpenRow = 1 << 15;
 
   // The shape by which a tensor is indexed in this kernel: its own, or one with neighbouring dimensions merged.
-  const std::vector<int64_t>& Shape(const Tensor& tensor) const;
-  std::map<const Tensor*, std::vector<int64_t>> shapes;
+  const native::Shape& Shape(const Tensor& tensor) const;
+  ShapeMap shapes;
 
   // Stores the value of `tensor` at `indices`; where a tail is folded into this kernel, what the tail makes of it.
   void StoreResult(const Tensor& tensor, const Indices& indices, mlir::Value value);
@@ -80,6 +86,7 @@ class Kernel {
   bool init_ = false;
   mlir::Value closure_;
   std::map<std::pair<int, int64_t>, mlir::Value> pointers_;
+  std::map<std::string, mlir::Value> extents_;  // open ones by their keys
 };
 
 class Eval {
@@ -99,7 +106,8 @@ class Eval {
   Index Constant(int64_t value) { return o.Int(value); }
   Index Add(const Index& x, const Index& y);
   Index Add(const Index& x, int64_t y) { return Add(x, Constant(y)); }
-  Index Mul(const Index& x, int64_t y);
+  Index Add(const Index& x, const Extent& y) { return Add(x, Index(o.Int(y))); }
+  Index Mul(const Index& x, const Extent& y);
   Index Map(const Index& x, const std::function<mlir::Value(mlir::Value)>& f);  // of each lane
   Index Clamp(const Index& x, int64_t low, int64_t high);
   mlir::Value Lane(const Index& x, int64_t lane);
@@ -107,7 +115,7 @@ class Eval {
   // The indices of `tensor` that broadcasting to `indices` (of a result of rank indices.size()) gives.
   Indices BroadcastTo(const Tensor& tensor, const Indices& indices);
   // An element of an integer tensor as an index into an extent: negative ones counted from the end, clamped.
-  Index IndexFrom(const Tensor& tensor, const Indices& indices, int64_t extent);
+  Index IndexFrom(const Tensor& tensor, const Indices& indices, const Extent& extent);
 
   // Computes each lane by itself where lanes differ.
   mlir::Value PerLane(const Indices& indices, const std::function<mlir::Value(Eval&, const Indices&)>& f);

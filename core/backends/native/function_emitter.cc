@@ -19,8 +19,9 @@ using mlir::Value;
 namespace {
 
 constexpr double kParallelCycles = 60000;  // below, waking the other threads costs more than it saves
-// The closure of a kernel: {args, workspace, state, iteration, threads}, eight bytes each.
-constexpr int64_t kIterationOffset = 24, kThreadsOffset = 32, kClosureBytes = 40;
+// The closure of a kernel: {args, workspace, state, iteration, threads, open workspace}, eight bytes each.
+constexpr int64_t kIterationOffset = 24, kThreadsOffset = 32, kOpenWorkspaceOffset = 40, kClosureBytes = 48;
+constexpr int64_t kAlignment = 64;
 constexpr int64_t kChunk = 4096;  // elements of a work item where one row is all there is
 
 LLVM::LLVMPointerType PointerType(mlir::OpBuilder& b) { return LLVM::LLVMPointerType::get(b.getContext()); }
@@ -31,13 +32,13 @@ Value Field(Ops& o, Value structure, int64_t byte_offset, mlir::Type type) {
 
 }  // namespace
 
-Indices Delinearise(Ops& o, Value linear, const std::vector<int64_t>& shape) {
+Indices Delinearise(Ops& o, Value linear, const Shape& shape) {
   Indices indices(shape.size());
   Value rest = linear;
   int first = 0;
-  while (first < static_cast<int>(shape.size()) && shape[first] == 1) ++first;
+  while (first < static_cast<int>(shape.size()) && shape[first] == Extent(1)) ++first;
   for (int i = static_cast<int>(shape.size()) - 1; i >= 0; --i) {
-    if (shape[i] == 1) {
+    if (shape[i] == Extent(1)) {
       indices[i] = o.Int(0);
     } else if (i == first) {
       indices[i] = rest;
@@ -74,6 +75,10 @@ Value Kernel::Pointer(const Buffer& buffer) {
       break;
     case Buffer::Kind::kLiteral:
       pointer = function_->DataPointer(buffer.value);
+      break;
+    case Buffer::Kind::kOpenWorkspace:
+      pointer = o.At(Field(o, closure_, kOpenWorkspaceOffset, type),
+                     o.Int(function_->OpenWorkspaceOffset(buffer.value)), o.b.getI8Type());
       break;
     case Buffer::Kind::kNone:
       std::abort();  // a tensor without memory is never asked for its address
@@ -128,7 +133,7 @@ absl::StatusOr<EmittedFunction> FunctionEmitter::Emit() {
       }
     }
     for (const Tensor* t : written) {
-      if (buffers_.count(t) == 0) buffers_[t] = AllocateWorkspace(t->NumBytes());
+      if (buffers_.count(t) == 0) buffers_[t] = AllocateWorkspace(t->Bytes());
       last_use.emplace(t, i);
     }
     current_ = &plan;
@@ -138,14 +143,18 @@ absl::StatusOr<EmittedFunction> FunctionEmitter::Emit() {
     temporaries_.clear();
     for (const auto& [tensor, last] : last_use) {
       auto found = buffers_.find(tensor);
-      if (last == i && found != buffers_.end() && found->second.kind == Buffer::Kind::kWorkspace) {
-        FreeWorkspace(found->second);
-      }
+      if (last == i && found != buffers_.end()) FreeWorkspace(found->second);
     }
   }
   CopyRemainingResults();
   EmittedFunction result;
   result.workspace_bytes = workspace_bytes_;
+  if (!open_slots_.empty()) {
+    result.workspace_bytes = Extent(workspace_bytes_) + OpenWorkspaceEnd(open_slots_.size());
+    if (result.workspace_bytes.kind() != Extent::Kind::kPolynomial) {
+      return absl::UnimplementedError("native: a workspace whose size is no short polynomial of the open dimensions");
+    }
+  }
   result.has_state = state_bytes_ > 0;
   for (int i = 0; i < static_cast<int>(graph_->params.size()); ++i) {
     if (init_args_.count(i) > 0 && run_args_.count(i) == 0) result.init_only_params.push_back(i);
@@ -183,8 +192,8 @@ void FunctionEmitter::CopyRemainingResults() {
     const Tensor& result = *graph_->results[i];
     Buffer from = BufferOf(result);
     Buffer to = {Buffer::Kind::kArg, static_cast<int64_t>(graph_->params.size() + i)};
-    if ((from.kind == to.kind && from.value == to.value) || result.NumElements() == 0) continue;
-    Parallel(1, 0, [&](Kernel& k, Value, Value) { k.o.CopyBytes(k.Pointer(to), k.Pointer(from), result.NumBytes()); });
+    if ((from.kind == to.kind && from.value == to.value) || result.IsEmpty()) continue;
+    Parallel(1, 0, [&](Kernel& k, Value, Value) { k.o.CopyBytes(k.Pointer(to), k.Pointer(from), result.Bytes()); });
   }
 }
 
@@ -223,8 +232,27 @@ Value FunctionEmitter::DataPointer(int64_t number) {
 
 // --- memory
 
-Buffer FunctionEmitter::AllocateWorkspace(int64_t bytes) {
-  bytes = (std::max<int64_t>(bytes, 1) + 63) / 64 * 64;
+// Sizes that symbols decide are no numbers to fit together: each has a slot, which later ones of equal size take over.
+// Slots lie behind each other, each with room to begin at a multiple of the alignment.
+Extent FunctionEmitter::OpenWorkspaceEnd(size_t slots) const {
+  Extent end = 0;
+  for (size_t i = 0; i < slots; ++i) end = end + open_slots_[i].bytes + kAlignment;
+  return end;
+}
+
+Extent FunctionEmitter::OpenWorkspaceOffset(int64_t slot) const {
+  return CeilDiv(OpenWorkspaceEnd(slot), kAlignment) * kAlignment;
+}
+
+Buffer FunctionEmitter::AllocateWorkspace(const Extent& size) {
+  if (!size.is_static()) {
+    size_t slot = 0;
+    while (slot < open_slots_.size() && (open_slots_[slot].live || open_slots_[slot].bytes != size)) ++slot;
+    if (slot == open_slots_.size()) open_slots_.push_back({size, true});
+    open_slots_[slot].live = true;
+    return {Buffer::Kind::kOpenWorkspace, static_cast<int64_t>(slot)};
+  }
+  int64_t bytes = (std::max<int64_t>(size.value(), 1) + 63) / 64 * 64;
   int64_t offset = 0;
   auto at = live_.begin();
   for (; at != live_.end() && at->offset - offset < bytes; ++at) offset = at->offset + at->bytes;
@@ -234,6 +262,8 @@ Buffer FunctionEmitter::AllocateWorkspace(int64_t bytes) {
 }
 
 void FunctionEmitter::FreeWorkspace(const Buffer& buffer) {
+  if (buffer.kind == Buffer::Kind::kOpenWorkspace) open_slots_[buffer.value].live = false;
+  if (buffer.kind != Buffer::Kind::kWorkspace) return;
   for (auto at = live_.begin(); at != live_.end(); ++at) {
     if (at->offset != buffer.value) continue;
     live_.erase(at);
@@ -241,7 +271,7 @@ void FunctionEmitter::FreeWorkspace(const Buffer& buffer) {
   }
 }
 
-Buffer FunctionEmitter::Temporary(int64_t bytes) {
+Buffer FunctionEmitter::Temporary(const Extent& bytes) {
   temporaries_.push_back(AllocateWorkspace(bytes));
   return temporaries_.back();
 }
@@ -254,8 +284,28 @@ Buffer FunctionEmitter::State(int64_t bytes) {
 
 // --- kernels
 
-void FunctionEmitter::Parallel(int64_t items, double cost, const Body& body, Phase phase) {
-  if (items <= 0) return;
+void FunctionEmitter::ResolveOpenExtents(const std::function<Value()>& args, mlir::Operation* entry_point,
+                                         std::map<std::string, Value>* known) {
+  ops_.open = [this, args, entry_point, known](const Extent& e) {
+    Value& value = (*known)[e.Key()];
+    if (value) return value;
+    mlir::OpBuilder::InsertionGuard guard(builder_);
+    builder_.setInsertionPoint(entry_point);
+    int64_t behind = static_cast<int64_t>(graph_->params.size() + graph_->results.size());
+    Value made = ops_.EvaluateOpen(e, [&](const std::string& name) {
+      Value& symbol = (*known)[absl::StrCat("symbol ", name)];
+      if (symbol) return symbol;
+      const auto& names = graph_->symbols;
+      int64_t number = std::find(names.begin(), names.end(), name) - names.begin();
+      return symbol =
+                 Field(ops_, Field(ops_, args(), behind * 8, PointerType(builder_)), number * 8, builder_.getI64Type());
+    });
+    return value = made;
+  };
+}
+
+void FunctionEmitter::Parallel(const Extent& items, const Cycles& cost, const Body& body, Phase phase) {
+  if (items.is_static() && items.value() <= 0) return;
   mlir::OpBuilder::InsertionGuard guard(builder_);
   builder_.setInsertionPointToEnd(module_.getBody());
   std::string name = absl::StrCat(symbol_, ".k", num_kernels_++);
@@ -272,24 +322,27 @@ void FunctionEmitter::Parallel(int64_t items, double cost, const Body& body, Pha
   kernel.closure_ = entry->getArgument(0);
   kernel.worker = entry->getArgument(3);
   kernel.entry_point_ = ops_.Int(0).getDefiningOp();
+  ResolveOpenExtents([&] { return Field(ops_, kernel.closure_, 0, PointerType(builder_)); }, kernel.entry_point_,
+                     &kernel.extents_);
   if (current_ != nullptr && current_->has_tail) {
     kernel.tail_anchor = current_->node->outputs[0];
     kernel.tail_root = current_->root;
   }
   body(kernel, entry->getArgument(1), entry->getArgument(2));
+  ops_.open = nullptr;
   builder_.create<LLVM::ReturnOp>(ops_.loc, mlir::ValueRange());
   last_irregular_ = kernel.irregular;
   auto& steps = phase == Phase::kRun ? run_steps_ : init_steps_;
   int64_t repetition = repeating_ ? static_cast<int64_t>(repetitions_.size()) - 1 : -1;
-  steps.push_back({name, items, items > 1 && items * cost > kParallelCycles, repetition});
+  steps.push_back({name, items, cost, repetition, conditions_, negated_});
 }
 
-void FunctionEmitter::ParallelEach(int64_t items, double cost, const std::function<void(Kernel&, Value)>& body,
-                                   Phase phase) {
+void FunctionEmitter::ParallelEach(const Extent& items, const Cycles& cost,
+                                   const std::function<void(Kernel&, Value)>& body, Phase phase) {
   Parallel(
       items, cost,
       [&](Kernel& k, Value begin, Value end) {
-        if (items == 1) return body(k, k.o.Int(0));
+        if (items == Extent(1)) return body(k, k.o.Int(0));
         k.o.For(begin, end, 1, [&](Value i) { body(k, i); });
       },
       phase);
@@ -302,13 +355,48 @@ void FunctionEmitter::Repeat(int64_t times, const std::function<void()>& emit) {
   repeating_ = false;
 }
 
-void FunctionEmitter::WithLanesOrScalar(int64_t lanes, int cost, const std::function<void(int64_t)>& emit) {
+namespace {
+
+// Whether vectors of `lanes` along `extent` never reach beyond it (a last one may begin earlier).
+bool AlwaysFits(const Extent& extent, int64_t lanes) {
+  return lanes == 1 || extent.is_static() || extent.IsMultipleOf(lanes);
+}
+
+}  // namespace
+
+void FunctionEmitter::WithLanesOrScalar(const Extent& extent, int64_t lanes, int cost,
+                                        const std::function<void(int64_t)>& emit) {
   last_irregular_ = 0;
-  emit(lanes);
+  WithLanes(extent, lanes, emit);
   // A vector's worth of scalar loads costs about as much as `lanes` cycles; short computations do not earn that back.
-  if (lanes == 1 || last_irregular_ == 0 || cost >= 2 * lanes * last_irregular_) return;
+  int irregular = last_irregular_;
+  if (lanes == 1 || irregular == 0 || cost >= 2 * lanes * irregular) return;
   DropLastKernel();
+  if (!AlwaysFits(extent, lanes)) DropLastKernel();
   emit(1);
+}
+
+void FunctionEmitter::WithLanes(const Extent& extent, int64_t lanes, const std::function<void(int64_t)>& emit) {
+  if (AlwaysFits(extent, lanes)) return emit(lanes);
+  int irregular = 0;
+  Either(
+      {{extent, lanes, INT64_MAX}},
+      [&] {
+        emit(lanes);
+        irregular = last_irregular_;
+      },
+      [&] { emit(1); });
+  last_irregular_ = irregular;
+}
+
+void FunctionEmitter::Either(const std::vector<Condition>& conditions, const std::function<void()>& emit,
+                             const std::function<void()>& otherwise) {
+  conditions_ = conditions;
+  emit();
+  negated_ = true;
+  otherwise();
+  negated_ = false;
+  conditions_.clear();
 }
 
 void FunctionEmitter::DropLastKernel() {
@@ -344,9 +432,9 @@ const Tensor& FunctionEmitter::StoredTensor(const Node& node) const {
 namespace {
 
 // The shape padded in front to the rank of `root`.
-std::vector<int64_t> Padded(const Tensor& t, int rank) {
-  std::vector<int64_t> shape(rank - t.rank(), 1);
-  shape.insert(shape.end(), t.shape.begin(), t.shape.end());
+Shape Padded(const Tensor& t, int rank) {
+  Shape shape(rank - t.rank(), Extent(1));
+  shape.insert(shape.end(), t.dims.begin(), t.dims.end());
   return shape;
 }
 
@@ -354,11 +442,11 @@ std::vector<int64_t> Padded(const Tensor& t, int rank) {
 bool GroupMerges(const std::vector<const Tensor*>& tensors, const Tensor& root, int begin, int end) {
   for (const Tensor* t : tensors) {
     if (t->rank() > root.rank()) return false;
-    std::vector<int64_t> shape = Padded(*t, root.rank());
+    Shape shape = Padded(*t, root.rank());
     bool full = true, one = true;
     for (int i = begin; i < end; ++i) {
-      full &= shape[i] == root.shape[i];
-      one &= shape[i] == 1;
+      full &= shape[i] == root.dims[i];
+      one &= shape[i] == Extent(1);
     }
     if (!full && !one) return false;
   }
@@ -384,15 +472,14 @@ std::vector<int> FunctionEmitter::MergeableGroups(const Tensor& root, const std:
   return groups;
 }
 
-bool FunctionEmitter::MergeDimsOf(const Tensor& root, const std::vector<int>& groups,
-                                  std::map<const Tensor*, std::vector<int64_t>>* shapes) {
+bool FunctionEmitter::MergeDimsOf(const Tensor& root, const std::vector<int>& groups, ShapeMap* shapes) {
   bool pointwise = true;
   const Tensor* stop = current_ != nullptr && current_->has_tail ? current_->node->outputs[0] : nullptr;
   std::vector<const Tensor*> tensors = Expression(root, stop, &pointwise);
   bool trivial = std::all_of(groups.begin(), groups.end(), [](int g) { return g == 1; });
   auto merge = [&](const Tensor& t) {
-    if (trivial) return t.shape;
-    std::vector<int64_t> shape = Padded(t, root.rank()), merged;
+    if (trivial) return t.dims;
+    Shape shape = Padded(t, root.rank()), merged;
     int begin = 0;
     for (int size : groups) {
       merged.push_back(Product(shape, begin, begin + size));
@@ -414,27 +501,26 @@ bool FunctionEmitter::MergeDimsOf(const Tensor& root, const std::vector<int>& gr
   return true;
 }
 
-bool FunctionEmitter::MergeDims(const Node& node, const std::vector<int>& groups,
-                                std::map<const Tensor*, std::vector<int64_t>>* shapes) {
+bool FunctionEmitter::MergeDims(const Node& node, const std::vector<int>& groups, ShapeMap* shapes) {
   const Tensor& stored = StoredTensor(node);
   if (current_->has_tail) return MergeDimsOf(stored, groups, shapes);
-  std::vector<int64_t> merged;
+  Shape merged;
   int begin = 0;
   for (int size : groups) {
-    merged.push_back(Product(stored.shape, begin, begin + size));
+    merged.push_back(Product(stored.dims, begin, begin + size));
     begin += size;
   }
   (*shapes)[&stored] = merged;
   return true;
 }
 
-int64_t FunctionEmitter::LanesForBytes(int64_t widest, int64_t extent) const {
+int64_t FunctionEmitter::LanesForBytes(int64_t widest, const Extent& extent) const {
   int64_t lanes = std::max<int64_t>(cpu_.vector_bytes / widest, 1);
-  while (lanes > extent && lanes > 1) lanes /= 2;
+  while (extent.is_static() && lanes > extent.value() && lanes > 1) lanes /= 2;
   return lanes;
 }
 
-int64_t FunctionEmitter::LanesFor(const std::vector<const Tensor*>& tensors, int64_t extent) const {
+int64_t FunctionEmitter::LanesFor(const std::vector<const Tensor*>& tensors, const Extent& extent) const {
   int64_t widest = 1;
   for (const Tensor* t : tensors) {
     widest =
@@ -444,33 +530,44 @@ int64_t FunctionEmitter::LanesFor(const std::vector<const Tensor*>& tensors, int
 }
 
 void FunctionEmitter::Pointwise(const Tensor& root) {
-  if (root.NumElements() == 0) return;
+  if (root.IsEmpty()) return;
   bool pointwise = false;
   int cost = 0;
   std::vector<const Tensor*> tensors = Expression(root, nullptr, &pointwise, &cost);
   Loop loop{root, 0, {}, {}, false, cost};
   if (pointwise) MergeDimsOf(root, MergeableGroups(root), &loop.shapes);
-  loop.shape = loop.shapes.count(&root) ? loop.shapes[&root] : root.shape;
+  loop.shape = loop.shapes.count(&root) ? loop.shapes[&root] : root.dims;
   loop.scalar = loop.shape.empty();
-  if (loop.scalar) loop.shape.push_back(1);
+  if (loop.scalar) loop.shape.emplace_back(1);
   while (root.producer->outputs[loop.output] != &root) ++loop.output;
 
-  int64_t lanes = LanesFor(tensors, loop.shape.back());
+  const Extent& inner = loop.shape.back();
+  int64_t lanes = LanesFor(tensors, inner);
+  // What is emitted last computes with vectors along these extents: scalars where one of them is too short in a call.
+  auto finish = [&](const std::vector<Condition>& vectors) {
+    std::vector<Condition> conditions;
+    for (const Condition& c : vectors) {
+      if (!AlwaysFits(c.extent, c.least)) conditions.push_back(c);
+    }
+    if (conditions.empty()) return;
+    run_steps_.back().conditions = conditions;
+    Either(conditions, [] {}, [&] { EmitRows(loop, 1); });
+  };
   EmitRows(loop, lanes);
-  if (lanes == 1 || last_irregular_ == 0) return;
+  if (lanes == 1 || last_irregular_ == 0) return finish({{inner, lanes, INT64_MAX}});
   // Perhaps another dimension is the one along which memory is contiguous (a transposition).
   int irregular = last_irregular_;
   for (int along = static_cast<int>(loop.shape.size()) - 2; along >= 0; --along) {
-    int64_t side = std::min(LanesFor(tensors, std::min(loop.shape[along], loop.shape.back())), int64_t{16});
+    int64_t side = std::min({LanesFor(tensors, loop.shape[along]), LanesFor(tensors, inner), int64_t{16}});
     if (side < 4 || root.dtype == ir::DType::kBool) continue;
     DropLastKernel();
     EmitTransposed(loop, along, side);
-    if (last_irregular_ == 0) return;
+    if (last_irregular_ == 0) return finish({{inner, side, INT64_MAX}, {loop.shape[along], side, INT64_MAX}});
     DropLastKernel();
     EmitRows(loop, lanes);
   }
   // A vector's worth of scalar loads costs about as much as `lanes` cycles; short computations do not earn that back.
-  if (cost >= 2 * lanes * irregular) return;
+  if (cost >= 2 * lanes * irregular) return finish({{inner, lanes, INT64_MAX}});
   DropLastKernel();
   EmitRows(loop, 1);
 }
@@ -478,20 +575,20 @@ void FunctionEmitter::Pointwise(const Tensor& root) {
 void FunctionEmitter::EmitRows(const Loop& loop, int64_t lanes) {
   const Node& node = *loop.root.producer;
   const Lowering& lowering = *FindLowering(node.op);
-  std::vector<int64_t> outer(loop.shape.begin(), loop.shape.end() - 1);
-  int64_t inner = loop.shape.back(), rows = Product(outer);
-  int64_t chunk = rows < 8 && inner >= 2 * kChunk ? kChunk : inner;
-  int64_t chunks = (inner + chunk - 1) / chunk;
-  double cycles = static_cast<double>(chunk) / lanes * (loop.cost + 2);
+  Shape outer(loop.shape.begin(), loop.shape.end() - 1);
+  Extent inner = loop.shape.back(), rows = Product(outer);
+  bool chunked = rows.is_static() && rows.value() < 8 && (!inner.is_static() || inner.value() >= 2 * kChunk);
+  Extent chunk = chunked ? Extent(kChunk) : inner, chunks = chunked ? CeilDiv(inner, kChunk) : Extent(1);
+  Cycles cycles = Cycles(chunk) / lanes * (loop.cost + 2);
   ParallelEach(rows * chunks, cycles, [&](Kernel& k, Value item) {
     Ops& o = k.o;
     k.shapes = loop.shapes;
     Indices indices = Delinearise(o, o.Div(item, chunks), outer);
     Value low = o.Mul(o.Rem(item, chunks), chunk);
-    Value high = chunks == 1 ? o.Int(inner) : o.Min(o.Add(low, chunk), o.Int(inner));
+    Value high = chunks == Extent(1) ? o.Int(inner) : o.Min(o.Add(low, chunk), o.Int(inner));
     o.For(low, high, lanes, [&](Value i) {
       // The last vector of a row whose length is no multiple starts earlier: some elements are stored twice.
-      if (inner % lanes != 0) i = o.Min(i, o.Int(inner - lanes));
+      if (!inner.IsMultipleOf(lanes)) i = o.Min(i, o.Int(inner - lanes));
       Eval e(k, lanes);
       Indices at = indices;
       at.push_back(Index(i, lanes == 1 ? 0 : 1));
@@ -526,20 +623,19 @@ void TransposeSquare(Ops& o, std::vector<Value>* rows) {
 void FunctionEmitter::EmitTransposed(const Loop& loop, int along, int64_t side) {
   const Node& node = *loop.root.producer;
   const Lowering& lowering = *FindLowering(node.op);
-  std::vector<int64_t> outer = loop.shape;
+  Shape outer = loop.shape;
   int last = static_cast<int>(loop.shape.size()) - 1;
-  int64_t length = loop.shape[along], inner = loop.shape[last];
-  int64_t bands = (length + side - 1) / side;
-  outer[along] = bands;
+  Extent length = loop.shape[along], inner = loop.shape[last];
+  outer[along] = CeilDiv(length, side);
   outer.pop_back();
-  double cycles = static_cast<double>(inner) * (loop.cost + 8);
+  Cycles cycles = Cycles(inner) * (loop.cost + 8);
   ParallelEach(Product(outer), cycles, [&](Kernel& k, Value item) {
     Ops& o = k.o;
     k.shapes = loop.shapes;
     Indices indices = Delinearise(o, item, outer);
     Value band = o.Min(o.Mul(indices[along].base, side), o.Int(length - side));
     o.For(o.Int(0), o.Int(inner), side, [&](Value i) {
-      if (inner % side != 0) i = o.Min(i, o.Int(inner - side));
+      if (!inner.IsMultipleOf(side)) i = o.Min(i, o.Int(inner - side));
       Indices at = indices;
       at.push_back(i);
       at[along] = Index(band, 1);
@@ -572,12 +668,17 @@ void FunctionEmitter::EmitEntry(Phase phase) {
   mlir::Block* entry = function.addEntryBlock(builder_);
   builder_.setInsertionPointToEnd(entry);
   Value context = entry->getArgument(0), args = entry->getArgument(1);
-  Value closure = ops_.StackBytes(kClosureBytes);
+  mlir::Operation* entry_point = ops_.Int(0).getDefiningOp();
+  std::map<std::string, Value> extents;
+  ResolveOpenExtents([args] { return args; }, entry_point, &extents);
+  Value closure = ops_.StackBytes(open_slots_.empty() ? kOpenWorkspaceOffset : kClosureBytes);
   auto store = [&](Value v, int64_t offset) {
     builder_.create<LLVM::StoreOp>(ops_.loc, v, ops_.At(closure, offset, builder_.getI8Type()), 8);
   };
   store(args, 0);
-  store(Field(ops_, context, offsetof(InlayCallContext, workspace), pointer), 8);
+  Value workspace = Field(ops_, context, offsetof(InlayCallContext, workspace), pointer);
+  store(workspace, 8);
+  if (!open_slots_.empty()) store(ops_.At(workspace, workspace_bytes_, builder_.getI8Type()), kOpenWorkspaceOffset);
 
   auto run_steps = [&](Value state) {
     store(state, 16);
@@ -608,45 +709,77 @@ void FunctionEmitter::EmitEntry(Phase phase) {
 }
 
 void FunctionEmitter::EmitSteps(const std::vector<Step>& steps, Value context, Value closure) {
-  mlir::Type pointer = PointerType(builder_), i32 = builder_.getI32Type(), i64 = builder_.getI64Type();
+  mlir::Type i32 = builder_.getI32Type(), i64 = builder_.getI64Type();
   Value threads = Field(ops_, context, offsetof(InlayCallContext, num_threads), i32);
   Value several = ops_.CompareI(Compare::kGt, threads, ops_.ConstI(i32, 1), true);
   auto store = [&](Value v, int64_t offset) {
     builder_.create<LLVM::StoreOp>(ops_.loc, v, ops_.At(closure, offset, builder_.getI8Type()), 8);
   };
   store(ops_.ExtendI(threads, i64, true), kThreadsOffset);
-  auto call = [&](const Step& step) {
-    auto serial = [&] {
-      builder_.create<LLVM::CallOp>(ops_.loc, mlir::TypeRange(), step.function,
-                                    mlir::ValueRange{closure, ops_.Int(0), ops_.Int(step.items), ops_.ConstI(i32, 0)});
-    };
-    if (!step.parallel) return serial();
-    ops_.If(
-        several,
-        [&] {
-          Value pool = Field(ops_, context, offsetof(InlayCallContext, pool), pointer);
-          Value parallel_for = Field(ops_, context, offsetof(InlayCallContext, parallel_for), pointer);
-          Value task = builder_.create<LLVM::AddressOfOp>(ops_.loc, pointer, step.function);
-          auto type = LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(builder_.getContext()),
-                                                  {pointer, i64, pointer, pointer});
-          builder_.create<LLVM::CallOp>(ops_.loc, type,
-                                        mlir::ValueRange{parallel_for, pool, ops_.Int(step.items), task, closure});
-        },
-        serial);
-  };
   for (size_t first = 0; first < steps.size();) {
     size_t last = first + 1;
     if (steps[first].repetition < 0) {
-      call(steps[first]);
+      EmitCall(steps[first], context, closure, several);
     } else {
       while (last < steps.size() && steps[last].repetition == steps[first].repetition) ++last;
       ops_.For(repetitions_[steps[first].repetition], [&](Value i) {
         store(i, kIterationOffset);
-        for (size_t s = first; s < last; ++s) call(steps[s]);
+        for (size_t s = first; s < last; ++s) EmitCall(steps[s], context, closure, several);
       });
     }
     first = last;
   }
+}
+
+void FunctionEmitter::EmitCall(const Step& step, Value context, Value closure, Value several) {
+  mlir::Type pointer = PointerType(builder_), i32 = builder_.getI32Type(), i64 = builder_.getI64Type();
+  auto serial = [&] {
+    builder_.create<LLVM::CallOp>(ops_.loc, mlir::TypeRange(), step.function,
+                                  mlir::ValueRange{closure, ops_.Int(0), ops_.Int(step.items), ops_.ConstI(i32, 0)});
+  };
+  auto parallel = [&] {
+    Value pool = Field(ops_, context, offsetof(InlayCallContext, pool), pointer);
+    Value parallel_for = Field(ops_, context, offsetof(InlayCallContext, parallel_for), pointer);
+    Value task = builder_.create<LLVM::AddressOfOp>(ops_.loc, pointer, step.function);
+    auto type =
+        LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(builder_.getContext()), {pointer, i64, pointer, pointer});
+    builder_.create<LLVM::CallOp>(ops_.loc, type,
+                                  mlir::ValueRange{parallel_for, pool, ops_.Int(step.items), task, closure});
+  };
+  auto call = [&] {
+    Value worth = IsWorthThreads(step, several);
+    worth ? ops_.If(worth, parallel, serial) : serial();
+  };
+  Value runs = RunsWhere(step);
+  runs ? ops_.If(runs, call) : call();
+}
+
+Value FunctionEmitter::RunsWhere(const Step& step) {
+  Value all;
+  auto add = [&](Value holds) { all = all ? ops_.And(all, holds) : holds; };
+  for (const Condition& c : step.conditions) {
+    Value extent = ops_.Int(c.extent);
+    add(ops_.CompareI(Compare::kGe, extent, ops_.Int(c.least), true));
+    if (c.most != INT64_MAX) add(ops_.CompareI(Compare::kLe, extent, ops_.Int(c.most), true));
+  }
+  return all && step.negated ? ops_.Not(all) : all;
+}
+
+Value FunctionEmitter::IsWorthThreads(const Step& step, Value several) {
+  if (step.items.is_static() && step.cost.times().is_static()) {
+    int64_t items = step.items.value();
+    return items > 1 && items * step.cost.constant() > kParallelCycles ? several : nullptr;
+  }
+  if (step.items == Extent(1)) return nullptr;
+  mlir::Type f64 = builder_.getF64Type();
+  auto number = [&](const Extent& e) { return ops_.IntToFloat(ops_.Int(e), f64, true); };
+  Value cost = ops_.ConstF(f64, step.cost.constant());
+  if (step.cost.factor() != 0) {
+    cost = ops_.AddF(cost, ops_.MulF(number(step.cost.times()), ops_.ConstF(f64, step.cost.factor())));
+  }
+  Value all = ops_.MulF(number(step.items), cost);
+  Value enough = ops_.CompareF(Compare::kGt, all, ops_.ConstF(f64, kParallelCycles));
+  return ops_.And(several, ops_.And(enough, ops_.Less(ops_.Int(1), ops_.Int(step.items))));
 }
 
 void FunctionEmitter::EmitDestroy() {

@@ -22,7 +22,7 @@ namespace inlay::native {
 
 struct EmittedFunction {
   bool has_state = false;
-  int64_t workspace_bytes = 0;
+  Extent workspace_bytes;  // a number or a polynomial
   std::vector<int> init_only_params;
 };
 
@@ -43,20 +43,31 @@ class FunctionEmitter {
   const Graph& graph() const { return *graph_; }
 
   // A kernel of `items` independent work items, each about `cost` cycles: body(kernel, begin, end). Kernels of a phase
-  // run one after the other. Nothing is emitted for items = 0.
+  // run one after the other. Nothing is emitted for items = 0; an open number of them may be 0 in a run.
   using Body = std::function<void(Kernel&, mlir::Value begin, mlir::Value end)>;
-  void Parallel(int64_t items, double cost, const Body& body, Phase phase = Phase::kRun);
+  void Parallel(const Extent& items, const Cycles& cost, const Body& body, Phase phase = Phase::kRun);
   // The same with a loop around: body(kernel, item).
-  void ParallelEach(int64_t items, double cost, const std::function<void(Kernel&, mlir::Value)>& body,
+  void ParallelEach(const Extent& items, const Cycles& cost, const std::function<void(Kernel&, mlir::Value)>& body,
                     Phase phase = Phase::kRun);
   // The kernels that `emit` makes (of Phase::kRun) run one after the other, `times` times over: each a parallel loop of
   // its own, so that all items of one are done before the next begins. Kernel::Iteration says which time it is.
   void Repeat(int64_t times, const std::function<void()>& emit);
-  // Emits with vectors of `lanes`; again with scalars if that met irregular accesses that computing does not pay for.
-  void WithLanesOrScalar(int64_t lanes, int cost, const std::function<void(int64_t lanes)>& emit);
+  // Emits with vectors of `lanes` along `extent`; again with scalars if that met irregular accesses that computing does
+  // not pay for.
+  void WithLanesOrScalar(const Extent& extent, int64_t lanes, int cost, const std::function<void(int64_t lanes)>& emit);
+  // Emits kernels for extents of `lanes` and more, and where an open one may be less, others with scalars for that
+  // case: which of them run is decided by each call.
+  void WithLanes(const Extent& extent, int64_t lanes, const std::function<void(int64_t lanes)>& emit);
+  // Kernels for the calls where all of the conditions hold, others for the calls where one does not.
+  struct Condition {
+    Extent extent;
+    int64_t least, most;
+  };
+  void Either(const std::vector<Condition>& conditions, const std::function<void()>& emit,
+              const std::function<void()>& otherwise);
 
   // Memory of the call, until the kernels of the current node are done. 64-byte aligned.
-  Buffer Temporary(int64_t bytes);
+  Buffer Temporary(const Extent& bytes);
   // Memory that _init fills and every run reads.
   Buffer State(int64_t bytes);
   // Constant data, part of the object.
@@ -69,16 +80,14 @@ class FunctionEmitter {
   const Tensor& StoredTensor(const Node& node) const;
   // Merges runs of dimensions of the stored tensor (groups: how many dimensions each) for the whole tail. False: a
   // tensor of the tail broadcasts within a group.
-  bool MergeDims(const Node& node, const std::vector<int>& groups,
-                 std::map<const Tensor*, std::vector<int64_t>>* shapes);
+  bool MergeDims(const Node& node, const std::vector<int>& groups, ShapeMap* shapes);
   // The same for what a tensor's value is computed from.
-  bool MergeDimsOf(const Tensor& root, const std::vector<int>& groups,
-                   std::map<const Tensor*, std::vector<int64_t>>* shapes);
+  bool MergeDimsOf(const Tensor& root, const std::vector<int>& groups, ShapeMap* shapes);
   // The coarsest groups of the dimensions of `root` that its pointwise expression allows; those in `keep` stay apart.
   std::vector<int> MergeableGroups(const Tensor& root, const std::vector<bool>& boundary_before = {});
-  // Lanes of a vector for elements of an expression, at most `extent`.
-  int64_t LanesFor(const std::vector<const Tensor*>& tensors, int64_t extent) const;
-  int64_t LanesForBytes(int64_t widest, int64_t extent) const;
+  // Lanes of a vector for elements of an expression, at most `extent`; an open one may turn out to be less.
+  int64_t LanesFor(const std::vector<const Tensor*>& tensors, const Extent& extent) const;
+  int64_t LanesForBytes(int64_t widest, const Extent& extent) const;
   // All tensors that the value of `root` is computed from without memory in between, itself included.
   std::vector<const Tensor*> Expression(const Tensor& root, const Tensor* stop = nullptr, bool* pointwise = nullptr,
                                         int* cost = nullptr) const;
@@ -89,9 +98,11 @@ class FunctionEmitter {
  private:
   struct Step {
     std::string function;
-    int64_t items;
-    bool parallel;
+    Extent items;
+    Cycles cost;
     int64_t repetition;  // number of the Repeat it is in; -1: none
+    std::vector<Condition> conditions;
+    bool negated;  // it runs where one of the conditions does not hold
   };
   struct Block {
     int64_t offset, bytes;
@@ -101,8 +112,8 @@ class FunctionEmitter {
   struct Loop {
     const Tensor& root;
     int output;
-    std::vector<int64_t> shape;  // at least one dimension
-    std::map<const Tensor*, std::vector<int64_t>> shapes;
+    Shape shape;  // at least one dimension
+    ShapeMap shapes;
     bool scalar;  // of a root of rank 0
     int cost;
   };
@@ -113,11 +124,21 @@ class FunctionEmitter {
   void DropLastKernel();
 
   void AssignResults();
-  Buffer AllocateWorkspace(int64_t bytes);
+  Buffer AllocateWorkspace(const Extent& bytes);
   void FreeWorkspace(const Buffer& buffer);
   void CopyRemainingResults();
   void EmitEntry(Phase phase);
   void EmitSteps(const std::vector<Step>& steps, mlir::Value context, mlir::Value closure);
+  void EmitCall(const Step& step, mlir::Value context, mlir::Value closure, mlir::Value several);
+  // i1; null: always.
+  mlir::Value RunsWhere(const Step& step);
+  // Work that is worth more threads than one, if there are; null: never.
+  mlir::Value IsWorthThreads(const Step& step, mlir::Value several);
+  // From here on, open extents are computed once at `entry_point`, from the symbols' values behind `args`.
+  void ResolveOpenExtents(const std::function<mlir::Value()>& args, mlir::Operation* entry_point,
+                          std::map<std::string, mlir::Value>* known);
+  Extent OpenWorkspaceOffset(int64_t slot) const;
+  Extent OpenWorkspaceEnd(size_t slots) const;
   void EmitDestroy();
   mlir::Value DataPointer(int64_t number);
   absl::Status EmitPlan(const KernelPlan& plan);
@@ -137,10 +158,17 @@ class FunctionEmitter {
   std::vector<Buffer> temporaries_;
   std::vector<Block> live_;  // of the workspace, sorted by offset
   int64_t workspace_bytes_ = 0;
+  struct OpenSlot {
+    Extent bytes;
+    bool live;
+  };
+  std::vector<OpenSlot> open_slots_;  // behind the others
   int64_t state_bytes_ = 0;
   std::vector<Step> run_steps_, init_steps_;
   std::vector<int64_t> repetitions_;  // how often
   bool repeating_ = false;
+  std::vector<Condition> conditions_;  // of the kernels being emitted
+  bool negated_ = false;
   int num_kernels_ = 0;
   int last_irregular_ = 0;
   std::vector<std::string> data_;
@@ -148,7 +176,10 @@ class FunctionEmitter {
 };
 
 // Multi-dimensional indices of a linear one; dimensions of extent 1 get constant 0.
-Indices Delinearise(Ops& o, mlir::Value linear, const std::vector<int64_t>& shape);
+Indices Delinearise(Ops& o, mlir::Value linear, const Shape& shape);
+inline Indices Delinearise(Ops& o, mlir::Value linear, const std::vector<int64_t>& shape) {
+  return Delinearise(o, linear, ShapeOf(shape));
+}
 
 }  // namespace inlay::native
 

@@ -16,6 +16,11 @@ namespace {
 constexpr int kCheap = 3;           // computed again rather than stored
 constexpr int kMaxExpression = 64;  // operators in one expression: bounds compile time and register pressure
 
+// Whether `x` is more than `y`, or may be.
+bool MayBeMore(const Extent& x, const Extent& y) {
+  return x.is_static() && y.is_static() ? x.value() > y.value() : x != y;
+}
+
 class Planner {
  public:
   explicit Planner(Graph* graph) : graph_(*graph), state_(graph->tensors.size()) {}
@@ -85,7 +90,7 @@ class Planner {
         if (!inlined_user) s.roots.insert(user->id);
         if (use == ArgUse::kMemory) memory = true;
         if (use == ArgUse::kMany) s.many = true;
-        if (Low(*user).element && user->outputs[0]->NumElements() > t->NumElements()) s.many = true;
+        if (Low(*user).element && MayBeMore(user->outputs[0]->Elements(), t->Elements())) s.many = true;
       }
     }
     s.dead = !used;
@@ -106,7 +111,7 @@ class Planner {
   void CollectTail(const Tensor& root, Node* node, std::set<Node*>* region, std::set<Tensor*>* anchors) {
     if (!region->insert(node).second) return;
     for (Tensor* in : node->inputs) {
-      if (in->shape != root.shape || in->producer == nullptr) continue;
+      if (in->dims != root.dims || in->producer == nullptr) continue;
       const Lowering& lowering = Low(*in->producer);
       if (in->inlined && lowering.pointwise && state_[in->id].roots.size() == 1) {
         CollectTail(root, in->producer, region, anchors);

@@ -140,9 +140,10 @@ class TaskEmitter {
     if (plan_.prefetch) {
       // The tiles of this panel share out the next one, so that it has come from memory when its first tile needs it.
       int64_t tiles = (plan_.mc + plan_.mr - 1) / plan_.mr;
-      t.prefetch_step = std::max<int64_t>(plan_.nr() * plan_.element_bytes / tiles, 1);
+      int64_t step = std::max<int64_t>(plan_.nr() * plan_.element_bytes / tiles, 1);
+      t.prefetch_step = kb_.Int(step);
       Value from = kb_.At(q, plan_.kc * nv_ * plan_.lanes, g_.accumulator);
-      Value done = kb_.Mul(kb_.Sub(tile, tile_begin_), plan_.kc * t.prefetch_step);
+      Value done = kb_.Mul(kb_.Sub(tile, tile_begin_), plan_.kc * step);
       t.prefetch = kb_.At(from, done, kb_.b.getI8Type());
     }
     return EmitRegisterTile(kb_, t, kb_.Int(0), kb_.Div(kb_.Sub(k_end, k_begin), inner), in);

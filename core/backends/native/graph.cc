@@ -4,8 +4,8 @@
 #include <unordered_map>
 
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
+#include "core/ir/open_symbols.h"
 
 namespace inlay::native {
 
@@ -35,9 +35,10 @@ namespace {
 class GraphBuilder {
  public:
   absl::StatusOr<Graph> Build(const ir::Function& function) {
+    graph_.symbols = ir::OpenSymbols(function);
     for (const ir::VarPtr& param : function.params) {
       if (!param->type.is_tensor()) return absl::InvalidArgumentError("native: a partition's parameter is a tuple");
-      INLAY_ASSIGN_OR_RETURN(Tensor * t, NewTensor(param->type.tensor(), "a parameter"));
+      Tensor* t = NewTensor(param->type.tensor());
       t->param = static_cast<int>(graph_.params.size());
       graph_.params.push_back(t);
       values_[param.get()] = {t};
@@ -60,15 +61,13 @@ class GraphBuilder {
   }
 
  private:
-  absl::StatusOr<Tensor*> NewTensor(const ir::TensorType& type, absl::string_view what) {
-    if (!type.is_static()) {
-      return absl::UnimplementedError(
-          absl::StrCat("native: ", what, " has the symbolic dim '", type.FirstSymbol(), "'; fix it with a shape"));
-    }
+  Tensor* NewTensor(const ir::TensorType& type) {
     auto tensor = std::make_unique<Tensor>();
     tensor->id = static_cast<int>(graph_.tensors.size());
+    tensor->type = type;
     tensor->dtype = type.dtype;
-    tensor->shape = type.Shape();
+    for (const ir::Dim& dim : type.dims) tensor->dims.emplace_back(dim);
+    if (type.is_static()) tensor->shape = type.Shape();
     graph_.tensors.push_back(std::move(tensor));
     return graph_.tensors.back().get();
   }
@@ -82,7 +81,7 @@ class GraphBuilder {
     if (operand.is_weight()) return absl::InvalidArgumentError("native: a weight inside a partition (not a parameter)");
     auto [found, added] = literals_.emplace(operand.constant.get(), nullptr);
     if (added) {
-      INLAY_ASSIGN_OR_RETURN(found->second, NewTensor(operand.constant->type, "a literal"));
+      found->second = NewTensor(operand.constant->type);
       found->second->literal = operand.constant.get();
     }
     return std::vector<Tensor*>{found->second};
@@ -131,7 +130,7 @@ class GraphBuilder {
       for (const ir::Type& field : binding.var->type.tuple().fields) types.push_back(field.tensor());
     }
     for (const ir::TensorType& type : types) {
-      INLAY_ASSIGN_OR_RETURN(Tensor * t, NewTensor(type, "the result"));
+      Tensor* t = NewTensor(type);
       t->producer = node.get();
       node->outputs.push_back(t);
       value.push_back(t);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "core/backends/native/extent.h"
 #include "core/ir/ir_module.h"
 
 namespace inlay::native {
@@ -18,8 +19,10 @@ struct Node;
 
 struct Tensor {
   int id = 0;
+  ir::TensorType type;
   ir::DType dtype = ir::DType::kF32;
-  std::vector<int64_t> shape;
+  Shape dims;
+  std::vector<int64_t> shape;  // the same as numbers: only where is_static()
   Node* producer = nullptr;
   const ir::Constant* literal = nullptr;
   int param = -1;            // index of the function's parameter
@@ -30,9 +33,13 @@ struct Tensor {
   bool inlined = false;              // has no memory: computed where it is used
   const Tensor* alias_of = nullptr;  // a reshape of a tensor that has memory
 
-  int64_t NumElements() const;
-  int64_t NumBytes() const;
-  int rank() const { return static_cast<int>(shape.size()); }
+  bool is_static() const { return IsStatic(dims); }
+  int64_t NumElements() const;  // only where is_static()
+  int64_t NumBytes() const;     // only where is_static()
+  Extent Elements() const { return Product(dims); }
+  Extent Bytes() const { return Elements() * Extent(ir::ByteSize(dtype)); }
+  bool IsEmpty() const { return Elements() == Extent(0); }  // known to be
+  int rank() const { return static_cast<int>(dims.size()); }
   // What holds its data.
   const Tensor* Base() const;
 };
@@ -58,9 +65,9 @@ struct Graph {
   std::vector<Tensor*> params;
   std::vector<Tensor*> results;  // may repeat, may be a parameter or a literal
   std::vector<bool> param_is_constant;
+  std::vector<std::string> symbols;  // ir::OpenSymbols of the function
 
-  // UNIMPLEMENTED or INVALID_ARGUMENT, naming the node, for what no partition may hold (symbolic dims, nested blocks,
-  // calls, weights).
+  // UNIMPLEMENTED or INVALID_ARGUMENT, naming the node, for what no partition may hold (nested blocks, calls, weights).
   static absl::StatusOr<Graph> Build(const ir::Function& function);
 };
 

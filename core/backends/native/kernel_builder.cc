@@ -1,5 +1,6 @@
 #include "core/backends/native/kernel_builder.h"
 
+#include "core/ir/dim_expr.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -29,6 +30,42 @@ Value KernelBuilder::Div(Value x, int64_t y) { return y == 1 ? x : b.createOrFol
 Value KernelBuilder::Rem(Value x, int64_t y) {
   return y == 1 ? Int(0) : b.createOrFold<arith::RemUIOp>(loc, x, Int(y));
 }
+Value KernelBuilder::Mul(Value x, Value y) { return b.createOrFold<arith::MulIOp>(loc, x, y); }
+Value KernelBuilder::Div(Value x, const Extent& y) {
+  return y.is_static() ? Div(x, y.value()) : b.createOrFold<arith::DivUIOp>(loc, x, open(y));
+}
+Value KernelBuilder::Rem(Value x, const Extent& y) {
+  return y.is_static() ? Rem(x, y.value()) : b.createOrFold<arith::RemUIOp>(loc, x, open(y));
+}
+
+Value KernelBuilder::EvaluateOpen(const Extent& e, const std::function<Value(const std::string&)>& symbol) {
+  auto value = [&](const Extent& x) { return EvaluateOpen(x, symbol); };
+  switch (e.kind()) {
+    case Extent::Kind::kNumber:
+      return Int(e.value());
+    case Extent::Kind::kPolynomial: {
+      Value sum = Int(0);
+      for (const ir::DimTerm& term : ir::DimTerms(e.polynomial())) {
+        Value product = Int(term.coefficient);
+        for (const std::string& name : term.names) product = Mul(product, symbol(name));
+        sum = Add(sum, product);
+      }
+      return sum;
+    }
+    case Extent::Kind::kSum:
+      return Add(value(e.a()), value(e.b()));
+    case Extent::Kind::kProduct:
+      return Mul(value(e.a()), value(e.b()));
+    case Extent::Kind::kFloorDiv:
+      return Div(value(e.a()), e.b().value());
+    case Extent::Kind::kMin:
+      return Min(value(e.a()), value(e.b()));
+    case Extent::Kind::kMax:
+      return Max(value(e.a()), value(e.b()));
+  }
+  return {};
+}
+
 Value KernelBuilder::Min(Value x, Value y) { return b.createOrFold<arith::MinSIOp>(loc, x, y); }
 Value KernelBuilder::Max(Value x, Value y) { return b.createOrFold<arith::MaxSIOp>(loc, x, y); }
 Value KernelBuilder::Less(Value x, Value y) {

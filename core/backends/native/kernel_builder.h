@@ -11,6 +11,7 @@
 #include <functional>
 #include <vector>
 
+#include "core/backends/native/extent.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/Value.h"
 
@@ -33,6 +34,17 @@ class KernelBuilder {
   mlir::Value Max(mlir::Value x, mlir::Value y);
   mlir::Value Less(mlir::Value x, mlir::Value y);
   mlir::Value Equal(mlir::Value x, mlir::Value y);
+  // The same with extents that may be open: then a value of the run. Nothing divides by one that is 0.
+  mlir::Value Int(const Extent& e) { return e.is_static() ? Int(e.value()) : open(e); }
+  mlir::Value Add(mlir::Value x, const Extent& y) { return Add(x, Int(y)); }
+  mlir::Value Mul(mlir::Value x, mlir::Value y);
+  mlir::Value Mul(mlir::Value x, const Extent& y) { return y.is_static() ? Mul(x, y.value()) : Mul(x, open(y)); }
+  mlir::Value Div(mlir::Value x, const Extent& y);
+  mlir::Value Rem(mlir::Value x, const Extent& y);
+  // The value of an open extent; set by whoever emits a function that may use any.
+  std::function<mlir::Value(const Extent&)> open;
+  // An open extent from the values of symbols, at the insertion point.
+  mlir::Value EvaluateOpen(const Extent& e, const std::function<mlir::Value(const std::string& symbol)>& symbol);
   mlir::Value And(mlir::Value x, mlir::Value y);  // of i1
 
   // Elements of type float or integer, scalars or vectors of them.
@@ -44,6 +56,9 @@ class KernelBuilder {
   // Memory: `offset` counts elements of `element` from `pointer`.
   mlir::Value At(mlir::Value pointer, mlir::Value offset, mlir::Type element);
   mlir::Value At(mlir::Value pointer, int64_t offset, mlir::Type element);
+  mlir::Value At(mlir::Value pointer, const Extent& offset, mlir::Type element) {
+    return offset.is_static() ? At(pointer, offset.value(), element) : At(pointer, open(offset), element);
+  }
   mlir::Value Load(mlir::Type type, mlir::Value pointer);  // aligned to the element only
   // The first `lanes` lanes are read, the others are zero; lanes = all of them is a plain load.
   mlir::Value LoadFirst(mlir::Type vector_type, mlir::Value pointer, int64_t lanes) {

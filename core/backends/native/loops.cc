@@ -8,7 +8,7 @@ namespace inlay::native {
 
 using mlir::Value;
 
-Values LoopNest(Ops& o, const std::vector<int64_t>& shape, const Values& init,
+Values LoopNest(Ops& o, const Shape& shape, const Values& init,
                 const std::function<Values(const Indices&, const Values&)>& body) {
   std::function<Values(size_t, Indices, const Values&)> nest = [&](size_t d, Indices at,
                                                                    const Values& carried) -> Values {
@@ -29,15 +29,34 @@ static Value MaskOf(Ops& o, int64_t lanes, int64_t begin, int64_t end) {
   auto type = mlir::VectorType::get({lanes}, o.b.getI1Type());
   return o.b.create<mlir::arith::ConstantOp>(o.loc, mlir::DenseElementsAttr::get(type, bits));
 }
-Value LastLanes(Ops& o, int64_t lanes, int64_t count) { return MaskOf(o, lanes, lanes - count, lanes); }
+Value LastLanes(Ops& o, int64_t lanes, const Extent& count) {
+  if (count.is_static()) return MaskOf(o, lanes, lanes - count.value(), lanes);
+  return o.LaneMask(lanes, o.Sub(o.Int(lanes), o.Int(count)), o.Int(lanes));
+}
 Value FirstLanes(Ops& o, int64_t lanes, int64_t count) { return MaskOf(o, lanes, 0, count); }
 
-Values VectorLoop(Ops& o, const std::vector<int64_t>& shape, int64_t lanes, const Values& init,
+Value NumberLike(Ops& o, Value like, const Extent& extent) {
+  if (extent.is_static()) return o.Const(like.getType(), static_cast<double>(extent.value()));
+  mlir::Type element = Ops::WithLanes(like.getType(), 1);
+  Value value = o.Int(extent);
+  if (!element.isInteger(64)) value = o.IntToFloat(value, element, true);
+  return o.Broadcast(value, Ops::Lanes(like));
+}
+
+Values IfRest(Ops& o, const Extent& extent, int64_t lanes, const Values& values, const std::function<Values()>& last) {
+  if (extent.IsMultipleOf(lanes)) return values;
+  if (extent.is_static()) return last();
+  std::vector<mlir::Type> types;
+  for (Value v : values) types.push_back(v.getType());
+  Value rest = o.Less(o.Int(0), o.Int(extent % lanes));
+  return o.IfElse(rest, types, last, [&] { return values; });
+}
+
+Values VectorLoop(Ops& o, const Shape& shape, int64_t lanes, const Values& init,
                   const std::function<Values(const VectorPoint&, const Values&)>& body) {
   if (shape.empty()) return body({{}, o.Int(0), nullptr}, init);
-  int64_t extent = shape.back();
-  std::vector<int64_t> outer(shape.begin(), shape.end() - 1);
-  std::vector<int64_t> strides = RowMajorStrides(shape);
+  const Extent extent = shape.back();
+  Shape outer(shape.begin(), shape.end() - 1), strides = RowMajorStrides(shape);
   return LoopNest(o, outer, init, [&](const Indices& at, const Values& carried) {
     Value row = o.Int(0);
     for (size_t i = 0; i < at.size(); ++i) row = o.Add(row, o.Mul(at[i].base, strides[i]));
@@ -46,10 +65,10 @@ Values VectorLoop(Ops& o, const std::vector<int64_t>& shape, int64_t lanes, cons
       p.at.push_back(Index(i, lanes == 1 ? 0 : 1));
       return p;
     };
-    Values values = o.For(o.Int(0), o.Int(extent / lanes * lanes), lanes, carried,
+    Values values = o.For(o.Int(0), o.Int(extent / lanes * Extent(lanes)), lanes, carried,
                           [&](Value i, const Values& inner) { return body(point(i, nullptr), inner); });
-    if (extent % lanes == 0) return values;
-    return body(point(o.Int(extent - lanes), LastLanes(o, lanes, extent % lanes)), values);
+    return IfRest(o, extent, lanes, values,
+                  [&] { return body(point(o.Int(extent - lanes), LastLanes(o, lanes, extent % lanes)), values); });
   });
 }
 

@@ -12,24 +12,32 @@ namespace inlay::native {
 using Values = std::vector<mlir::Value>;
 
 // Nested loops over `shape`, with values carried through all of them.
-Values LoopNest(Ops& o, const std::vector<int64_t>& shape, const Values& init,
+Values LoopNest(Ops& o, const Shape& shape, const Values& init,
                 const std::function<Values(const Indices& at, const Values& carried)>& body);
 
 // Loops over `shape` with vectors of `lanes` along its last dimension, which is at least that long (or empty). A last
-// vector that would reach over the end starts earlier; `fresh` is then a constant mask of the lanes that were not seen
-// before, else null. linear: the offset of the first lane in row-major order.
+// vector that would reach over the end starts earlier; `fresh` is then a mask of the lanes that were not seen before,
+// else null. linear: the offset of the first lane in row-major order.
 struct VectorPoint {
   Indices at;
   mlir::Value linear;
   mlir::Value fresh;
 };
-Values VectorLoop(Ops& o, const std::vector<int64_t>& shape, int64_t lanes, const Values& init,
+Values VectorLoop(Ops& o, const Shape& shape, int64_t lanes, const Values& init,
                   const std::function<Values(const VectorPoint& point, const Values& carried)>& body);
 
 // A mask with the last (first) `count` of `lanes` lanes set.
-mlir::Value LastLanes(Ops& o, int64_t lanes, int64_t count);
+mlir::Value LastLanes(Ops& o, int64_t lanes, const Extent& count);
 mlir::Value FirstLanes(Ops& o, int64_t lanes, int64_t count);
 
+// The extent as a float or an i64, of the type of `like`.
+mlir::Value NumberLike(Ops& o, mlir::Value like, const Extent& extent);
+
+// What `last` makes of `values`: of the last vector, where `extent` is no multiple of `lanes`. In an open extent that
+// shows when the code runs.
+Values IfRest(Ops& o, const Extent& extent, int64_t lanes, const Values& values, const std::function<Values()>& last);
+
+inline Extent RoundUp(const Extent& value, int64_t multiple) { return CeilDiv(value, multiple) * multiple; }
 inline int64_t RoundUp(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 
 }  // namespace inlay::native

@@ -30,8 +30,7 @@ struct RegisterTile {
   mlir::Type q_element;
   int64_t q_k_stride = 0, q_columns = 0;
   // Unless null: step k asks for the cache line at prefetch + k * prefetch_step bytes.
-  mlir::Value prefetch;
-  int64_t prefetch_step = 0;
+  mlir::Value prefetch, prefetch_step;
 };
 
 // accumulators (row-major, rows x vectors) += P * Q for steps [begin, end) of the outermost loop on k; q and p point at

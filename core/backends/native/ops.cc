@@ -475,8 +475,8 @@ void Ops::StoreElements(DType dtype, Value x, Value base, Value offset) {
   Store(x, pointer);
 }
 
-void Ops::CopyBytes(Value to, Value from, int64_t bytes) {
-  if (bytes > 0) CopyBytes(to, from, Int(bytes));
+void Ops::CopyBytes(Value to, Value from, const Extent& bytes) {
+  if (bytes != Extent(0)) CopyBytes(to, from, Int(bytes));
 }
 void Ops::CopyBytes(Value to, Value from, Value bytes) { b.create<LLVM::MemcpyOp>(loc, to, from, bytes, false); }
 void Ops::ZeroBytes(Value to, int64_t bytes) {

@@ -116,7 +116,7 @@ class Ops : public KernelBuilder {
   // Memory: element `offset` (i64, in elements) from `base`, in register form; `lanes` consecutive ones.
   mlir::Value LoadElements(ir::DType dtype, mlir::Value base, mlir::Value offset, int64_t lanes = 1);
   void StoreElements(ir::DType dtype, mlir::Value x, mlir::Value base, mlir::Value offset);
-  void CopyBytes(mlir::Value to, mlir::Value from, int64_t bytes);
+  void CopyBytes(mlir::Value to, mlir::Value from, const Extent& bytes);
   void CopyBytes(mlir::Value to, mlir::Value from, mlir::Value bytes);
   void ZeroBytes(mlir::Value to, int64_t bytes);
   mlir::Value StackBytes(int64_t bytes);  // 64-byte aligned; emit at a function's start

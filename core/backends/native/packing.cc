@@ -63,34 +63,34 @@ std::vector<Value> TransposeSquare(KernelBuilder& kb, std::vector<Value> rows) {
   return rows;
 }
 
-void EmitPackBlock(KernelBuilder& kb, const StridedMatrix& from, Value rows, int64_t vectors, int64_t columns,
-                   int64_t lanes, Type accumulator, Value to, int64_t to_stride) {
-  int64_t width = to_stride > 0 ? to_stride : vectors * lanes;
+namespace {
+
+// Rows of Q that lie side by side: each a run of vectors.
+void CopyRows(KernelBuilder& kb, const StridedMatrix& from, Value rows, int64_t vectors, int64_t lanes, int64_t width,
+              Type accumulator, Value to, const std::function<Value(Value pointer, int64_t v)>& load) {
+  kb.For(kb.Int(0), rows, 1, [&](Value k) {
+    Value source = kb.At(from.pointer, kb.Mul(k, from.k_stride), from.element);
+    Value target = kb.At(to, kb.Mul(k, width), accumulator);
+    for (int64_t v = 0; v < vectors; ++v) {
+      kb.Store(kb.Widen(load(source, v), accumulator), kb.At(target, v * lanes, accumulator));
+    }
+  });
+}
+
+// Any other strides: squares of vectors transposed where k runs along memory, `square_columns` of them; what is left
+// one element at a time.
+void CopyColumns(KernelBuilder& kb, const StridedMatrix& from, Value rows, Value columns, Value square_columns,
+                 int64_t lanes, int64_t width, Type accumulator, Value to) {
   Type vector = KernelBuilder::Vector(lanes, from.element);
-  if (from.j_stride == 1) {
-    kb.For(kb.Int(0), rows, 1, [&](Value k) {
-      Value source = kb.At(from.pointer, kb.Mul(k, from.k_stride), from.element);
-      Value target = kb.At(to, kb.Mul(k, width), accumulator);
-      for (int64_t v = 0; v < vectors; ++v) {
-        int64_t valid = std::clamp<int64_t>(columns - v * lanes, 0, lanes);
-        Value value =
-            valid == 0 ? kb.Zero(vector) : kb.LoadFirst(vector, kb.At(source, v * lanes, from.element), valid);
-        kb.Store(kb.Widen(value, accumulator), kb.At(target, v * lanes, accumulator));
-      }
-    });
-    return;
-  }
   Value k_scalar = kb.Int(0);  // rows below are done
-  int64_t j_scalar = 0;        // so are columns below, in those rows
-  if (from.k_stride == 1 && lanes <= 16 && lanes > 1 && IsPowerOfTwo(lanes) && columns >= lanes) {
+  if (square_columns) {
     Value k_end = kb.Mul(kb.Div(rows, lanes), lanes);
-    j_scalar = columns / lanes * lanes;
     kb.For(kb.Int(0), k_end, lanes, [&](Value k) {
-      kb.For(kb.Int(0), kb.Int(j_scalar), lanes, [&](Value j) {
+      kb.For(kb.Int(0), square_columns, lanes, [&](Value j) {
         Value source = kb.At(from.pointer, kb.Add(k, kb.Mul(j, from.j_stride)), from.element);
         std::vector<Value> block;
         for (int64_t c = 0; c < lanes; ++c) {
-          Value column = kb.Load(vector, kb.At(source, c * from.j_stride, from.element));
+          Value column = kb.Load(vector, kb.At(source, Extent(c) * from.j_stride, from.element));
           block.push_back(kb.Widen(column, accumulator));
         }
         block = TransposeSquare(kb, block);
@@ -98,9 +98,10 @@ void EmitPackBlock(KernelBuilder& kb, const StridedMatrix& from, Value rows, int
         for (int64_t r = 0; r < lanes; ++r) kb.Store(block[r], kb.At(target, r * width, accumulator));
       });
     });
-    if (j_scalar < columns) {
+    int64_t done = 0, all = -1;
+    if (!IsConstant(square_columns, &done) || !IsConstant(columns, &all) || done < all) {
       kb.For(kb.Int(0), k_end, 1, [&](Value k) {
-        kb.For(kb.Int(j_scalar), kb.Int(columns), 1, [&](Value j) {
+        kb.For(square_columns, columns, 1, [&](Value j) {
           CopyElement(kb, from, k, j, accumulator, kb.At(to, kb.Add(kb.Mul(k, width), j), accumulator));
         });
       });
@@ -108,16 +109,58 @@ void EmitPackBlock(KernelBuilder& kb, const StridedMatrix& from, Value rows, int
     k_scalar = k_end;
   }
   kb.For(k_scalar, rows, 1, [&](Value k) {
-    kb.For(columns, [&](Value j) {
+    kb.For(kb.Int(0), columns, 1, [&](Value j) {
       CopyElement(kb, from, k, j, accumulator, kb.At(to, kb.Add(kb.Mul(k, width), j), accumulator));
     });
   });
 }
 
+bool CanTransposeSquares(const StridedMatrix& from, int64_t lanes) {
+  return from.k_stride == Extent(1) && lanes <= 16 && lanes > 1 && IsPowerOfTwo(lanes);
+}
+
+}  // namespace
+
+void EmitPackBlock(KernelBuilder& kb, const StridedMatrix& from, Value rows, int64_t vectors, int64_t columns,
+                   int64_t lanes, Type accumulator, Value to, int64_t to_stride) {
+  int64_t width = to_stride > 0 ? to_stride : vectors * lanes;
+  Type vector = KernelBuilder::Vector(lanes, from.element);
+  if (from.j_stride == Extent(1)) {
+    CopyRows(kb, from, rows, vectors, lanes, width, accumulator, to, [&](Value source, int64_t v) -> Value {
+      int64_t valid = std::clamp<int64_t>(columns - v * lanes, 0, lanes);
+      if (valid == 0) return kb.Zero(vector);
+      return kb.LoadFirst(vector, kb.At(source, v * lanes, from.element), valid);
+    });
+    return;
+  }
+  bool squares = CanTransposeSquares(from, lanes) && columns >= lanes;
+  CopyColumns(kb, from, rows, kb.Int(columns), squares ? kb.Int(columns / lanes * lanes) : Value(), lanes, width,
+              accumulator, to);
+}
+
+void EmitPackBlock(KernelBuilder& kb, const StridedMatrix& from, Value rows, int64_t vectors, Value columns,
+                   int64_t lanes, Type accumulator, Value to) {
+  int64_t width = vectors * lanes;
+  // Masked loads of narrow elements are no instruction of AVX2's.
+  if (from.j_stride == Extent(1) && from.element.getIntOrFloatBitWidth() >= 32) {
+    Type vector = KernelBuilder::Vector(lanes, from.element);
+    std::vector<Value> masks;
+    for (int64_t v = 0; v < vectors; ++v) {
+      masks.push_back(kb.LaneMask(lanes, kb.Int(0), kb.Sub(columns, kb.Int(v * lanes))));
+    }
+    CopyRows(kb, from, rows, vectors, lanes, width, accumulator, to, [&](Value source, int64_t v) {
+      return kb.MaskedLoad(kb.At(source, v * lanes, from.element), masks[v], kb.Zero(vector));
+    });
+    return;
+  }
+  Value squares = CanTransposeSquares(from, lanes) ? kb.Mul(kb.Div(columns, lanes), lanes) : Value();
+  CopyColumns(kb, from, rows, columns, squares, lanes, width, accumulator, to);
+}
+
 void EmitPackColumns(KernelBuilder& kb, const GemmPlan& plan, const StridedMatrix& from, Type accumulator, Value to) {
   auto panel = [&](Value j, int64_t vectors, int64_t columns) {
     StridedMatrix part = from;
-    part.pointer = kb.At(from.pointer, kb.Mul(j, plan.nr() * from.j_stride), from.element);
+    part.pointer = kb.At(from.pointer, kb.Mul(j, Extent(plan.nr()) * from.j_stride), from.element);
     EmitPackBlock(kb, part, kb.Int(plan.k), vectors, columns, plan.lanes, accumulator,
                   kb.At(to, kb.Mul(j, plan.k * plan.nr()), accumulator));
   };

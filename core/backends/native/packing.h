@@ -16,13 +16,17 @@ std::vector<mlir::Value> TransposeSquare(KernelBuilder& kb, std::vector<mlir::Va
 struct StridedMatrix {
   mlir::Value pointer;
   mlir::Type element;
-  int64_t k_stride = 0, j_stride = 0;
+  Extent k_stride = 0, j_stride = 0;
 };
 
 // to[k][vectors * lanes] = from(k, j) for k in [0, rows), j in [0, columns); widened to `accumulator`. Columns beyond
 // are zero or left as they are. `to_stride` > 0: elements from one k to the next.
 void EmitPackBlock(KernelBuilder& kb, const StridedMatrix& from, mlir::Value rows, int64_t vectors, int64_t columns,
                    int64_t lanes, mlir::Type accumulator, mlir::Value to, int64_t to_stride = 0);
+
+// The same with a number of columns that the run decides.
+void EmitPackBlock(KernelBuilder& kb, const StridedMatrix& from, mlir::Value rows, int64_t vectors, mlir::Value columns,
+                   int64_t lanes, mlir::Type accumulator, mlir::Value to);
 
 // The whole of Q in kPacked layout (one batch element: plan.k x plan.n).
 void EmitPackColumns(KernelBuilder& kb, const GemmPlan& plan, const StridedMatrix& from, mlir::Type accumulator,

@@ -78,10 +78,10 @@ Plan PlanAttention(const CpuFeatures& cpu, const Node& n, int64_t element_bytes,
   p.keys = scores.shape.back();
   p.heads = Product(scores.shape) / (p.rows * p.keys);
   p.head_size = n.in(0).shape.back();
-  p.value_size = v.columns;
+  p.value_size = v.columns.value();
   p.padded_keys = RoundUp(p.keys, lanes);
   p.pack_keys = p.rows > kFewRows;
-  p.pack_values = p.pack_keys || v.column_stride != 1;
+  p.pack_values = p.pack_keys || v.column_stride != Extent(1);
   if (p.pack_keys) {
     p.scores = PlanGemm(isa, ColumnSource::kPacked, element_bytes, 1, p.rows, p.padded_keys, p.head_size);
   } else {
@@ -108,7 +108,7 @@ class AttentionEmitter {
         v_(std::move(v)),
         plan_(PlanAttention(f.cpu(), n, types_.accumulator_bytes, v_)) {
     const Tensor& scores = n.parts.at("scores")->out();
-    batch_.assign(scores.shape.begin(), scores.shape.end() - 2);
+    batch_.assign(scores.dims.begin(), scores.dims.end() - 2);
     rows_ = {&scores,
              &n.parts.at("softmax")->in(0),
              &n.parts.at("softmax")->out(),
@@ -173,7 +173,7 @@ class AttentionEmitter {
     mlir::Type stored = types.Stored(k.o);
     Value from = m.Pointer(k, stored);
     if (BatchOffset offset = m.OffsetOf(f_, batch_, m.batch_strides)) from = k.o.At(from, offset(k.o, head), stored);
-    return {from, stored, m.row_stride, m.column_stride};
+    return {from, stored, m.row_stride.value(), m.column_stride.value()};
   }
 
   // The block's rows of q, with whatever is computed on the way (a scale, and that of k).
@@ -250,7 +250,7 @@ class AttentionEmitter {
       StridedMatrix v = MatrixOf(k, v_, value_types_, head);
       gemm.q.pointer = v.pointer;
       gemm.q.element = v.element;
-      gemm.q.k_stride = v.k_stride;
+      gemm.q.k_stride = v.k_stride.value();
     }
     gemm.epilogue = [&](KernelBuilder&, Value, Value row, Value column, Value acc) {
       Indices here = at;
@@ -271,7 +271,7 @@ class AttentionEmitter {
   GemmTypes types_, value_types_;
   Matrices k_, v_;
   Plan plan_;
-  std::vector<int64_t> batch_;
+  Shape batch_;
   ScoreRows rows_;
   Buffer packed_;
 };

@@ -49,7 +49,7 @@ ConvShape ShapeOf(const Node& n, bool transposed) {
 }
 
 // Whether every tensor of the tail numbers pixels through all spatial axes, as the kernels do; and its shapes then.
-bool FlatPixels(FunctionEmitter& f, const Node& n, std::map<const Tensor*, std::vector<int64_t>>* shapes) {
+bool FlatPixels(FunctionEmitter& f, const Node& n, ShapeMap* shapes) {
   if (f.MergeDims(n, {1, 1, static_cast<int>(n.out().shape.size()) - 2}, shapes)) return true;
   shapes->clear();
   return false;
@@ -100,7 +100,7 @@ void Winograd(FunctionEmitter& f, const Node& n, const WinogradPlan& plan) {
                  EmitWinogradInput(k.o, plan, k.Pointer(planes), begin, end, k.Pointer(input));
                });
   }
-  std::map<const Tensor*, std::vector<int64_t>> shapes;
+  ShapeMap shapes;
   bool flat = FlatPixels(f, n, &shapes);
   EmitTasks(f, plan.tasks(), plan.cycles / plan.tasks(), plan.scratch_bytes(),
             [&](Kernel& k, Value begin, Value end, Value scratch) {
@@ -140,7 +140,7 @@ void Direct(FunctionEmitter& f, const Node& n, const ConvPlan& plan) {
                               k.Pointer(input));
                });
   }
-  std::map<const Tensor*, std::vector<int64_t>> shapes;
+  ShapeMap shapes;
   bool flat = FlatPixels(f, n, &shapes);
   double flops = 2.0 * out.NumElements() * shape.taps() * (shape.c / shape.groups);
   double cost = flops / (4.0 * plan.lanes) / std::max<int64_t>(plan.tasks(), 1) + 50;

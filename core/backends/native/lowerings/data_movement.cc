@@ -19,15 +19,15 @@ Lowering Injective(int cost, std::function<Value(Eval&, const Node&, int, const 
 
 // Only where IsReadThrough: any other reshape is an alias, see fusion.cc.
 Value Reshape(Eval& e, const Node& n, int, const Indices& at) {
-  const std::vector<int64_t>& out = n.out().shape;
+  const Shape& out = n.out().dims;
   std::vector<int> part_of;
-  SplitsDims(n.in(0).shape, out, &part_of);
+  SplitsDims(n.in(0).dims, out, &part_of);
   Indices from(n.in(0).rank(), e.Constant(0));
-  std::vector<int64_t> stride(from.size(), 1);
+  Shape stride(from.size(), Extent(1));
   for (int i = static_cast<int>(out.size()) - 1; i >= 0; --i) {
     if (part_of[i] < 0) continue;
     from[part_of[i]] = e.Add(from[part_of[i]], e.Mul(at[i], stride[part_of[i]]));
-    stride[part_of[i]] *= out[i];
+    stride[part_of[i]] = stride[part_of[i]] * out[i];
   }
   return e.At(n.in(0), from);
 }
@@ -39,17 +39,27 @@ Value Transpose(Eval& e, const Node& n, int, const Indices& at) {
   return e.At(n.in(0), from);
 }
 
+// Where a slice of an axis begins, by NumPy's rule; the extent may be open, and what remains may be nothing.
+Value SliceBegin(Ops& o, int64_t begin, int64_t step, const Extent& extent) {
+  if (extent.is_static()) return o.Int(begin);
+  Value end = o.Int(extent), v = begin < 0 ? o.Add(end, begin) : o.Int(begin);
+  return step > 0 ? o.Min(o.Max(v, o.Int(0)), end) : o.Min(o.Max(v, o.Int(-1)), o.Sub(end, o.Int(1)));
+}
+
 Value Slice(Eval& e, const Node& n, int, const Indices& at) {
   const std::vector<int64_t>& begins = n.attrs->Ints("begins");
   std::vector<int64_t> steps = n.attrs->IntsOr("steps", std::vector<int64_t>(at.size(), 1));
   Indices from;
-  for (size_t i = 0; i < at.size(); ++i) from.push_back(e.Add(e.Mul(at[i], steps[i]), begins[i]));
+  for (size_t i = 0; i < at.size(); ++i) {
+    from.push_back(e.Add(e.Mul(at[i], steps[i]), SliceBegin(e.o, begins[i], steps[i], n.in(0).dims[i])));
+  }
   return e.At(n.in(0), from);
 }
 
 Value Split(Eval& e, const Node& n, int output, const Indices& at) {
-  int64_t axis = n.attrs->Int("axis"), begin = 0;
-  for (int i = 0; i < output; ++i) begin += n.out(i).shape[axis];
+  int64_t axis = n.attrs->Int("axis");
+  Extent begin = 0;
+  for (int i = 0; i < output; ++i) begin = begin + n.out(i).dims[axis];
   Indices from = at;
   from[axis] = e.Add(at[axis], begin);
   return e.At(n.in(0), from);
@@ -62,17 +72,17 @@ Value Concat(Eval& e, const Node& n, int, const Indices& at) {
   int64_t axis = n.attrs->Int("axis");
   bool lanes_vary = !at[axis].uniform();
   auto pick = [&](Eval& outer, const Indices& where) {
-    std::function<Value(Eval&, size_t, int64_t)> from_piece = [&](Eval& ev, size_t piece, int64_t begin) -> Value {
-      int64_t extent = n.in(piece).shape[axis];
+    std::function<Value(Eval&, size_t, Extent)> from_piece = [&](Eval& ev, size_t piece, Extent begin) -> Value {
+      Extent extent = n.in(piece).dims[axis];
       auto here = [&](Eval& inner) {
         Indices from = where;
-        from[axis] = inner.Add(where[axis], -begin);
+        from[axis] = inner.Add(where[axis], Extent(0) - begin);
         return inner.At(n.in(piece), from);
       };
       bool last = true;
-      for (size_t i = piece + 1; i < n.inputs.size(); ++i) last &= n.in(i).shape[axis] == 0;
+      for (size_t i = piece + 1; i < n.inputs.size(); ++i) last &= n.in(i).dims[axis] == Extent(0);
       if (last) return here(ev);
-      if (extent == 0) return from_piece(ev, piece + 1, begin);
+      if (extent == Extent(0)) return from_piece(ev, piece + 1, begin);
       Value in_piece = ev.o.Less(where[axis].base, ev.o.Int(begin + extent));
       return ev.o.IfElse(
           in_piece, {ev.o.ComputeType(n.out().dtype, ev.lanes())},
@@ -93,20 +103,21 @@ Value Concat(Eval& e, const Node& n, int, const Indices& at) {
 // One loop for each piece, so that no element asks which piece it is from.
 absl::Status ConcatKernel(FunctionEmitter& f, const Node& n) {
   const Tensor& out = n.out();
-  int64_t axis = n.attrs->Int("axis"), begin = 0;
+  int64_t axis = n.attrs->Int("axis");
+  Extent begin = 0;
   for (const Tensor* piece : n.inputs) {
-    int64_t start = begin;
-    begin += piece->shape[axis];
-    if (piece->NumElements() == 0) continue;
+    Extent start = begin;
+    begin = begin + piece->dims[axis];
+    if (piece->IsEmpty()) continue;
     // Merged to [rows, axis and behind]: a row of the piece is contiguous in the result.
-    int64_t rows = Product(piece->shape, 0, axis), row = Product(piece->shape, axis, piece->rank());
-    int64_t out_row = Product(out.shape, axis, out.rank());
-    int64_t offset = start * Product(out.shape, axis + 1, out.rank());
-    std::map<const Tensor*, std::vector<int64_t>> shapes;
+    Extent rows = Product(piece->dims, 0, axis), row = Product(piece->dims, axis, piece->rank());
+    Extent out_row = Product(out.dims, axis, out.rank());
+    Extent offset = start * Product(out.dims, axis + 1, out.rank());
+    ShapeMap shapes;
     bool merged = f.MergeDimsOf(*piece, {}, &shapes) && !piece->inlined;
     if (merged) {
       int64_t bytes = ir::ByteSize(out.dtype);
-      f.ParallelEach(rows, row * bytes / 16.0 + 10, [&](Kernel& k, Value i) {
+      f.ParallelEach(rows, Cycles(row) * bytes / 16.0 + 10, [&](Kernel& k, Value i) {
         mlir::Type byte = k.o.b.getI8Type();
         k.o.CopyBytes(k.o.At(k.Pointer(out), k.o.Mul(k.o.Add(k.o.Mul(i, out_row), offset), bytes), byte),
                       k.o.At(k.Pointer(*piece), k.o.Mul(i, row * bytes), byte), row * bytes);
@@ -115,13 +126,13 @@ absl::Status ConcatKernel(FunctionEmitter& f, const Node& n) {
     }
     int cost = 0;
     std::vector<const Tensor*> tensors = f.Expression(*piece, nullptr, nullptr, &cost);
-    std::vector<int64_t> outer(piece->shape.begin(), piece->shape.end() - 1);
-    int64_t inner = piece->shape.back();
-    f.WithLanesOrScalar(f.LanesFor(tensors, inner), cost, [&](int64_t lanes) {
-      f.ParallelEach(Product(outer), inner * (cost + 2.0) / lanes, [&](Kernel& k, Value item) {
+    Shape outer(piece->dims.begin(), piece->dims.end() - 1);
+    Extent inner = piece->dims.back();
+    f.WithLanesOrScalar(inner, f.LanesFor(tensors, inner), cost, [&](int64_t lanes) {
+      f.ParallelEach(Product(outer), Cycles(inner) * (cost + 2.0) / lanes, [&](Kernel& k, Value item) {
         Indices indices = Delinearise(k.o, item, outer);
         k.o.For(k.o.Int(0), k.o.Int(inner), lanes, [&](Value i) {
-          if (inner % lanes != 0) i = k.o.Min(i, k.o.Int(inner - lanes));
+          if (!inner.IsMultipleOf(lanes)) i = k.o.Min(i, k.o.Int(inner - lanes));
           Eval e(k, lanes);
           Indices at = indices;
           at.push_back(Index(i, lanes == 1 ? 0 : 1));
@@ -150,8 +161,8 @@ Value PadConstant(Ops& o, const Node& n, int64_t lanes) {
 Value Pad(Eval& e, const Node& n, int, const Indices& at) {
   const std::vector<int64_t>& pads = n.attrs->Ints("pads");
   std::string mode = n.attrs->StringOr("mode", "constant");
-  const std::vector<int64_t>& in = n.in(0).shape;
-  if (mode == "constant" && n.in(0).NumElements() == 0) return PadConstant(e.o, n, e.lanes());
+  const Shape& in = n.in(0).dims;
+  if (mode == "constant" && n.in(0).IsEmpty()) return PadConstant(e.o, n, e.lanes());
   bool lanes_vary = false;
   for (size_t i = 0; i < at.size(); ++i) {
     lanes_vary |= !at[i].uniform() && (pads[i] > 0 || pads[i + at.size()] > 0);
@@ -167,9 +178,10 @@ Value Pad(Eval& e, const Node& n, int, const Indices& at) {
         continue;
       }
       // What negative pads crop is gone before the others are filled from the rest.
-      int64_t skip = std::max<int64_t>(-before, 0), rest = in[i] - skip - std::max<int64_t>(-after, 0);
+      int64_t skip = std::max<int64_t>(-before, 0);
+      Extent rest = in[i] - skip - std::max<int64_t>(-after, 0);
       Value v = o.Add(where[i].base, -std::max<int64_t>(before, 0));
-      Value extent = o.Int(rest), last = o.Int(std::max<int64_t>(rest - 1, 0)), zero = o.Int(0);
+      Value extent = o.Int(rest), last = o.Int(Extent::Max(rest - 1, 0)), zero = o.Int(0);
       if (mode == "constant") {
         Value ok = o.CompareI(Compare::kLt, v, extent, false);  // unsigned: negative is large
         inside = inside ? o.And(inside, ok) : ok;
@@ -191,14 +203,15 @@ Value Pad(Eval& e, const Node& n, int, const Indices& at) {
 Value Tile(Eval& e, const Node& n, int, const Indices& at) {
   const std::vector<int64_t>& repeats = n.attrs->Ints("repeats");
   bool lanes_vary = false;
-  for (size_t i = 0; i < at.size(); ++i) lanes_vary |= !at[i].uniform() && repeats[i] != 1 && n.in(0).shape[i] != 1;
+  for (size_t i = 0; i < at.size(); ++i)
+    lanes_vary |= !at[i].uniform() && repeats[i] != 1 && n.in(0).dims[i] != Extent(1);
   auto element = [&](Eval& ev, const Indices& where) {
     Indices from;
     for (size_t i = 0; i < where.size(); ++i) {
-      int64_t extent = n.in(0).shape[i];
-      from.push_back(extent == 1       ? ev.Constant(0)
-                     : repeats[i] == 1 ? where[i]
-                                       : Index(ev.o.Rem(where[i].base, extent)));
+      const Extent& extent = n.in(0).dims[i];
+      from.push_back(extent == Extent(1) ? ev.Constant(0)
+                     : repeats[i] == 1   ? where[i]
+                                         : Index(ev.o.Rem(where[i].base, extent)));
     }
     return ev.At(n.in(0), from);
   };
@@ -230,7 +243,7 @@ Value ReverseSequence(Eval& e, const Node& n, int, const Indices& at) {
     Eval scalar = ev.Child(1);
     Value length = scalar.At(n.in(1), {where[batch_axis]});
     length = o.ExtendI(length, o.b.getI64Type(), true);
-    length = o.Min(o.Max(length, o.Int(0)), o.Int(n.in(0).shape[time_axis]));
+    length = o.Min(o.Max(length, o.Int(0)), o.Int(n.in(0).dims[time_axis]));
     Value t = where[time_axis].base;
     Indices from = where;
     from[time_axis] = o.Select(o.Less(t, length), o.Sub(o.Sub(length, o.Int(1)), t), t);

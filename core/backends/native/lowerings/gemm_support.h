@@ -42,6 +42,7 @@ inline void EmitTasks(
 }
 
 absl::Status EmitMatmul(FunctionEmitter& f, const Node& node);
+absl::Status EmitOpenMatmul(FunctionEmitter& f, const Node& node);  // an operand has open dimensions
 
 // Whether the tail is so short that code for every accumulator of a tile is no burden.
 inline bool InlineEpilogue(FunctionEmitter& f, const Node& node) {

@@ -14,7 +14,7 @@ Value Gather(Eval& e, const Node& n, int, const Indices& at) {
   int indices_rank = n.in(1).rank();
   Indices which(at.begin() + axis, at.begin() + axis + indices_rank);
   Indices from(at.begin(), at.begin() + axis);
-  from.push_back(e.IndexFrom(n.in(1), which, n.in(0).shape[axis]));
+  from.push_back(e.IndexFrom(n.in(1), which, n.in(0).dims[axis]));
   from.insert(from.end(), at.begin() + axis + indices_rank, at.end());
   return e.At(n.in(0), from);
 }
@@ -22,18 +22,18 @@ Value Gather(Eval& e, const Node& n, int, const Indices& at) {
 Value GatherElements(Eval& e, const Node& n, int, const Indices& at) {
   int64_t axis = n.attrs->IntOr("axis", 0);
   Indices from = at;
-  from[axis] = e.IndexFrom(n.in(1), at, n.in(0).shape[axis]);
+  from[axis] = e.IndexFrom(n.in(1), at, n.in(0).dims[axis]);
   return e.At(n.in(0), from);
 }
 
 // The indices into x that the tuple at `where` (without its last axis) addresses, from axis `first` of x on.
 Indices TupleAt(Eval& e, const Node& n, Indices where, int first) {
   Indices result;
-  int64_t depth = n.in(1).shape.back();
+  int64_t depth = n.in(1).dims.back().value();  // the rank of x follows from it: never open
   where.push_back(e.Constant(0));
   for (int64_t i = 0; i < depth; ++i) {
     where.back() = e.Constant(i);
-    result.push_back(e.IndexFrom(n.in(1), where, n.in(0).shape[first + i]));
+    result.push_back(e.IndexFrom(n.in(1), where, n.in(0).dims[first + i]));
   }
   return result;
 }
@@ -51,32 +51,30 @@ Value GatherNd(Eval& e, const Node& n, int, const Indices& at) {
 // and the last wins.
 absl::Status Scatter(FunctionEmitter& f, const Node& n, const std::function<Indices(Eval&, const Indices&)>& target) {
   const Tensor &x = n.in(0), &updates = n.in(2), &out = n.out();
-  if (out.NumElements() == 0) return absl::OkStatus();
-  int64_t bytes = out.NumBytes();
-  f.Parallel(1, static_cast<double>(bytes),
-             [&](Kernel& k, Value, Value) { k.o.CopyBytes(k.Pointer(out), k.Pointer(x), bytes); });
+  if (out.IsEmpty()) return absl::OkStatus();
+  Extent bytes = out.Bytes();
+  f.Parallel(1, bytes, [&](Kernel& k, Value, Value) { k.o.CopyBytes(k.Pointer(out), k.Pointer(x), bytes); });
   std::string reduction = n.attrs->StringOr("reduction", "none");
-  f.Parallel(updates.NumElements() > 0 ? 1 : 0, static_cast<double>(updates.NumElements()),
-             [&](Kernel& k, Value, Value) {
-               Ops& o = k.o;
-               o.For(updates.NumElements(), [&](Value i) {
-                 Eval e(k, 1);
-                 Indices where = Delinearise(o, i, updates.shape);
-                 Indices to = target(e, where);
-                 Value value = e.At(updates, where);
-                 if (reduction != "none") {
-                   std::vector<int64_t> strides = RowMajorStrides(out.shape);
-                   Value offset = o.Int(0);
-                   for (size_t d = 0; d < to.size(); ++d) offset = o.Add(offset, o.Mul(to[d].base, strides[d]));
-                   Value old = o.LoadElements(out.dtype, k.Pointer(out), offset, 1);
-                   value = reduction == "add"   ? o.AddN(out.dtype, old, value)
-                           : reduction == "mul" ? o.MulN(out.dtype, old, value)
-                           : reduction == "max" ? o.MaxN(out.dtype, old, value)
-                                                : o.MinN(out.dtype, old, value);
-                 }
-                 k.StoreElement(out, to, value);
-               });
-             });
+  f.Parallel(updates.IsEmpty() ? 0 : 1, updates.Elements(), [&](Kernel& k, Value, Value) {
+    Ops& o = k.o;
+    o.For(o.Int(0), o.Int(updates.Elements()), 1, [&](Value i) {
+      Eval e(k, 1);
+      Indices where = Delinearise(o, i, updates.dims);
+      Indices to = target(e, where);
+      Value value = e.At(updates, where);
+      if (reduction != "none") {
+        Shape strides = RowMajorStrides(out.dims);
+        Value offset = o.Int(0);
+        for (size_t d = 0; d < to.size(); ++d) offset = o.Add(offset, o.Mul(to[d].base, strides[d]));
+        Value old = o.LoadElements(out.dtype, k.Pointer(out), offset, 1);
+        value = reduction == "add"   ? o.AddN(out.dtype, old, value)
+                : reduction == "mul" ? o.MulN(out.dtype, old, value)
+                : reduction == "max" ? o.MaxN(out.dtype, old, value)
+                                     : o.MinN(out.dtype, old, value);
+      }
+      k.StoreElement(out, to, value);
+    });
+  });
   return absl::OkStatus();
 }
 
@@ -84,7 +82,7 @@ absl::Status ScatterElements(FunctionEmitter& f, const Node& n) {
   int64_t axis = n.attrs->IntOr("axis", 0);
   return Scatter(f, n, [&](Eval& e, const Indices& where) {
     Indices to = where;
-    to[axis] = e.IndexFrom(n.in(1), where, n.in(0).shape[axis]);
+    to[axis] = e.IndexFrom(n.in(1), where, n.in(0).dims[axis]);
     return to;
   });
 }

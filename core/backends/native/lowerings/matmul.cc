@@ -21,14 +21,16 @@ constexpr int64_t kFarBytes = 2048;
 
 ColumnSource SourceOf(const Matrices& b, bool constant, int64_t m, int64_t element_bytes) {
   if (constant) return ColumnSource::kPacked;
-  bool near = b.row_stride * element_bytes < kFarBytes || b.rows * b.row_stride * element_bytes < 64 * kFarBytes;
-  return b.column_stride == 1 && (m <= kFewRows || near) ? ColumnSource::kDirect : ColumnSource::kOnTheFly;
+  int64_t stride = b.row_stride.value() * element_bytes;
+  bool near = stride < kFarBytes || b.rows.value() * stride < 64 * kFarBytes;
+  return b.column_stride == Extent(1) && (m <= kFewRows || near) ? ColumnSource::kDirect : ColumnSource::kOnTheFly;
 }
 
 }  // namespace
 
 absl::Status EmitMatmul(FunctionEmitter& f, const Node& n) {
   const Tensor &ta = n.in(0), &tb = n.in(1), &out = n.out();
+  if (!ta.is_static() || !tb.is_static()) return EmitOpenMatmul(f, n);
   if (out.NumElements() == 0) return absl::OkStatus();
   bool vector_a = ta.rank() == 1, vector_b = tb.rank() == 1;
   auto a_of = Matrices::Of(ta, true, !vector_a && n.attrs->BoolOr("transpose_a", false));
@@ -36,19 +38,19 @@ absl::Status EmitMatmul(FunctionEmitter& f, const Node& n) {
   if (!a_of.ok()) return a_of.status();
   if (!b_of.ok()) return b_of.status();
   Matrices &a = *a_of, &b = *b_of;
-  int64_t m = a.rows, k = a.columns, columns = b.columns;
-  std::vector<int64_t> batch_shape(out.shape.begin(), out.shape.end() - (vector_a ? 0 : 1) - (vector_b ? 0 : 1));
-  std::vector<int64_t> row_shape = {m};
-  if (Product(b.batch) == 1 && !vector_a && Product(a.batch) == Product(batch_shape) && a.OneMatrix()) {
+  int64_t m = a.rows.value(), k = a.columns.value(), columns = b.columns.value();
+  Shape batch_shape(out.dims.begin(), out.dims.end() - (vector_a ? 0 : 1) - (vector_b ? 0 : 1));
+  Shape row_shape = {m};
+  if (Product(b.batch) == Extent(1) && !vector_a && Product(a.batch) == Product(batch_shape) && a.OneMatrix()) {
     // One b for all: the rows of all batch elements are rows of one product.
     row_shape = batch_shape;
     row_shape.push_back(m);
-    m *= Product(batch_shape);
+    m *= Product(batch_shape).value();
     a.batch.clear();
     a.batch_strides.clear();
     batch_shape.clear();
   }
-  int64_t batch = Product(batch_shape);
+  int64_t batch = Product(batch_shape).value();
   GemmTypes types(f, ta.dtype);
   bool constant = f.IsConstantParam(*b.view.base);
   ColumnSource source = SourceOf(b, constant, m, ir::ByteSize(ta.dtype));
@@ -57,7 +59,7 @@ absl::Status EmitMatmul(FunctionEmitter& f, const Node& n) {
   Buffer packed;
   int64_t packed_matrix = plan.k * plan.packed_columns();
   if (constant) {
-    packed = f.State(Product(b.batch) * packed_matrix * types.accumulator_bytes);
+    packed = f.State(Product(b.batch).value() * packed_matrix * types.accumulator_bytes);
     f.ParallelEach(
         Product(b.batch), 1e3,
         [&](Kernel& kernel, Value i) {
@@ -66,7 +68,7 @@ absl::Status EmitMatmul(FunctionEmitter& f, const Node& n) {
           if (BatchOffset offset = b.OffsetOf(f, b.batch, b.batch_strides)) {
             from = kernel.o.At(from, offset(kernel.o, i), stored);
           }
-          EmitPackColumns(kernel.o, plan, {from, stored, b.row_stride, b.column_stride}, acc,
+          EmitPackColumns(kernel.o, plan, {from, stored, b.row_stride.value(), b.column_stride.value()}, acc,
                           kernel.o.At(kernel.Pointer(packed), kernel.o.Mul(i, packed_matrix), acc));
         },
         Phase::kInit);
@@ -80,22 +82,22 @@ absl::Status EmitMatmul(FunctionEmitter& f, const Node& n) {
     gemm.inline_epilogue = InlineEpilogue(f, n);
     gemm.p.pointer = a.Pointer(kernel, stored);
     gemm.p.element = stored;
-    gemm.p.row_stride = a.row_stride;
-    gemm.p.k_stride = a.column_stride;
+    gemm.p.row_stride = a.row_stride.value();
+    gemm.p.k_stride = a.column_stride.value();
     gemm.p.batch_offset = a.OffsetOf(f, batch_shape, a.batch_strides);
-    std::vector<int64_t> q_strides = b.batch_strides;
+    Shape q_strides = b.batch_strides;
     if (constant) {
       q_strides = RowMajorStrides(b.batch);
-      for (int64_t& s : q_strides) s *= packed_matrix;
+      for (Extent& s : q_strides) s = s * packed_matrix;
     }
     gemm.q.batch_offset = b.OffsetOf(f, batch_shape, q_strides);
     gemm.q.pointer = constant ? kernel.Pointer(packed) : b.Pointer(kernel, stored);
     gemm.q.element = constant ? gemm.accumulator : stored;
-    gemm.q.k_stride = b.row_stride;
+    gemm.q.k_stride = b.row_stride.value();
     gemm.q.pack = [&](KernelBuilder& kb, const PackRequest& r) {
       Value at = kb.Add(kb.Mul(r.k_begin, b.row_stride), kb.Mul(kb.Mul(r.panel, plan.nr()), b.column_stride));
       if (gemm.q.batch_offset) at = kb.Add(at, gemm.q.batch_offset(kb, r.batch));
-      StridedMatrix from{kb.At(gemm.q.pointer, at, stored), stored, b.row_stride, b.column_stride};
+      StridedMatrix from{kb.At(gemm.q.pointer, at, stored), stored, b.row_stride.value(), b.column_stride.value()};
       EmitPackBlock(kb, from, kb.Sub(r.k_end, r.k_begin), r.vectors, r.columns, plan.lanes, gemm.accumulator, r.to);
     };
     gemm.epilogue = [&](KernelBuilder&, Value batch_index, Value row, Value column, Value acc) {

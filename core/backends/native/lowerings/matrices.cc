@@ -9,10 +9,10 @@ using mlir::Value;
 absl::StatusOr<Matrices> Matrices::Of(const Tensor& tensor, bool left, bool transposed) {
   Matrices m;
   if (!ResolveView(tensor, &m.view)) return absl::InternalError("native: a matmul's operand has no memory");
-  std::vector<int64_t> shape = tensor.shape, strides = m.view.strides;
+  Shape shape = tensor.dims, strides = m.view.strides;
   if (shape.size() == 1) {
-    shape.insert(left ? shape.begin() : shape.end(), 1);
-    strides.insert(left ? strides.begin() : strides.end(), 0);
+    shape.insert(left ? shape.begin() : shape.end(), Extent(1));
+    strides.insert(left ? strides.begin() : strides.end(), Extent(0));
   }
   size_t rank = shape.size();
   if (transposed) {
@@ -29,11 +29,11 @@ absl::StatusOr<Matrices> Matrices::Of(const Tensor& tensor, bool left, bool tran
 }
 
 bool Matrices::OneMatrix() const {
-  int64_t expected = row_stride * rows;
+  Extent expected = row_stride * rows;
   for (int i = static_cast<int>(batch.size()) - 1; i >= 0; --i) {
-    if (batch[i] == 1) continue;
-    if (batch_strides[i] != expected && rows * row_stride != 0) return false;
-    expected *= batch[i];
+    if (batch[i] == Extent(1)) continue;
+    if (batch_strides[i] != expected && rows * row_stride != Extent(0)) return false;
+    expected = expected * batch[i];
   }
   return true;
 }
@@ -42,14 +42,13 @@ Value Matrices::Pointer(Kernel& k, mlir::Type element) const {
   return k.o.At(k.Pointer(*view.base), view.offset, element);
 }
 
-BatchOffset Matrices::OffsetOf(FunctionEmitter& f, const std::vector<int64_t>& result,
-                               std::vector<int64_t> strides) const {
-  if (Product(batch) == 1) return nullptr;
-  std::vector<int64_t> mine = batch;
-  mine.insert(mine.begin(), result.size() - mine.size(), 1);
-  strides.insert(strides.begin(), result.size() - strides.size(), 0);
+BatchOffset Matrices::OffsetOf(FunctionEmitter& f, const Shape& result, Shape strides) const {
+  if (Product(batch) == Extent(1)) return nullptr;
+  Shape mine = batch;
+  mine.insert(mine.begin(), result.size() - mine.size(), Extent(1));
+  strides.insert(strides.begin(), result.size() - strides.size(), Extent(0));
   return [&f, result, mine, strides](KernelBuilder& kb, Value i) {
-    if (mine == result && strides.back() != 0) {  // evenly spaced: no division
+    if (mine == result && strides.back() != Extent(0)) {  // evenly spaced: no division
       bool even = true;
       for (size_t d = 0; d + 1 < result.size(); ++d) even &= strides[d] == strides[d + 1] * result[d + 1];
       if (even) return kb.Mul(i, strides.back());
@@ -57,7 +56,7 @@ BatchOffset Matrices::OffsetOf(FunctionEmitter& f, const std::vector<int64_t>& r
     Indices at = Delinearise(f.ops(), i, result);
     Value offset = kb.Int(0);
     for (size_t d = 0; d < at.size(); ++d) {
-      if (mine[d] != 1) offset = kb.Add(offset, kb.Mul(at[d].base, strides[d]));
+      if (mine[d] != Extent(1)) offset = kb.Add(offset, kb.Mul(at[d].base, strides[d]));
     }
     return offset;
   };

@@ -14,8 +14,8 @@ namespace inlay::native {
 // An operand as matrices of a view: `batch` in front, rows x columns last, transposed if asked for, rank 1 promoted.
 struct Matrices {
   View view;
-  std::vector<int64_t> batch, batch_strides;
-  int64_t rows = 1, columns = 1, row_stride = 0, column_stride = 0;
+  Shape batch, batch_strides;
+  Extent rows = 1, columns = 1, row_stride = 0, column_stride = 0;
 
   static absl::StatusOr<Matrices> Of(const Tensor& tensor, bool left, bool transposed);
 
@@ -26,7 +26,7 @@ struct Matrices {
   mlir::Value Pointer(Kernel& k, mlir::Type element) const;
 
   // Where batch element `i` of `result` begins, `strides` those of this operand's batch axes.
-  BatchOffset OffsetOf(FunctionEmitter& f, const std::vector<int64_t>& result, std::vector<int64_t> strides) const;
+  BatchOffset OffsetOf(FunctionEmitter& f, const Shape& result, Shape strides) const;
 };
 
 }  // namespace inlay::native

@@ -14,24 +14,65 @@ using mlir::Value;
 
 DType Accumulator(DType dtype) { return dtype == DType::kF64 ? DType::kF64 : DType::kF32; }
 
+// Rows shorter than a vector, or too long for the stack: scalars, nothing kept between three passes.
+void LayerNormInPasses(FunctionEmitter& f, const Node& n, int axis) {
+  const Tensor &x = n.in(0), &scale = n.in(1), &bias = n.in(2);
+  DType acc = Accumulator(x.dtype);
+  Shape outer(x.dims.begin(), x.dims.begin() + axis), inner(x.dims.begin() + axis, x.dims.end());
+  Extent extent = Product(inner);
+  int cost = 0;
+  f.Expression(x, nullptr, nullptr, &cost);
+  f.ParallelEach(Product(outer), Cycles(extent) * (3 * cost + 8), [&](Kernel& k, Value item) {
+    Ops& o = k.o;
+    Indices row = Delinearise(o, item, outer);
+    Value zero = o.ConstF(o.ComputeType(acc), 0), count = NumberLike(o, zero, extent);
+    auto whole = [&](const Indices& at) {
+      Indices all = row;
+      all.insert(all.end(), at.begin(), at.end());
+      return all;
+    };
+    auto element = [&](const Indices& at) {
+      Eval e(k, 1);
+      return e.At(x, whole(at));
+    };
+    Value sum = LoopNest(o, inner, {zero}, [&](const Indices& at, const Values& sums) {
+      return Values{o.AddF(sums[0], element(at))};
+    })[0];
+    Value mean = o.DivF(sum, count);
+    Value squares = LoopNest(o, inner, {zero}, [&](const Indices& at, const Values& sums) {
+      Value d = o.SubF(element(at), mean);
+      return Values{o.AddF(sums[0], o.MulF(d, d))};
+    })[0];
+    Value epsilon = o.ConstF(zero.getType(), n.attrs->FloatOr("epsilon", 1e-5));
+    Value deviation = o.Sqrt(o.AddF(o.DivF(squares, count), epsilon));
+    LoopNest(o, inner, {}, [&](const Indices& at, const Values&) {
+      Eval e(k, 1);
+      Value v = o.DivF(o.SubF(element(at), mean), deviation);
+      v = o.Fma(v, e.At(scale, e.BroadcastTo(scale, at)), e.At(bias, e.BroadcastTo(bias, at)));
+      k.StoreResult(n.out(), whole(at), v);
+      return Values{};
+    });
+  });
+}
+
 // One pass that evaluates what feeds it into a row of scratch and sums, one for the variance about the mean (no
 // cancellation), one that stores.
 absl::Status LayerNorm(FunctionEmitter& f, const Node& n) {
   const Tensor &x = n.in(0), &scale = n.in(1), &bias = n.in(2);
-  if (n.out().NumElements() == 0) return absl::OkStatus();
+  if (n.out().IsEmpty()) return absl::OkStatus();
   int axis = static_cast<int>(n.attrs->IntOr("axis", -1));
   if (axis < 0) axis += x.rank();
   DType acc = Accumulator(x.dtype);
-  std::vector<int64_t> outer(x.shape.begin(), x.shape.begin() + axis), inner(x.shape.begin() + axis, x.shape.end());
-  std::map<const Tensor*, std::vector<int64_t>> shapes;
+  Shape outer(x.dims.begin(), x.dims.begin() + axis), inner(x.dims.begin() + axis, x.dims.end());
+  ShapeMap shapes;
   if (axis > 1 || inner.size() > 1) {
     std::vector<int> groups;
     if (axis > 0) groups.push_back(axis);
     groups.push_back(static_cast<int>(inner.size()));
     bool whole = true;
     for (const Tensor* t : {&scale, &bias}) {
-      whole &= !t->inlined && (t->shape == inner || t->NumElements() == 1);
-      shapes[t] = {t->NumElements()};
+      whole &= !t->inlined && (t->dims == inner || t->Elements() == Extent(1));
+      shapes[t] = {t->Elements()};
     }
     if (whole && f.MergeDimsOf(x, groups, &shapes) && f.MergeDims(n, groups, &shapes)) {
       outer = {Product(outer)};
@@ -41,61 +82,71 @@ absl::Status LayerNorm(FunctionEmitter& f, const Node& n) {
       shapes.clear();
     }
   }
-  int64_t extent = Product(inner);
+  Extent extent = Product(inner);
   int cost = 0;
   std::vector<const Tensor*> tensors = f.Expression(x, nullptr, nullptr, &cost);
   int64_t bytes = ir::ByteSize(acc);
   int64_t lanes = std::min(f.LanesFor(tensors, inner.back()), f.LanesForBytes(bytes, inner.back()));
-  int64_t padded = RoundUp(extent, lanes);
-  bool on_stack = padded * bytes <= Kernel::kMaxStackBytes;
+  Extent padded = RoundUp(extent, lanes);
+  int64_t room = (extent.is_static() ? padded.value() : Kernel::kMaxOpenRow + lanes) * bytes;
+  bool on_stack = room <= Kernel::kMaxStackBytes;
   Buffer rows;
   if (!on_stack) rows = f.Temporary(Product(outer) * padded * bytes);
   double epsilon = n.attrs->FloatOr("epsilon", 1e-5);
-  f.Parallel(Product(outer), static_cast<double>(extent) / lanes * (cost + 8), [&](Kernel& k, Value begin, Value end) {
-    Ops& o = k.o;
-    k.shapes = shapes;
-    Value scratch = on_stack ? k.Scratch(padded * bytes) : k.Pointer(rows);
-    mlir::Type element = o.ComputeType(acc), vector = o.ComputeType(acc, lanes);
-    Value zero = o.ConstF(vector, 0);
-    auto add = [&](Value a, Value b) { return o.AddF(a, b); };
-    Value count = o.ConstF(element, static_cast<double>(extent));
-    o.For(begin, end, 1, [&](Value item) {
-      Indices row = Delinearise(o, item, outer);
-      Value line = on_stack ? scratch : o.At(scratch, o.Mul(item, padded), element);
-      Value sum = VectorLoop(o, inner, lanes, {zero}, [&](const VectorPoint& p, const Values& sums) {
-        Eval e(k, lanes);
-        Indices at = row;
-        at.insert(at.end(), p.at.begin(), p.at.end());
-        Value v = e.At(x, at);
-        o.StoreElements(acc, v, line, p.linear);
-        return Values{o.AddF(sums[0], p.fresh ? o.Select(p.fresh, v, zero) : v)};
-      })[0];
-      Value mean = o.DivF(o.ReduceLanes(sum, add), count);
-      Value means = o.Broadcast(mean, lanes);
-      auto square = [&](Value i) {
-        Value d = o.SubF(o.LoadElements(acc, line, i, lanes), means);
-        return o.MulF(d, d);
-      };
-      int64_t whole = extent / lanes * lanes;
-      Value squares = o.For(o.Int(0), o.Int(whole), lanes, {zero},
-                            [&](Value i, const Values& sums) { return Values{o.AddF(sums[0], square(i))}; })[0];
-      if (whole < extent) {
-        squares = o.AddF(squares, o.Select(LastLanes(o, lanes, extent - whole), square(o.Int(extent - lanes)), zero));
-      }
-      Value variance = o.DivF(o.ReduceLanes(squares, add), count);
-      Value factor = o.DivF(o.ConstF(element, 1), o.Sqrt(o.AddF(variance, o.ConstF(element, epsilon))));
-      Value factors = o.Broadcast(factor, lanes);
-      VectorLoop(o, inner, lanes, {}, [&](const VectorPoint& p, const Values&) {
-        Eval e(k, lanes);
-        Value v = o.MulF(o.SubF(o.LoadElements(acc, line, p.linear, lanes), means), factors);
-        v = o.Fma(v, e.At(scale, e.BroadcastTo(scale, p.at)), e.At(bias, e.BroadcastTo(bias, p.at)));
-        Indices at = row;
-        at.insert(at.end(), p.at.begin(), p.at.end());
-        k.StoreResult(n.out(), at, v);
-        return Values{};
+  auto emit = [&] {
+    f.Parallel(Product(outer), Cycles(extent) / lanes * (cost + 8), [&](Kernel& k, Value begin, Value end) {
+      Ops& o = k.o;
+      k.shapes = shapes;
+      Value scratch = on_stack ? k.Scratch(room) : k.Pointer(rows);
+      mlir::Type element = o.ComputeType(acc), vector = o.ComputeType(acc, lanes);
+      Value zero = o.ConstF(vector, 0);
+      auto add = [&](Value a, Value b) { return o.AddF(a, b); };
+      Value count = NumberLike(o, o.ConstF(element, 0), extent);
+      o.For(begin, end, 1, [&](Value item) {
+        Indices row = Delinearise(o, item, outer);
+        Value line = on_stack ? scratch : o.At(scratch, o.Mul(item, padded), element);
+        Value sum = VectorLoop(o, inner, lanes, {zero}, [&](const VectorPoint& p, const Values& sums) {
+          Eval e(k, lanes);
+          Indices at = row;
+          at.insert(at.end(), p.at.begin(), p.at.end());
+          Value v = e.At(x, at);
+          o.StoreElements(acc, v, line, p.linear);
+          return Values{o.AddF(sums[0], p.fresh ? o.Select(p.fresh, v, zero) : v)};
+        })[0];
+        Value mean = o.DivF(o.ReduceLanes(sum, add), count);
+        Value means = o.Broadcast(mean, lanes);
+        auto square = [&](Value i) {
+          Value d = o.SubF(o.LoadElements(acc, line, i, lanes), means);
+          return o.MulF(d, d);
+        };
+        Extent whole = extent / lanes * lanes;
+        Value squares = o.For(o.Int(0), o.Int(whole), lanes, {zero},
+                              [&](Value i, const Values& sums) { return Values{o.AddF(sums[0], square(i))}; })[0];
+        squares = IfRest(o, extent, lanes, {squares}, [&] {
+          Value last = o.Select(LastLanes(o, lanes, extent - whole), square(o.Int(extent - lanes)), zero);
+          return Values{o.AddF(squares, last)};
+        })[0];
+        Value variance = o.DivF(o.ReduceLanes(squares, add), count);
+        Value factor = o.DivF(o.ConstF(element, 1), o.Sqrt(o.AddF(variance, o.ConstF(element, epsilon))));
+        Value factors = o.Broadcast(factor, lanes);
+        VectorLoop(o, inner, lanes, {}, [&](const VectorPoint& p, const Values&) {
+          Eval e(k, lanes);
+          Value v = o.MulF(o.SubF(o.LoadElements(acc, line, p.linear, lanes), means), factors);
+          v = o.Fma(v, e.At(scale, e.BroadcastTo(scale, p.at)), e.At(bias, e.BroadcastTo(bias, p.at)));
+          Indices at = row;
+          at.insert(at.end(), p.at.begin(), p.at.end());
+          k.StoreResult(n.out(), at, v);
+          return Values{};
+        });
       });
     });
-  });
+  };
+  if (extent.is_static()) {
+    emit();
+  } else {
+    f.Either({{inner.back(), lanes, INT64_MAX}, {extent, 0, Kernel::kMaxOpenRow}}, emit,
+             [&] { LayerNormInPasses(f, n, axis); });
+  }
   return absl::OkStatus();
 }
 
@@ -113,7 +164,8 @@ Value BatchNorm(Eval& e, const Node& n, int, const Indices& at) {
 // x / (bias + alpha / size * sum of squares over a window of channels) ^ beta.
 Value Lrn(Eval& e, const Node& n, int, const Indices& at) {
   Ops& o = e.o;
-  int64_t size = n.attrs->Int("size"), channels = n.in(0).shape[1];
+  int64_t size = n.attrs->Int("size");
+  const Extent& channels = n.in(0).dims[1];
   auto element = [&](Eval& ev, const Indices& where) {
     Value x = ev.At(n.in(0), where);
     mlir::Type type = x.getType();

@@ -50,24 +50,24 @@ struct Combiner {
     }
     return nullptr;
   }
-  Value Finish(Ops& o, Value x, int64_t count, DType out) const {
+  Value Finish(Ops& o, Value x, const Extent& count, DType out) const {
     if (kind != Kind::kMean) return x;
-    if (ir::IsFloat(dtype)) return o.DivF(x, o.ConstF(x.getType(), static_cast<double>(count)));
-    return o.Cast(dtype, out, o.DivI(x, o.ConstI(x.getType(), count), true));
+    if (ir::IsFloat(dtype)) return o.DivF(x, NumberLike(o, x, count));
+    return o.Cast(dtype, out, o.DivI(x, NumberLike(o, x, count), true));
   }
 };
 
 // The dimensions of x after merging neighbours: which are reduced, and how the result is indexed by the others.
 struct Plan {
-  std::vector<int64_t> shape;
+  Shape shape;
   std::vector<bool> reduced;
-  std::map<const Tensor*, std::vector<int64_t>> shapes;
+  ShapeMap shapes;
   bool merged = false;
   std::vector<bool> original_reduced;
   bool keepdims = false;
 
-  std::vector<int64_t> Select(bool which) const {
-    std::vector<int64_t> result;
+  Shape Select(bool which) const {
+    Shape result;
     for (size_t i = 0; i < shape.size(); ++i) {
       if (reduced[i] == which) result.push_back(shape[i]);
     }
@@ -104,7 +104,7 @@ Plan MakePlan(FunctionEmitter& f, const Node& n) {
     plan.reduced.clear();
     int begin = 0;
     for (int size : groups) {
-      plan.shape.push_back(Product(x.shape, begin, begin + size));
+      plan.shape.push_back(Product(x.dims, begin, begin + size));
       plan.reduced.push_back(reduced[begin]);
       begin += size;
     }
@@ -124,7 +124,7 @@ Plan MakePlan(FunctionEmitter& f, const Node& n) {
     }
     begin += size;
   }
-  std::map<const Tensor*, std::vector<int64_t>> shapes;
+  ShapeMap shapes;
   if (!out_groups.empty() && f.MergeDimsOf(x, groups, &shapes) && f.MergeDims(n, out_groups, &shapes)) {
     plan.merged = true;
     plan.shapes = shapes;
@@ -156,14 +156,14 @@ void ReduceRows(FunctionEmitter& f, const Node& n, const Combiner& c, const Plan
   const Tensor& x = n.in(0);
   int cost = 0;
   std::vector<const Tensor*> tensors = f.Expression(x, nullptr, nullptr, &cost);
-  std::vector<int64_t> kept = plan.Select(false), reduced = plan.Select(true);
-  int64_t inner = reduced.back();
-  std::vector<int64_t> outer(reduced.begin(), reduced.end() - 1);
-  int64_t count = Product(reduced);
-  f.WithLanesOrScalar(f.LanesFor(tensors, inner), cost, [&](int64_t lanes) {
+  Shape kept = plan.Select(false), reduced = plan.Select(true);
+  Extent inner = reduced.back();
+  Shape outer(reduced.begin(), reduced.end() - 1);
+  Extent count = Product(reduced);
+  f.WithLanesOrScalar(inner, f.LanesFor(tensors, inner), cost, [&](int64_t lanes) {
     // Enough accumulators to hide an addition's latency where computing the element does not already.
-    int64_t unroll = cost <= 4 && inner >= 8 * lanes ? 4 : 1;
-    f.ParallelEach(Product(kept), static_cast<double>(count) / lanes * (cost + 2), [&](Kernel& k, Value item) {
+    int64_t unroll = cost <= 4 && (!inner.is_static() || inner.value() >= 8 * lanes) ? 4 : 1;
+    f.ParallelEach(Product(kept), Cycles(count) / lanes * (cost + 2), [&](Kernel& k, Value item) {
       Ops& o = k.o;
       k.shapes = plan.shapes;
       Indices row = Delinearise(o, item, kept);
@@ -175,7 +175,8 @@ void ReduceRows(FunctionEmitter& f, const Node& n, const Combiner& c, const Plan
           in.push_back(Index(i, lanes == 1 ? 0 : 1));
           return o.Cast(x.dtype == c.dtype ? c.dtype : x.dtype, c.dtype, e.At(x, plan.Interleave(row, in)));
         };
-        int64_t step = lanes * unroll, main = inner / step * step, whole = inner / lanes * lanes;
+        int64_t step = lanes * unroll;
+        Extent main = inner / step * step, whole = inner / lanes * lanes;
         acc = o.For(o.Int(0), o.Int(main), step, acc, [&](Value i, const Values& carried) {
           Values next;
           for (int64_t u = 0; u < unroll; ++u) {
@@ -183,16 +184,16 @@ void ReduceRows(FunctionEmitter& f, const Node& n, const Combiner& c, const Plan
           }
           return next;
         });
-        if (main < whole) {
+        if (main != whole) {
           acc[0] = o.For(o.Int(main), o.Int(whole), lanes, {acc[0]}, [&](Value i, const Values& carried) {
             return Values{c.Combine(o, carried[0], element(i))};
           })[0];
         }
-        if (whole < inner) {
+        acc[0] = IfRest(o, inner, lanes, {acc[0]}, [&] {
           Value last = element(o.Int(inner - lanes));
           Value fresh = LastLanes(o, lanes, inner - whole);
-          acc[0] = c.Combine(o, acc[0], o.Select(fresh, last, c.Identity(o, lanes)));
-        }
+          return Values{c.Combine(o, acc[0], o.Select(fresh, last, c.Identity(o, lanes)))};
+        })[0];
         return acc;
       });
       Value sum = sums[0];
@@ -208,38 +209,37 @@ void ReduceColumns(FunctionEmitter& f, const Node& n, const Combiner& c, const P
   const Tensor& x = n.in(0);
   int cost = 0;
   std::vector<const Tensor*> tensors = f.Expression(x, nullptr, nullptr, &cost);
-  std::vector<int64_t> kept = plan.Select(false), reduced = plan.Select(true);
-  int64_t columns = kept.empty() ? 1 : kept.back();
-  std::vector<int64_t> rows(kept.begin(), kept.empty() ? kept.end() : kept.end() - 1);
-  int64_t count = Product(reduced);
-  f.WithLanesOrScalar(f.LanesFor(tensors, columns), cost, [&](int64_t lanes) {
-    int64_t unroll = columns >= 4 * lanes ? 4 : 1, block = unroll * lanes;
-    int64_t blocks = (columns + block - 1) / block;
-    f.ParallelEach(
-        Product(rows) * blocks, static_cast<double>(count) * unroll * (cost + 2), [&](Kernel& k, Value item) {
-          Ops& o = k.o;
-          k.shapes = plan.shapes;
-          Indices row = Delinearise(o, o.Div(item, blocks), rows);
-          Value first = o.Min(o.Mul(o.Rem(item, blocks), block), o.Int(columns - block));
-          auto at_column = [&](int64_t u) {
-            Indices at = row;
-            if (!kept.empty()) at.push_back(Index(o.Add(first, u * lanes), lanes == 1 ? 0 : 1));
-            return at;
-          };
-          Values sums =
-              LoopNest(o, reduced, Values(unroll, c.Identity(o, lanes)), [&](const Indices& in, const Values& acc) {
-                Values next;
-                Eval e(k, lanes);
-                for (int64_t u = 0; u < unroll; ++u) {
-                  Value element = o.Cast(x.dtype, c.dtype, e.At(x, plan.Interleave(at_column(u), in)));
-                  next.push_back(c.Combine(o, acc[u], element));
-                }
-                return next;
-              });
-          for (int64_t u = 0; u < unroll; ++u) {
-            k.StoreResult(n.out(), plan.OutIndices(o, at_column(u)), c.Finish(o, sums[u], count, n.out().dtype));
-          }
-        });
+  Shape kept = plan.Select(false), reduced = plan.Select(true);
+  Extent columns = kept.empty() ? Extent(1) : kept.back();
+  Shape rows(kept.begin(), kept.empty() ? kept.end() : kept.end() - 1);
+  Extent count = Product(reduced);
+  f.WithLanesOrScalar(columns, f.LanesFor(tensors, columns), cost, [&](int64_t lanes) {
+    int64_t unroll = columns.is_static() && columns.value() >= 4 * lanes ? 4 : 1, block = unroll * lanes;
+    Extent blocks = CeilDiv(columns, block);
+    f.ParallelEach(Product(rows) * blocks, Cycles(count) * unroll * (cost + 2), [&](Kernel& k, Value item) {
+      Ops& o = k.o;
+      k.shapes = plan.shapes;
+      Indices row = Delinearise(o, o.Div(item, blocks), rows);
+      Value first = o.Min(o.Mul(o.Rem(item, blocks), block), o.Int(columns - block));
+      auto at_column = [&](int64_t u) {
+        Indices at = row;
+        if (!kept.empty()) at.push_back(Index(o.Add(first, u * lanes), lanes == 1 ? 0 : 1));
+        return at;
+      };
+      Values sums =
+          LoopNest(o, reduced, Values(unroll, c.Identity(o, lanes)), [&](const Indices& in, const Values& acc) {
+            Values next;
+            Eval e(k, lanes);
+            for (int64_t u = 0; u < unroll; ++u) {
+              Value element = o.Cast(x.dtype, c.dtype, e.At(x, plan.Interleave(at_column(u), in)));
+              next.push_back(c.Combine(o, acc[u], element));
+            }
+            return next;
+          });
+      for (int64_t u = 0; u < unroll; ++u) {
+        k.StoreResult(n.out(), plan.OutIndices(o, at_column(u)), c.Finish(o, sums[u], count, n.out().dtype));
+      }
+    });
   });
 }
 
@@ -248,7 +248,7 @@ Lowering Reduce(Kind kind) {
   lowering.cost = 10;
   lowering.epilogue = true;
   lowering.kernel = [kind](FunctionEmitter& f, const Node& n) {
-    if (n.out().NumElements() == 0) return absl::OkStatus();
+    if (n.out().IsEmpty()) return absl::OkStatus();
     Combiner combiner(kind, n.in(0).dtype);
     Plan plan = MakePlan(f, n);
     if (!plan.reduced.empty() && plan.reduced.back()) {
@@ -290,12 +290,19 @@ struct ArgExtreme {
   }
 };
 
+// `otherwise` where the extent is 0.
+Value UnlessEmpty(Ops& o, const Extent& extent, Value otherwise, const std::function<Value()>& make) {
+  if (extent.is_static()) return extent.value() > 0 ? make() : otherwise;
+  Value some = o.Less(o.Int(0), o.Int(extent));
+  return o.IfElse(some, {otherwise.getType()}, [&] { return Values{make()}; }, [&] { return Values{otherwise}; })[0];
+}
+
 // Along the last dimension: each lane keeps the best of what it has seen.
 void ArgReduceRows(FunctionEmitter& f, const Node& n, const ArgExtreme& extreme, int64_t lanes, int cost) {
   const Tensor& x = n.in(0);
-  std::vector<int64_t> others(x.shape.begin(), x.shape.end() - 1);
-  int64_t extent = x.shape.back(), whole = extent / lanes * lanes;
-  f.ParallelEach(Product(others), static_cast<double>(extent) / lanes * (cost + 3) + 60, [&](Kernel& k, Value item) {
+  Shape others(x.dims.begin(), x.dims.end() - 1);
+  Extent extent = x.dims.back(), whole = extent / lanes * lanes;
+  f.ParallelEach(Product(others), Cycles(extent) / lanes * (cost + 3) + 60, [&](Kernel& k, Value item) {
     Ops& o = k.o;
     Indices at = Delinearise(o, item, others);
     auto candidate = [&](Value i) -> Values {
@@ -309,17 +316,17 @@ void ArgReduceRows(FunctionEmitter& f, const Node& n, const ArgExtreme& extreme,
       Value better = extreme.Replaces(o, next[0], best[0]);
       return {o.Select(better, next[0], best[0]), o.Select(better, next[1], best[1])};
     };
-    Value index = o.Int(0);
-    if (extent > 0) {
+    auto best_index = [&]() -> Value {
       Values best = o.For(o.Int(lanes), o.Int(whole), lanes, candidate(o.Int(0)), step);
-      if (whole < extent) best = step(o.Int(extent - lanes), best);
+      best = IfRest(o, extent, lanes, best, [&] { return step(o.Int(extent - lanes), best); });
       Values winner = best;
       if (lanes > 1) winner = {o.Extract(best[0], 0), o.Extract(best[1], 0)};
       for (int64_t l = 1; l < lanes; ++l) {
         winner = extreme.Merge(o, winner, {o.Extract(best[0], l), o.Extract(best[1], l)});
       }
-      index = winner[1];
-    }
+      return winner[1];
+    };
+    Value index = UnlessEmpty(o, extent, o.Int(0), best_index);
     if (n.attrs->BoolOr("keepdims", false)) at.push_back(Index(o.Int(0)));
     k.StoreElement(n.out(), at, index);
   });
@@ -329,10 +336,10 @@ void ArgReduceRows(FunctionEmitter& f, const Node& n, const ArgExtreme& extreme,
 void ArgReduceColumns(FunctionEmitter& f, const Node& n, const ArgExtreme& extreme, int64_t axis, int64_t lanes,
                       int cost) {
   const Tensor& x = n.in(0);
-  std::vector<int64_t> others(x.shape.begin(), x.shape.end() - 1);
+  Shape others(x.dims.begin(), x.dims.end() - 1);
   others.erase(others.begin() + axis);
-  int64_t extent = x.shape[axis], inner = x.shape.back();
-  f.ParallelEach(Product(others), static_cast<double>(extent * inner) / lanes * (cost + 3), [&](Kernel& k, Value item) {
+  Extent extent = x.dims[axis], inner = x.dims.back();
+  f.ParallelEach(Product(others), Cycles(extent * inner) / lanes * (cost + 3), [&](Kernel& k, Value item) {
     Ops& o = k.o;
     Indices outer = Delinearise(o, item, others);
     VectorLoop(o, {inner}, lanes, {}, [&](const VectorPoint& point, const Values&) {
@@ -344,14 +351,14 @@ void ArgReduceColumns(FunctionEmitter& f, const Node& n, const ArgExtreme& extre
         in.insert(in.begin() + axis, Index(i));
         return e.At(x, in);
       };
-      Value index = o.Broadcast(o.Int(0), lanes);
-      if (extent > 0) {
-        index = o.For(o.Int(1), o.Int(extent), 1, {element(o.Int(0)), index}, [&](Value i, const Values& best) {
+      Value first = o.Broadcast(o.Int(0), lanes);
+      Value index = UnlessEmpty(o, extent, first, [&] {
+        return o.For(o.Int(1), o.Int(extent), 1, {element(o.Int(0)), first}, [&](Value i, const Values& best) {
           Value v = element(i);
           Value better = extreme.Replaces(o, v, best[0]);
           return Values{o.Select(better, v, best[0]), o.Select(better, o.Broadcast(i, lanes), best[1])};
         })[1];
-      }
+      });
       if (n.attrs->BoolOr("keepdims", false)) at.insert(at.begin() + axis, Index(o.Int(0)));
       k.StoreElement(n.out(), at, index);
       return Values{};
@@ -361,17 +368,19 @@ void ArgReduceColumns(FunctionEmitter& f, const Node& n, const ArgExtreme& extre
 
 absl::Status ArgReduce(FunctionEmitter& f, const Node& n, bool largest) {
   const Tensor& x = n.in(0);
-  if (n.out().NumElements() == 0) return absl::OkStatus();
+  if (n.out().IsEmpty()) return absl::OkStatus();
   int64_t axis = n.attrs->IntOr("axis", 0);
   ArgExtreme extreme{x.dtype, largest, n.attrs->BoolOr("select_last", false)};
   int cost = 0;
   std::vector<const Tensor*> tensors = f.Expression(x, nullptr, nullptr, &cost);
   // Of narrow types too, no more lanes than of f32: the indices are of 64 bits.
-  int64_t lanes = std::min(f.LanesFor(tensors, x.shape.back()), f.cpu().vector_bytes / 4);
+  int64_t lanes = std::min(f.LanesFor(tensors, x.dims.back()), f.cpu().vector_bytes / 4);
   // Merging a row's lanes costs as much as 30 scalars; with masks (AVX-512) scalars take longer than that.
-  bool short_row = axis == x.rank() - 1 && f.cpu().vector_bytes < 64 && x.shape.back() < f.cpu().vector_bytes;
+  const Extent& row = x.dims.back();
+  bool short_row =
+      axis == x.rank() - 1 && f.cpu().vector_bytes < 64 && row.is_static() && row.value() < f.cpu().vector_bytes;
   if (x.dtype == DType::kBool || short_row) lanes = 1;
-  f.WithLanesOrScalar(lanes, cost, [&](int64_t lanes) {
+  f.WithLanesOrScalar(row, lanes, cost, [&](int64_t lanes) {
     if (axis == x.rank() - 1) {
       ArgReduceRows(f, n, extreme, lanes, cost);
     } else {

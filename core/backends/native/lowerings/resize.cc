@@ -137,7 +137,7 @@ absl::Status Resize(FunctionEmitter& f, const Node& n) {
   bool vary = !tables.empty() && tables.back().axis == out.rank() - 1;  // the last axis is resized
   int64_t wanted = f.LanesFor({&x, &out}, inner);
   if (nearest && vary) wanted = 1;
-  f.WithLanesOrScalar(wanted, nearest ? 2 : 1000, [&](int64_t lanes) {
+  f.WithLanesOrScalar(inner, wanted, nearest ? 2 : 1000, [&](int64_t lanes) {
     f.ParallelEach(Product(outer), static_cast<double>(inner) * points * 4 / lanes, [&](Kernel& k, Value item) {
       Ops& o = k.o;
       Indices row = Delinearise(o, item, outer);

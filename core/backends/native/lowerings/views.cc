@@ -15,28 +15,38 @@ bool OnlyPositiveSteps(const Node& node) {
   return std::all_of(steps.begin(), steps.end(), [](int64_t s) { return s > 0; });
 }
 
-std::vector<int64_t> WithoutOnes(const std::vector<int64_t>& shape) {
-  std::vector<int64_t> result;
-  std::copy_if(shape.begin(), shape.end(), std::back_inserter(result), [](int64_t d) { return d != 1; });
+Shape WithoutOnes(const Shape& shape) {
+  Shape result;
+  std::copy_if(shape.begin(), shape.end(), std::back_inserter(result), [](const Extent& d) { return d != Extent(1); });
   return result;
+}
+
+// Where each axis begins is known: no begin is counted from an open end, or may lie beyond one.
+bool HasPlainBegins(const Node& node) {
+  const std::vector<int64_t>& begins = node.attrs->Ints("begins");
+  for (size_t d = 0; d < begins.size(); ++d) {
+    if (!node.in(0).dims[d].is_static() && begins[d] != 0) return false;
+  }
+  return true;
 }
 
 // What moves elements only and is never memory by itself.
 bool IsMovement(const Node& node) {
   return node.op == "transpose" || node.op == "split" || node.op == "expand" ||
-         (node.op == "slice" && OnlyPositiveSteps(node)) || (node.op == "reshape" && IsReadThrough(node));
+         (node.op == "slice" && OnlyPositiveSteps(node) && HasPlainBegins(node)) ||
+         (node.op == "reshape" && IsReadThrough(node));
 }
 
 // The strides of a dimension's parts; those of extent 1 are never used.
 void ReshapeView(const Tensor& in, const Tensor& out, View* view) {
   std::vector<int> part_of;
-  SplitsDims(in.shape, out.shape, &part_of);
-  std::vector<int64_t> strides(out.rank(), 0);
+  SplitsDims(in.dims, out.dims, &part_of);
+  Shape strides(out.rank(), 0);
   for (int i = out.rank() - 1; i >= 0; --i) {
     if (part_of[i] < 0) continue;
-    int64_t& stride = view->strides[part_of[i]];
+    Extent& stride = view->strides[part_of[i]];
     strides[i] = stride;
-    stride *= out.shape[i];
+    stride = stride * out.dims[i];
   }
   view->strides = strides;
 }
@@ -45,11 +55,13 @@ void SliceView(const Node& node, View* view) {
   const std::vector<int64_t>& begins = node.attrs->Ints("begins");
   std::vector<int64_t> steps = node.attrs->IntsOr("steps", std::vector<int64_t>(begins.size(), 1));
   for (size_t d = 0; d < begins.size(); ++d) {
-    int64_t extent = node.in(0).shape[d];
-    int64_t begin = begins[d] < 0 ? begins[d] + extent : begins[d];
-    begin = std::clamp<int64_t>(begin, 0, extent);
-    if (node.out().shape[d] > 0) view->offset += begin * view->strides[d];
-    view->strides[d] *= steps[d];
+    const Extent& extent = node.in(0).dims[d];
+    if (extent.is_static()) {
+      int64_t begin = begins[d] < 0 ? begins[d] + extent.value() : begins[d];
+      begin = std::clamp<int64_t>(begin, 0, extent.value());
+      if (node.out().dims[d] != Extent(0)) view->offset = view->offset + Extent(begin) * view->strides[d];
+    }
+    view->strides[d] = view->strides[d] * steps[d];
   }
 }
 
@@ -57,39 +69,40 @@ void SplitView(const Node& node, const Tensor& out, View* view) {
   int64_t axis = Normalise(node.attrs->IntOr("axis", 0), node.in(0).rank());
   for (const Tensor* piece : node.outputs) {
     if (piece == &out) return;
-    view->offset += piece->shape[axis] * view->strides[axis];
+    view->offset = view->offset + piece->dims[axis] * view->strides[axis];
   }
 }
 
 void ExpandView(const Tensor& in, const Tensor& out, View* view) {
-  std::vector<int64_t> strides(out.rank(), 0);
+  Shape strides(out.rank(), 0);
   int skip = out.rank() - in.rank();
   for (int i = 0; i < in.rank(); ++i) {
-    if (in.shape[i] == out.shape[skip + i]) strides[skip + i] = view->strides[i];
+    if (in.dims[i] == out.dims[skip + i]) strides[skip + i] = view->strides[i];
   }
   view->strides = strides;
 }
 
 }  // namespace
 
-bool SplitsDims(const std::vector<int64_t>& in, const std::vector<int64_t>& out, std::vector<int>* part_of) {
+bool SplitsDims(const Shape& in, const Shape& out, std::vector<int>* part_of) {
   part_of->assign(out.size(), -1);
   size_t next = 0;
   for (size_t d = 0; d < in.size(); ++d) {
-    for (int64_t covered = 1; covered != in[d]; ++next) {
-      if (next == out.size() || (covered > in[d] && in[d] != 0)) return false;
-      covered *= out[next];
-      if (out[next] != 1) (*part_of)[next] = static_cast<int>(d);
+    for (Extent covered = 1; covered != in[d]; ++next) {
+      bool passed = covered.is_static() && in[d].is_static() && covered.value() > in[d].value() && in[d].value() != 0;
+      if (next == out.size() || passed) return false;
+      covered = covered * out[next];
+      if (out[next] != Extent(1)) (*part_of)[next] = static_cast<int>(d);
     }
   }
-  return std::all_of(out.begin() + next, out.end(), [](int64_t extent) { return extent == 1; });
+  return std::all_of(out.begin() + next, out.end(), [](const Extent& extent) { return extent == Extent(1); });
 }
 
 bool IsReadThrough(const Node& reshape) {
   const Tensor &in = reshape.in(0), &out = reshape.out();
-  if (WithoutOnes(in.shape) == WithoutOnes(out.shape)) return true;
+  if (WithoutOnes(in.dims) == WithoutOnes(out.dims)) return true;
   std::vector<int> part_of;
-  return in.producer != nullptr && IsMovement(*in.producer) && SplitsDims(in.shape, out.shape, &part_of);
+  return in.producer != nullptr && IsMovement(*in.producer) && SplitsDims(in.dims, out.dims, &part_of);
 }
 
 bool CanBeView(const Tensor& tensor) {
@@ -103,13 +116,13 @@ bool CanBeView(const Tensor& tensor) {
 
 bool ResolveView(const Tensor& tensor, View* view) {
   if (!tensor.inlined) {
-    *view = {&tensor, 0, RowMajorStrides(tensor.shape)};
+    *view = {&tensor, 0, RowMajorStrides(tensor.dims)};
     return true;
   }
   const Node& node = *tensor.producer;
   if (!IsMovement(node) || !ResolveView(node.in(0), view)) return false;
   if (node.op == "transpose") {
-    std::vector<int64_t> strides;
+    Shape strides;
     for (int64_t axis : node.attrs->Ints("perm")) strides.push_back(view->strides[Normalise(axis, node.in(0).rank())]);
     view->strides = strides;
   } else if (node.op == "slice") {

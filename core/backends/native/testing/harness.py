@@ -79,11 +79,26 @@ def guarded(nbytes: int) -> np.ndarray:
     return aligned(nbytes + GUARD)
 
 
-class Kernel:
-    """One compiled function: runs on arrays, checks the guards behind every output and behind the workspace."""
+def slice_extent(extent: int, begin: int, end: int, step: int) -> int:
+    return len(range(*slice(begin, end, step).indices(extent)))
 
-    def __init__(self, library, manifest, threads: int):
+
+def evaluate_extent(text: str, values: dict[str, int]) -> int:
+    """A polynomial over names, or a name such as "slice(seq,1,5,2)" or "((h-1)/2)", as core/ir/dim_expr.h writes it."""
+    return eval(text.replace("/", "//"), {"slice": slice_extent}, values)
+
+
+class Kernel:
+    """One compiled function: runs on arrays, checks the guards behind every output and behind the workspace. `values`:
+    of the names of its open dimensions."""
+
+    def __init__(self, library, manifest, threads: int, values: dict[str, int] | None = None):
         self.function = manifest.functions[0]
+        self.values = values or {}
+        self.symbols = np.array([evaluate_extent(s, self.values) for s in self.function.symbols], np.int64)
+        self.workspace_bytes = self.function.workspace_bytes
+        if self.function.workspace_expr:
+            self.workspace_bytes = evaluate_extent(self.function.workspace_expr, self.values)
         self.run_c = getattr(library, self.function.symbol + "_run")
         self.init_c = getattr(library, self.function.symbol + "_init") if self.function.has_state else None
         self.threads = threads
@@ -92,7 +107,7 @@ class Kernel:
         self.parallel = PARALLEL(self._parallel_for)
         self.alloc = ALLOC(self._alloc)
         self.set_error = SET_ERROR(lambda owner, code, message: None)
-        self.workspace = guarded(self.function.workspace_bytes)
+        self.workspace = guarded(self.workspace_bytes)
         self.context = Context(
             None,
             self.workspace.ctypes.data,
@@ -128,9 +143,12 @@ class Kernel:
         self.outputs = []
         for output in self.function.outputs:
             dtype = DTYPES[output.dtype]
-            nbytes = int(np.prod([d.value for d in output.dims], dtype=np.int64)) * dtype.itemsize
-            self.outputs.append((guarded(nbytes), nbytes, dtype, [d.value for d in output.dims]))
+            shape = [evaluate_extent(d.symbol, self.values) if d.symbol else d.value for d in output.dims]
+            nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+            self.outputs.append((guarded(nbytes), nbytes, dtype, shape))
         pointers = [m.ctypes.data for m in self.inputs] + [m[0].ctypes.data for m in self.outputs]
+        if len(self.symbols) > 0:
+            pointers.append(self.symbols.ctypes.data)
         self.args = (ctypes.c_void_p * max(len(pointers), 1))(*pointers)
         if self.init_c is None:
             return
@@ -154,7 +172,7 @@ class Kernel:
         for memory, nbytes, _, _ in self.outputs:
             if (memory[nbytes:] != 0xA5).any():
                 raise RuntimeError("wrote behind an output")
-        if (self.workspace[self.function.workspace_bytes :] != 0xA5).any():
+        if (self.workspace[self.workspace_bytes :] != 0xA5).any():
             raise RuntimeError("wrote behind the workspace")
         return [m[:n].view(dtype).reshape(shape).copy() for m, n, dtype, shape in self.outputs]
 
@@ -188,29 +206,46 @@ def mismatch(got: np.ndarray, want: np.ndarray, tolerance) -> str:
     return f"{len(bad)} of {want.size} differ, at {at}: got {got[at]!r}, wanted {want[at]!r}"
 
 
+def with_constants(module, constant):
+    """The module as a proto, those parameters of main constant after load."""
+    proto = type(module.proto)()
+    proto.CopyFrom(module.proto)
+    if constant:
+        proto.functions["main"].attrs["constant_params"].ints.v.extend(constant)
+    return proto
+
+
 class Suite:
     """Cases that are compiled together."""
 
     def __init__(self):
         self.cases = {}
+        self.open_cases = {}
         self.loops = {}  # of each case's run: how often it used several threads
+
+    def _unused(self, name) -> str:
+        name = "t_" + "".join(c if c.isalnum() else "_" for c in name)
+        while name in self.cases or name in self.open_cases:
+            name += "_"
+        return name
 
     def add(self, name, module, inputs, tolerance=None, constant=(), expected=None, attrs=()) -> None:
         """`constant`: indices of the parameters that are constant after load. `expected`: instead of the evaluator.
         `attrs`: integers by name, of the function."""
-        name = "t_" + "".join(c if c.isalnum() else "_" for c in name)
-        while name in self.cases:
-            name += "_"
-        proto = type(module.proto)()
-        proto.CopyFrom(module.proto)
-        if constant:
-            proto.functions["main"].attrs["constant_params"].ints.v.extend(constant)
+        proto = with_constants(module, constant)
         for attr, value in dict(attrs).items():
             proto.functions["main"].attrs[attr].i = value
-        self.cases[name] = (module, proto, [np.asarray(i) for i in inputs], tolerance, expected)
+        self.cases[self._unused(name)] = (module, proto, [np.asarray(i) for i in inputs], tolerance, expected)
+
+    def add_open(self, name, build, sizes, tolerance=None, constant=()) -> None:
+        """One compile, many shapes. build(lookup) -> (module, inputs): `lookup(name)` is a dimension; the inputs are
+        used where all are numbers. sizes: values of the names, run after run."""
+        module, _ = build(lambda symbol: symbol)
+        proto = with_constants(module, constant)
+        self.open_cases[self._unused(name)] = (build, proto, list(sizes), tolerance)
 
     def compile(self, target: str, directory: str):
-        for name, (_, proto, *_rest) in self.cases.items():
+        for name, (_, proto, *_rest) in {**self.cases, **self.open_cases}.items():
             pathlib.Path(directory, name + ".pb").write_bytes(proto.SerializeToString())
         done = subprocess.run([COMPILER, target, directory], capture_output=True, text=True)
         if done.returncode != 0:
@@ -236,26 +271,42 @@ class Suite:
             library, self.times = self.compile(target, directory)
             self.compile_s = time.time() - start
             for name, (module, _, inputs, tolerance, expected) in self.cases.items():
-                error = pathlib.Path(directory, name + ".error")
-                if error.exists():
-                    failures.append(f"{name}: {error.read_text()}")
+                manifest = self._manifest(directory, name, failures)
+                if manifest is None:
                     continue
-                manifest = artifact_pb2.StaticLibraryManifest()
-                manifest.ParseFromString(pathlib.Path(directory, name + ".manifest").read_bytes())
                 with np.errstate(all="ignore"):
                     want = expected if expected is not None else evaluate(module.proto, module.weights, inputs)
-                try:
-                    kernel = Kernel(library, manifest, threads)
-                    kernel.init(inputs)
-                    before = kernel.loops
-                    kernel.run()
-                    self.loops[name.rstrip("_")] = kernel.loops - before
-                    got = kernel.results()
-                except RuntimeError as problem:
-                    failures.append(f"{name}: {problem}")
-                    continue
-                for i, (g, w) in enumerate(zip(got, want)):
-                    message = mismatch(g, np.asarray(w), tolerance)
-                    if message:
-                        failures.append(f"{name} [{i}]: {message}")
+                kernel = Kernel(library, manifest, threads)
+                failures += self._compare(name, kernel, inputs, want, tolerance)
+                self.loops[name.rstrip("_")] = kernel.loops
+            for name, (build, _, sizes, tolerance) in self.open_cases.items():
+                manifest = self._manifest(directory, name, failures)
+                for values in sizes if manifest is not None else []:
+                    module, inputs = build(values.__getitem__)
+                    with np.errstate(all="ignore"):
+                        want = evaluate(module.proto, module.weights, inputs)
+                    kernel = Kernel(library, manifest, threads, values)
+                    failures += self._compare(f"{name}{values}", kernel, inputs, want, tolerance)
         return failures
+
+    @staticmethod
+    def _manifest(directory, name, failures):
+        error = pathlib.Path(directory, name + ".error")
+        if error.exists():
+            failures.append(f"{name}: {error.read_text()}")
+            return None
+        manifest = artifact_pb2.StaticLibraryManifest()
+        manifest.ParseFromString(pathlib.Path(directory, name + ".manifest").read_bytes())
+        return manifest
+
+    @staticmethod
+    def _compare(name, kernel, inputs, want, tolerance) -> list[str]:
+        try:
+            kernel.init(inputs)
+            kernel.loops = 0
+            kernel.run()
+            got = kernel.results()
+        except RuntimeError as problem:
+            return [f"{name}: {problem}"]
+        messages = [mismatch(g, np.asarray(w), tolerance) for g, w in zip(got, want)]
+        return [f"{name} [{i}]: {message}" for i, message in enumerate(messages) if message]

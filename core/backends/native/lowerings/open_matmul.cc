@@ -1,0 +1,350 @@
+// Matmul with open dimensions: tiles and panels of sizes that are known, how many of them the run says.
+//
+// A task is a panel of columns and a block of rows of one batch element, as in gemm.h. Constant weights are packed by
+// _init; then rows of a are read where they lie, k in one go, and the last tile of a block begins earlier instead of
+// being smaller (its rows are computed twice). Otherwise the task packs b's panel and a's tiles, a block of k at a
+// time.
+#include <algorithm>
+
+#include "absl/status/status.h"
+#include "core/backends/native/function_emitter.h"
+#include "core/backends/native/loops.h"
+#include "core/backends/native/lowerings/gemm_support.h"
+#include "core/backends/native/lowerings/matrices.h"
+#include "core/backends/native/microkernel.h"
+#include "core/backends/native/packing.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+
+namespace inlay::native {
+namespace {
+
+using mlir::Value;
+
+// What the tile is chosen for where an extent is open.
+constexpr int64_t kNominalExtent = 128;
+constexpr int64_t kFewRows = 4;  // of the second tile, for fewer rows than the first has
+constexpr int64_t kRowBlockBytes = 512 << 10;
+constexpr int64_t kSlabBytes = 64 << 10;
+constexpr int64_t kMaxWholeK = 512, kBlockK = 256;  // where both operands are packed
+constexpr int64_t kPackedRows = 128;
+
+int64_t Nominal(const Extent& e) { return e.is_static() ? std::max<int64_t>(e.value(), 1) : kNominalExtent; }
+
+class OpenMatmul {
+ public:
+  OpenMatmul(FunctionEmitter& f, const Node& n, Matrices a, Matrices b)
+      : f_(f), n_(n), types_(f, n.in(0).dtype), a_(std::move(a)), b_(std::move(b)) {
+    const Tensor& out = n.out();
+    vector_a_ = n.in(0).rank() == 1;
+    vector_b_ = n.in(1).rank() == 1;
+    m_ = a_.rows;
+    k_ = a_.columns;
+    columns_ = b_.columns;
+    batch_shape_.assign(out.dims.begin(), out.dims.end() - (vector_a_ ? 0 : 1) - (vector_b_ ? 0 : 1));
+    row_shape_ = {m_};
+    if (Product(b_.batch) == Extent(1) && !vector_a_ && Product(a_.batch) == Product(batch_shape_) && a_.OneMatrix()) {
+      // One b for all: the rows of all batch elements are rows of one product.
+      row_shape_ = batch_shape_;
+      row_shape_.push_back(m_);
+      m_ = m_ * Product(batch_shape_);
+      a_.batch.clear();
+      a_.batch_strides.clear();
+      batch_shape_.clear();
+      flat_rows_ = !vector_b_ && f.MergeDims(n, {out.rank() - 1, 1}, &shapes_);
+      if (!flat_rows_) shapes_.clear();
+    }
+    constant_ = f.IsConstantParam(*b_.view.base);
+    MakePlan();
+  }
+
+  void Emit() {
+    if (constant_) PackWeights();
+    Extent tasks = Product(batch_shape_) * row_blocks_ * panels_;
+    double each = 2.0 * plan_.nr() / (4.0 * plan_.lanes);
+    f_.Parallel(tasks, Cycles(Extent::Min(m_, mc_) * k_) * each + 50, [&](Kernel& kernel, Value begin, Value end) {
+      kernel.shapes = shapes_;
+      Value scratch = kernel.Scratch(q_offset_ + RoundUp(q_elements() * types_.accumulator_bytes, 64));
+      kernel.o.For(begin, end, 1, [&](Value task) { Task(kernel, task, scratch).Emit(*this); });
+    });
+  }
+
+ private:
+  void MakePlan() {
+    plan_ = PlanGemm(VectorIsaOf(f_.cpu()), constant_ ? ColumnSource::kPacked : ColumnSource::kOnTheFly,
+                     types_.accumulator_bytes, 1, Nominal(m_), Nominal(columns_), Nominal(k_));
+    plan_.nv_last = plan_.nv;
+    pack_rows_ = !constant_ || !a_.row_stride.is_static() || !a_.column_stride.is_static();
+    bool whole = !pack_rows_ || (k_.is_static() && k_.value() <= kMaxWholeK);
+    kc_ = whole ? k_ : Extent(kBlockK);
+    int64_t rows = kPackedRows;
+    if (!pack_rows_) rows = std::max(kRowBlockBytes / (Nominal(k_) * types_.accumulator_bytes), 4 * plan_.mr);
+    rows = std::min(rows, kSlabBytes / (plan_.nr() * types_.accumulator_bytes));
+    mc_ = RoundUp(m_.is_static() ? std::min(rows, m_.value()) : rows, plan_.mr);
+    row_blocks_ = CeilDiv(m_, mc_);
+    panels_ = CeilDiv(columns_, plan_.nr());
+    full_panels_ = columns_.IsMultipleOf(plan_.nr());
+    inline_epilogue_ = !pack_rows_ && full_panels_ && InlineEpilogue(f_, n_);
+    int64_t slab = inline_epilogue_ ? 0 : mc_ * plan_.nr();
+    p_offset_ = RoundUp(slab * types_.accumulator_bytes, 64);
+    q_offset_ = p_offset_ + RoundUp(pack_rows_ ? plan_.mr * kc_.value() * types_.accumulator_bytes : 0, 64);
+  }
+  bool blocked() const { return kc_ != k_ || k_ == Extent(0); }
+  int64_t q_elements() const { return constant_ ? 0 : kc_.value() * plan_.nr(); }
+  int64_t packed_matrix() const { return plan_.k * plan_.packed_columns(); }
+
+  void PackWeights() {
+    packed_ = f_.State(Product(b_.batch).value() * packed_matrix() * types_.accumulator_bytes);
+    f_.ParallelEach(
+        Product(b_.batch), 1e3,
+        [&](Kernel& kernel, Value i) {
+          mlir::Type acc = types_.Accumulator(kernel.o), stored = types_.Stored(kernel.o);
+          Value from = b_.Pointer(kernel, stored);
+          if (BatchOffset offset = b_.OffsetOf(f_, b_.batch, b_.batch_strides)) {
+            from = kernel.o.At(from, offset(kernel.o, i), stored);
+          }
+          EmitPackColumns(kernel.o, plan_, {from, stored, b_.row_stride, b_.column_stride}, acc,
+                          kernel.o.At(kernel.Pointer(packed_), kernel.o.Mul(i, packed_matrix()), acc));
+        },
+        Phase::kInit);
+  }
+
+  // The code of a task.
+  class Task {
+   public:
+    Task(Kernel& kernel, Value task, Value scratch) : kernel_(kernel), o_(kernel.o), task_(task), scratch_(scratch) {}
+
+    void Emit(const OpenMatmul& g) {
+      g_ = &g;
+      acc_ = g.types_.Accumulator(o_);
+      stored_ = g.types_.Stored(o_);
+      vector_ = KernelBuilder::Vector(plan().lanes, acc_);
+      panel_ = o_.Rem(task_, g.panels_);
+      Value block = o_.Div(task_, g.panels_);
+      row_begin_ = o_.Mul(o_.Rem(block, g.row_blocks_), g.mc_);
+      Value batch = o_.Div(block, g.row_blocks_);
+      if (Product(g.batch_shape_) == Extent(1)) batch = o_.Int(0);
+      batch_at_ = Delinearise(o_, batch, g.batch_shape_);
+      rows_ = o_.Min(o_.Int(g.mc_), o_.Sub(o_.Int(g.m_), row_begin_));
+      first_column_ = o_.Mul(panel_, plan().nr());
+      columns_ =
+          g.full_panels_ ? o_.Int(plan().nr()) : o_.Min(o_.Int(plan().nr()), o_.Sub(o_.Int(g.columns_), first_column_));
+      p_ = Matrix(g.a_, g.a_.Pointer(kernel_, stored_), g.a_.batch_strides, batch, stored_);
+      if (g.constant_) {
+        Shape strides = RowMajorStrides(g.b_.batch);
+        for (Extent& s : strides) s = s * g.packed_matrix();
+        q_ = Matrix(g.b_, kernel_.Pointer(g.packed_), strides, batch, acc_);
+        q_ = o_.At(q_, o_.Mul(panel_, g.k_ * plan().nr()), acc_);
+      } else {
+        q_ = Matrix(g.b_, g.b_.Pointer(kernel_, stored_), g.b_.batch_strides, batch, stored_);
+        q_ = o_.At(q_, o_.Mul(first_column_, g.b_.column_stride), stored_);
+      }
+      if (!g.pack_rows_) {
+        RowsWhereTheyLie();
+      } else {
+        PackedRows();
+      }
+      if (!g.inline_epilogue_) EpilogueOverSlab();
+    }
+
+   private:
+    const GemmPlan& plan() const { return g_->plan_; }
+    Value Bytes(int64_t offset) { return o_.At(scratch_, offset, o_.b.getI8Type()); }
+
+    Value Matrix(const Matrices& m, Value pointer, const Shape& strides, Value batch, mlir::Type element) {
+      BatchOffset offset = m.OffsetOf(g_->f_, g_->batch_shape_, strides);
+      return offset ? o_.At(pointer, offset(o_, batch), element) : pointer;
+    }
+
+    std::vector<Value> Zeros(int64_t rows) { return std::vector<Value>(rows * plan().nv, o_.Zero(vector_)); }
+    Value Slab(Value row) { return o_.At(scratch_, o_.Mul(row, plan().nr()), acc_); }
+    void StoreTile(const std::vector<Value>& values, Value to) {
+      for (size_t i = 0; i < values.size(); ++i) o_.Store(values[i], o_.At(to, i * plan().lanes, acc_));
+    }
+
+    RegisterTile Tile(int64_t rows, Value q) {
+      RegisterTile t;
+      t.rows = rows;
+      t.vectors = plan().nv;
+      t.lanes = plan().lanes;
+      t.accumulator = acc_;
+      t.q = q;
+      t.q_element = acc_;
+      t.q_k_stride = t.q_columns = plan().nr();
+      return t;
+    }
+
+    // Weights: all of k at once, tiles of as many rows as there are for.
+    void RowsWhereTheyLie() {
+      int64_t mr = plan().mr;
+      auto tiles = [&](int64_t rows) {
+        Value count = o_.Div(o_.Add(rows_, rows - 1), rows);
+        Value last = o_.Sub(rows_, o_.Int(rows));
+        Value prefetch_step;
+        if (plan().prefetch) {
+          // The tiles of this panel share out the next one, so that it has come from memory when its first tile needs
+          // it.
+          Value bytes = o_.Int(plan().nr() * plan().element_bytes);
+          prefetch_step = o_.Max(o_.b.createOrFold<mlir::arith::DivUIOp>(o_.loc, bytes, count), o_.Int(1));
+        }
+        o_.For(o_.Int(0), count, 1, [&](Value tile) {
+          Value row = o_.Min(o_.Mul(tile, rows), last);
+          RegisterTile t = Tile(rows, q_);
+          t.p = o_.At(p_, o_.Mul(o_.KernelBuilder::Add(row_begin_, row), g_->a_.row_stride), stored_);
+          t.p_element = stored_;
+          t.p_row_stride = g_->a_.row_stride.value();
+          t.p_k_stride = g_->a_.column_stride.value();
+          if (prefetch_step) {
+            t.prefetch_step = prefetch_step;
+            Value from = o_.At(q_, g_->k_ * plan().nr(), acc_);
+            t.prefetch = o_.At(from, o_.Mul(o_.Mul(tile, prefetch_step), g_->k_), o_.b.getI8Type());
+          }
+          std::vector<Value> acc = EmitRegisterTile(o_, t, o_.Int(0), o_.Int(g_->k_), Zeros(rows));
+          if (!g_->inline_epilogue_) return StoreTile(acc, Slab(row));
+          for (int64_t r = 0; r < rows; ++r) {
+            Indices at = RowIndices(o_.Add(o_.KernelBuilder::Add(row_begin_, row), r));
+            for (int64_t v = 0; v < plan().nv; ++v) {
+              Store(at, o_.Add(first_column_, v * plan().lanes), acc[r * plan().nv + v]);
+            }
+          }
+        });
+      };
+      auto few = [&] {
+        if (mr <= kFewRows) return tiles(1);
+        o_.If(o_.Less(rows_, o_.Int(kFewRows)), [&] { tiles(1); }, [&] { tiles(kFewRows); });
+      };
+      if (mr == 1) return tiles(1);
+      o_.If(o_.Less(rows_, o_.Int(mr)), few, [&] { tiles(mr); });
+    }
+
+    // A block of k at a time: the panel of b and each tile of a packed; sums in the slab.
+    void PackedRows() {
+      const int64_t mr = plan().mr;
+      bool blocked = g_->blocked();
+      Value tiles = o_.Div(o_.Add(rows_, mr - 1), mr);
+      if (blocked) {
+        o_.For(o_.Int(0), o_.Mul(tiles, mr * plan().nv), 1,
+               [&](Value i) { o_.Store(o_.Zero(vector_), o_.At(scratch_, o_.Mul(i, plan().lanes), acc_)); });
+      }
+      o_.For(o_.Int(0), o_.Int(g_->k_), std::max<int64_t>(g_->kc_.value(), 1), [&](Value k_begin) {
+        Value steps = blocked ? o_.Min(o_.Int(g_->kc_), o_.Sub(o_.Int(g_->k_), k_begin)) : o_.Int(g_->k_);
+        Value q = ColumnBlock(k_begin, steps);
+        o_.For(o_.Int(0), tiles, 1, [&](Value tile) {
+          Value row = o_.Mul(tile, mr), slab = Slab(row);
+          RegisterTile t = Tile(mr, q);
+          t.p = RowTile(row, k_begin, steps);
+          t.p_element = acc_;
+          t.p_row_stride = g_->kc_.value();
+          std::vector<Value> acc = Zeros(mr);
+          for (size_t i = 0; blocked && i < acc.size(); ++i) {
+            acc[i] = o_.Load(vector_, o_.At(slab, i * plan().lanes, acc_));
+          }
+          StoreTile(EmitRegisterTile(o_, t, o_.Int(0), steps, acc), slab);
+        });
+      });
+    }
+
+    Value ColumnBlock(Value k_begin, Value steps) {
+      if (g_->constant_) return o_.At(q_, o_.Mul(k_begin, plan().nr()), acc_);
+      Value to = Bytes(g_->q_offset_);
+      StridedMatrix from{o_.At(q_, o_.Mul(k_begin, g_->b_.row_stride), stored_), stored_, g_->b_.row_stride,
+                         g_->b_.column_stride};
+      const GemmPlan& p = plan();
+      auto full = [&] { EmitPackBlock(o_, from, steps, p.nv, p.nr(), p.lanes, acc_, to); };
+      if (g_->full_panels_) {
+        full();
+      } else {
+        o_.If(o_.Equal(columns_, o_.Int(p.nr())), full,
+              [&] { EmitPackBlock(o_, from, steps, p.nv, columns_, p.lanes, acc_, to); });
+      }
+      return to;
+    }
+
+    // Rows [row, row + mr) as [mr][kc]; those beyond the last are the last.
+    Value RowTile(Value row, Value k_begin, Value steps) {
+      Value to = Bytes(g_->p_offset_);
+      const Extent& stride = g_->a_.column_stride;
+      o_.For(plan().mr, [&](Value r) {
+        Value which = o_.Min(o_.KernelBuilder::Add(row, r), o_.Sub(rows_, o_.Int(1)));
+        Value offset = o_.Mul(o_.KernelBuilder::Add(row_begin_, which), g_->a_.row_stride);
+        Value from = o_.At(p_, o_.KernelBuilder::Add(offset, o_.Mul(k_begin, stride)), stored_);
+        Value line = o_.At(to, o_.Mul(r, g_->kc_), acc_);
+        Value done = o_.Int(0);
+        if (stride == Extent(1)) {
+          mlir::Type vector = KernelBuilder::Vector(plan().lanes, stored_);
+          done = o_.Mul(o_.Div(steps, plan().lanes), plan().lanes);
+          o_.For(o_.Int(0), done, plan().lanes, [&](Value k) {
+            o_.Store(o_.Widen(o_.Load(vector, o_.At(from, k, stored_)), acc_), o_.At(line, k, acc_));
+          });
+        }
+        o_.For(done, steps, 1, [&](Value k) {
+          Value element = o_.Load(stored_, o_.At(from, o_.Mul(k, stride), stored_));
+          o_.Store(o_.Widen(element, acc_), o_.At(line, k, acc_));
+        });
+      });
+      return to;
+    }
+
+    Indices RowIndices(Value row) {
+      if (g_->flat_rows_) return {Index(row)};
+      Indices at = batch_at_;
+      if (!g_->vector_a_) {
+        for (const Index& i : Delinearise(o_, row, g_->row_shape_)) at.push_back(i);
+      }
+      return at;
+    }
+
+    void Store(const Indices& row, Value column, Value value) {
+      Indices at = row;
+      if (!g_->vector_b_) at.push_back(Index(column, Ops::Lanes(value) == 1 ? 0 : 1));
+      kernel_.StoreResult(g_->n_.out(), at, value);
+    }
+
+    void EpilogueOverSlab() {
+      Value vectors = o_.Div(columns_, plan().lanes);
+      o_.For(o_.Int(0), rows_, 1, [&](Value r) {
+        Value from = Slab(r);
+        Indices at = RowIndices(o_.KernelBuilder::Add(row_begin_, r));
+        auto apply = [&](Value column, mlir::Type type) {
+          Store(at, o_.KernelBuilder::Add(first_column_, column), o_.Load(type, o_.At(from, column, acc_)));
+        };
+        o_.For(o_.Int(0), vectors, 1, [&](Value v) { apply(o_.Mul(v, plan().lanes), vector_); });
+        if (g_->columns_.IsMultipleOf(plan().lanes)) return;
+        o_.For(o_.Mul(vectors, plan().lanes), columns_, 1, [&](Value c) { apply(c, acc_); });
+      });
+    }
+
+    Kernel& kernel_;
+    Ops& o_;
+    Value task_, scratch_;
+    const OpenMatmul* g_ = nullptr;
+    mlir::Type acc_, stored_, vector_;
+    Value panel_, row_begin_, rows_, first_column_, columns_, p_, q_;
+    Indices batch_at_;
+  };
+
+  FunctionEmitter& f_;
+  const Node& n_;
+  GemmTypes types_;
+  Matrices a_, b_;
+  bool vector_a_, vector_b_, constant_, flat_rows_ = false, pack_rows_, full_panels_, inline_epilogue_;
+  Extent m_, k_, columns_, kc_, row_blocks_, panels_;
+  Shape batch_shape_, row_shape_;
+  ShapeMap shapes_;
+  GemmPlan plan_;
+  int64_t mc_, p_offset_, q_offset_;
+  Buffer packed_;
+};
+
+}  // namespace
+
+absl::Status EmitOpenMatmul(FunctionEmitter& f, const Node& n) {
+  if (n.out().IsEmpty()) return absl::OkStatus();
+  auto a = Matrices::Of(n.in(0), true, n.in(0).rank() > 1 && n.attrs->BoolOr("transpose_a", false));
+  auto b = Matrices::Of(n.in(1), false, n.in(1).rank() > 1 && n.attrs->BoolOr("transpose_b", false));
+  if (!a.ok()) return a.status();
+  if (!b.ok()) return b.status();
+  OpenMatmul(f, n, *std::move(a), *std::move(b)).Emit();
+  return absl::OkStatus();
+}
+
+}  // namespace inlay::native

@@ -1,0 +1,284 @@
+"""Operators and fused groups with open dimensions: each compiled once and run at many sizes, compared with the NumPy
+evaluator on a module of those sizes."""
+
+from __future__ import annotations
+
+import pathlib
+import sys
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from harness import FunctionBuilder
+from ops_test import TARGETS, Ops, special
+
+# Nothing, one, around the vectors' widths, primes, several tiles.
+SIZES = [0, 1, 2, 3, 5, 7, 8, 13, 16, 17, 31, 33, 64, 97, 130]
+FEW = [0, 1, 6, 17, 64, 131]
+
+
+class OpenOps(Ops):
+    def open(
+        self, label, shapes, make, sizes, dtypes="f32", tolerance=None, constant=(), low=-3.0, high=3.0, data=None
+    ):
+        """make(builder, lookup, *params) -> results. An extent is a number or a name (or an expression over names).
+        sizes: values by name. data(lookup) -> the inputs, else random ones."""
+        dtypes = [dtypes] * len(shapes) if isinstance(dtypes, str) else list(dtypes)
+
+        def build(lookup):
+            def shape_of(shape):
+                names = [lookup(e) if isinstance(e, str) and e.isidentifier() else e for e in shape]
+                return [e if not isinstance(e, str) or not numbers else eval(e, {}, Numbers(lookup)) for e in names]
+
+            numbers = not isinstance(lookup("n"), str)
+            concrete = [shape_of(s) for s in shapes]
+            b = FunctionBuilder()
+            params = [b.param(f"p{i}", d, s) for i, (d, s) in enumerate(zip(dtypes, concrete))]
+            result = make(b, lookup, *params)
+            module = b.finish(list(result) if isinstance(result, (tuple, list)) else [result])
+            if not numbers:
+                return module, None
+            inputs = data(lookup) if data else [self.data(d, s, low, high) for d, s in zip(dtypes, concrete)]
+            return module, [np.asarray(i) for i in inputs]
+
+        self.add_open(label, build, [{"n": 1, **s} for s in sizes], tolerance, constant)
+
+
+class Numbers(dict):
+    """Names of an expression, looked up."""
+
+    def __init__(self, lookup):
+        super().__init__()
+        self.lookup = lookup
+
+    def __missing__(self, name):
+        return self.lookup(name)
+
+
+def of_n(values=SIZES):
+    return [{"n": v} for v in values]
+
+
+@pytest.fixture
+def s():
+    return OpenOps()
+
+
+def test_pointwise(s):
+    for dtype in ["f32", "f64", "f16", "bf16", "i8", "i32", "i64"]:
+        s.open(f"chain_{dtype}", [("n", 7), ("n", 7)], lambda b, _, x, y: b.op("relu", b.op("mul", b.op("add", x, y), x)), of_n(), dtype)  # fmt: skip
+    s.open("flat", [("n",)], lambda b, _, x: b.op("exp", x), of_n())
+    s.open("rows", [("n", 768)], lambda b, _, x: b.op("gelu", x), of_n(FEW))
+    s.open("columns", [(3, "n")], lambda b, _, x: b.op("tanh", x), of_n())
+    s.open("both", [("m", "n")], lambda b, _, x: b.op("neg", x), [{"m": m, "n": n} for m in FEW for n in FEW])
+    s.open("three", [("m", 3, "n")], lambda b, _, x: b.op("sqrt", b.op("abs", x)), [{"m": m, "n": n} for m in FEW for n in FEW])  # fmt: skip
+    s.open("special", [("n",)], lambda b, _, x: [b.op("exp", x), b.op("isnan", x), b.op("relu", x)], [{"n": len(special("f32"))}], data=lambda _: [special("f32")])  # fmt: skip
+    s.open("bias", [("m", "n", 5), (5,)], lambda b, _, x, y: b.op("add", x, y), [{"m": m, "n": n} for m in FEW for n in FEW])  # fmt: skip
+    s.open("row_bias", [("m", "n"), ("n",)], lambda b, _, x, y: b.op("sub", x, y), [{"m": m, "n": n} for m in FEW for n in FEW])  # fmt: skip
+    s.open("column_bias", [("m", "n"), ("m", 1)], lambda b, _, x, y: b.op("mul", x, y), [{"m": m, "n": n} for m in FEW for n in FEW])  # fmt: skip
+    s.open("outer", [("m", 1), ("n",)], lambda b, _, x, y: b.op("maximum", x, y), [{"m": m, "n": n} for m in FEW for n in FEW])  # fmt: skip
+    s.open("compare", [("n", 3), ("n", 3)], lambda b, _, x, y: b.op("where", b.op("less", x, y), x, y), of_n())
+    s.open("bools", [("n",), ("n",)], lambda b, _, x, y: b.op("logical_and", x, y), of_n(), "bool")
+    s.open("cast", [("n", 3)], lambda b, _, x: b.op("cast", x, dtype="i64"), of_n())
+    s.open("polynomials", [("2*n", "m"), ("2*n", "m")], lambda b, _, x, y: b.op("add", x, y), [{"m": m, "n": n} for m in FEW for n in FEW])  # fmt: skip
+    # Long enough for threads.
+    s.open("large", [("n", 3)], lambda b, _, x: b.op("exp", x), of_n([200000, 100003]))
+    s.check()
+
+
+def matmul(b, _, x, y, **attrs):
+    return b.op("matmul", x, y, **attrs)
+
+
+def test_matmul_with_open_rows(s):
+    for k, n in [(1, 1), (5, 3), (64, 64), (33, 50), (256, 96), (300, 257), (4, 1000)]:
+        s.open(f"weights_{k}_{n}", [("n", k), (k, n)], matmul, of_n(), constant=(1,), low=-1, high=1, tolerance=(1e-4, 1e-4))  # fmt: skip
+        s.open(f"given_{k}_{n}", [("n", k), (k, n)], matmul, of_n(FEW), low=-1, high=1, tolerance=(1e-4, 1e-4))
+    for dtype in ["f64", "f16", "bf16", "i32"]:
+        tolerance = {"f16": (2e-2, 2e-2), "bf16": (1e-1, 1e-1), "f64": (1e-9, 1e-9)}.get(dtype)
+        s.open(f"type_{dtype}", [("n", 40), (40, 37)], matmul, of_n(FEW), dtype, constant=(1,), tolerance=tolerance)
+        s.open(f"given_{dtype}", [("n", 40), (40, 37)], matmul, of_n(FEW), dtype, tolerance=tolerance)
+    both = [{"m": m, "n": n} for m in (0, 1, 3) for n in (0, 1, 5, 33)]
+    s.open("batch", [("m", "n", 48), (48, 80)], matmul, both, constant=(1,), tolerance=(1e-4, 1e-4))
+    s.open("transposed", [("m", "n", 48), (80, 48)], lambda b, _, x, y: matmul(b, _, x, y, transpose_b=True), both, constant=(1,), tolerance=(1e-4, 1e-4))  # fmt: skip
+    s.open("a_transposed", [("m", 48, "n"), (48, 80)], lambda b, _, x, y: matmul(b, _, x, y, transpose_a=True), both, constant=(1,), tolerance=(1e-4, 1e-4))  # fmt: skip
+    s.open("many_weights", [("n", 3, "m", 20), (3, 20, 33)], matmul, both, constant=(1,), tolerance=(1e-4, 1e-4))
+    s.open("vector", [("n", 48), (48,)], matmul, of_n(FEW), constant=(1,), tolerance=(1e-4, 1e-4))
+    s.open("rows_beyond_a_block", [("n", 700), (700, 40)], matmul, of_n([150, 191, 383]), constant=(1,), low=-1, high=1, tolerance=(1e-3, 1e-3))  # fmt: skip
+
+    def gelu(b, _, x, w, bias, residual):
+        return b.op("add", b.op("gelu", b.op("add", b.op("matmul", x, w), bias)), residual)
+
+    s.open("tail", [("m", "n", 64), (64, 128), (128,), ("m", "n", 128)], gelu, both, constant=(1, 2), low=-1, high=1, tolerance=(1e-4, 1e-4))  # fmt: skip
+    s.open("row_tail", [("m", "n", 64), (64, 40), (40,), ("m", 1, 40)], gelu, both, constant=(1, 2), low=-1, high=1, tolerance=(1e-4, 1e-4))  # fmt: skip
+    s.check()
+
+
+def test_matmul_with_open_everything(s):
+    sizes = [{"n": n, "m": m, "k": k} for n in (0, 1, 7, 33, 64) for m in (0, 1, 9, 40) for k in (0, 1, 5, 64, 300)]
+    s.open("all", [("m", "k"), ("k", "n")], matmul, sizes, low=-1, high=1, tolerance=(1e-4, 1e-4))
+    s.open("b_transposed", [("m", "k"), ("n", "k")], lambda b, _, x, y: matmul(b, _, x, y, transpose_b=True), sizes, low=-1, high=1, tolerance=(1e-4, 1e-4))  # fmt: skip
+    s.open("a_transposed", [("k", "m"), ("k", "n")], lambda b, _, x, y: matmul(b, _, x, y, transpose_a=True), sizes, low=-1, high=1, tolerance=(1e-4, 1e-4))  # fmt: skip
+    s.open("batched", [(2, "m", "k"), (2, "k", "n")], matmul, sizes, low=-1, high=1, tolerance=(1e-4, 1e-4))
+    s.open("one_matrix", [("n", "m", "k"), ("k", "n")], matmul, sizes[::3], low=-1, high=1, tolerance=(1e-4, 1e-4))
+    s.open("two_vectors", [("n",), ("n",)], matmul, of_n(FEW), tolerance=(1e-3, 1e-3))
+    s.open("vector_matrix", [("k",), ("k", "n")], matmul, sizes[::3], low=-1, high=1, tolerance=(1e-4, 1e-4))
+    s.open("bf16", [("m", "k"), ("k", "n")], matmul, sizes[::5], "bf16", low=-1, high=1, tolerance=(1e-1, 1e-1))
+    s.check()
+
+
+END, THROUGH_FIRST = 2**63 - 1, -(2**63)
+SLICES = [(1, 5, 1), (1, 5, 2), (-3, END, 1), (0, 1, 1), (-1, END, 1), (END, THROUGH_FIRST, -1)]
+SLICES += [(-2, THROUGH_FIRST, -3), (0, -1, 1), (40, 50, 1), (4, 1, -1)]
+
+
+def sliced(s, begin, end, step, axis):
+    """A slice of an open axis, whose extent is a name of its own: "slice(n,1,5,2)"."""
+    many = 1000003
+
+    def attrs(begin, end, step):
+        lists = {"begins": [0, 0], "ends": [3, 3], "steps": [1, 1]}
+        for name, value in zip(lists, (begin, end, step)):
+            lists[name][axis] = value
+        return lists
+
+    def build(lookup):
+        n = lookup("n")
+        shape = [3, 3]
+        shape[axis] = many if n == "n" else n
+        b = FunctionBuilder()
+        x = b.param("x", "f32", shape)
+        module = b.finish([b.op("slice", x, **attrs(begin, end, step))])
+        if n != "n":
+            return module, [s.data("f32", shape)]
+        function = module.proto.functions["main"]
+        function.vars[0].type.tensor.dims[axis].symbol = "n"
+        if len(function.vars) > 1 and function.vars[1].HasField("type"):
+            function.vars[1].type.tensor.dims[axis].symbol = f"slice(n,{begin},{end},{step})"
+        return module, None
+
+    return build
+
+
+def test_moving_data(s):
+    both = [{"m": m, "n": n} for m in FEW for n in FEW]
+    for dtype in ["f32", "bf16", "i8", "bool", "i64"]:
+        s.open(f"transpose_{dtype}", [("m", "n")], lambda b, _, x: b.op("transpose", x, perm=[1, 0]), both, dtype)
+        s.open(f"heads_{dtype}", [("m", "n", 4, 8)], lambda b, _, x: b.op("transpose", x, perm=[0, 2, 1, 3]), both, dtype)  # fmt: skip
+        s.open(f"keys_{dtype}", [(2, "n", 4, 8)], lambda b, _, x: b.op("transpose", x, perm=[0, 2, 3, 1]), of_n(FEW), dtype)  # fmt: skip
+        s.open(f"concat_{dtype}", [("m", 3), ("n", 3)], lambda b, _, x, y: b.op("concat", x, y, axis=0), both, dtype)
+        s.open(f"concat_last_{dtype}", [(3, "m"), (3, "n"), (3, 2)], lambda b, _, *x: b.op("concat", *x, axis=1), both, dtype)  # fmt: skip
+        s.open(f"split_{dtype}", [("n", 24)], lambda b, _, x: b.op("split", x, axis=1, sizes=[8, 9, 7]), of_n(FEW), dtype)  # fmt: skip
+        s.open(f"first_{dtype}", [("n", 7)], lambda b, _, x: b.op("slice", x, begins=[0, 2], ends=[2**63 - 1, 5], steps=[1, 1]), of_n(), dtype)  # fmt: skip
+        s.open(f"tile_{dtype}", [("n", 3)], lambda b, _, x: b.op("tile", x, repeats=[2, 3]), of_n(FEW), dtype)
+        s.open(f"pad_{dtype}", [("m", "n")], lambda b, _, x: b.op("pad", x, pads=[1, 2, 0, 3], value=1.0), both, dtype)
+        s.open(f"flatten_{dtype}", [("n", 4, 8)], lambda b, _, x: b.op("reshape", x, shape=[-1, 32]), of_n(), dtype)
+        s.open(f"join_{dtype}", [("n", 4, 8)], lambda b, _, x: b.op("reshape", b.op("transpose", x, perm=[1, 0, 2]), shape=[-1]), of_n(FEW), dtype)  # fmt: skip
+    for begin, end, step in SLICES:
+        for axis in (0, 1):
+            s.add_open(f"slice_{axis}_{begin}_{end}_{step}", sliced(s, begin, end, step, axis), of_n())
+    s.open("crop", [("n", 9)], lambda b, _, x: b.op("pad", x, pads=[-1, 0, -1, -2]), of_n([2, 3, 7, 33]))
+    s.open("trilu", [("n", "n")], lambda b, _, x: b.op("trilu", x, upper=False), of_n())
+    s.open("trilu_up", [("m", "n")], lambda b, _, x: b.op("trilu", x, k=2), both)
+    s.check()
+
+
+def test_indexing(s):
+    sizes = [{"m": m, "n": n} for m in (0, 1, 5, 33) for n in (1, 6, 17)]
+
+    def table(lookup):
+        return [s.data("f32", (50, 24)), s.random.integers(-50, 50, (lookup("m"), lookup("n")))]
+
+    s.open("embedding", [(50, 24), ("m", "n")], lambda b, _, x, i: b.op("gather", x, i, axis=0), sizes, ["f32", "i64"], data=table)  # fmt: skip
+
+    def open_table(lookup):
+        n = lookup("n")
+        return [s.data("f32", (n, 5)), s.random.integers(-n, n, (lookup("m"),))]
+
+    s.open("open_table", [("n", 5), ("m",)], lambda b, _, x, i: b.op("gather", x, i, axis=0), sizes, ["f32", "i64"], data=open_table)  # fmt: skip
+    s.open("one", [("n", 5), ()], lambda b, _, x, i: b.op("gather", x, i, axis=0), of_n([1, 5]), ["f32", "i64"], data=lambda d: [s.data("f32", (d("n"), 5)), np.asarray(-1)])  # fmt: skip
+    s.open("elements", [("n", 5), ("n", 3)], lambda b, _, x, i: b.op("gather_elements", x, i, axis=1), of_n(FEW), ["f32", "i64"],
+           data=lambda d: [s.data("f32", (d("n"), 5)), s.random.integers(-5, 5, (d("n"), 3))])  # fmt: skip
+    s.open("nd", [("n", 5, 7), ("m", 2)], lambda b, _, x, i: b.op("gather_nd", x, i), sizes, ["f32", "i64"],
+           data=lambda d: [s.data("f32", (d("n"), 5, 7)), np.stack([s.random.integers(0, d("n"), d("m")), s.random.integers(-5, 5, d("m"))], -1)])  # fmt: skip
+    s.open("scatter", [("n", 5), ("m", 1), ("m", 5)], lambda b, _, x, i, u: b.op("scatter_nd", x, i, u, reduction="add"), sizes, ["f32", "i64", "f32"],
+           data=lambda d: [s.data("f32", (d("n"), 5)), s.random.integers(0, d("n"), (d("m"), 1)), s.data("f32", (d("m"), 5))])  # fmt: skip
+    s.check()
+
+
+def test_reductions(s):
+    both = [{"m": m, "n": n} for m in FEW for n in FEW]
+    for op in ["reduce_sum", "reduce_mean", "reduce_max", "reduce_min", "reduce_prod"]:
+        sizes = [z for z in both if z["m"] > 0 and z["n"] > 0]
+        for axes in ([0], [1], [0, 1], []):
+            s.open(f"{op}_{axes}", [("m", "n")], lambda b, _, x, op=op, axes=axes: b.op(op, x, axes=axes, keepdims=True), sizes, low=-1, high=1, tolerance=(1e-3, 1e-3))  # fmt: skip
+        s.open(f"{op}_static_rows", [("n", 768)], lambda b, _, x, op=op: b.op(op, x, axes=[1]), of_n(FEW), low=-1, high=1, tolerance=(1e-3, 1e-3))  # fmt: skip
+        s.open(f"{op}_middle", [("m", "n", 5)], lambda b, _, x, op=op: b.op(op, x, axes=[1]), sizes, low=-1, high=1, tolerance=(1e-3, 1e-3))  # fmt: skip
+    for op, identity in [("reduce_sum", 0), ("reduce_prod", 1), ("reduce_max", -np.inf), ("reduce_min", np.inf)]:
+        del identity
+        s.open(f"{op}_of_nothing", [(3, "n")], lambda b, _, x, op=op: b.op(op, x, axes=[1]), of_n([0, 1]))
+    s.open("mean_i32", [("m", "n")], lambda b, _, x: b.op("reduce_mean", x, axes=[1]), [z for z in both if z["n"] > 0], "i32")  # fmt: skip
+    s.open("tail", [("m", "n")], lambda b, _, x: b.op("sub", x, b.op("reduce_mean", b.op("mul", x, x), axes=[1], keepdims=True)), [z for z in both if z["n"] > 0], tolerance=(1e-4, 1e-4))  # fmt: skip
+    for op in ["argmax", "argmin"]:
+        for dtype in ["f32", "i8", "i64", "bf16"]:
+            sizes = [z for z in both if z["m"] > 0 and z["n"] > 0]
+            s.open(f"{op}_{dtype}_last", [("m", "n")], lambda b, _, x, op=op: b.op(op, x, axis=1, keepdims=True), sizes, dtype)  # fmt: skip
+            s.open(f"{op}_{dtype}_first", [("m", "n")], lambda b, _, x, op=op: b.op(op, x, axis=0), sizes, dtype)
+    s.open("cumsum", [("m", "n")], lambda b, _, x: b.op("cumsum", x, axis=1), both, tolerance=(1e-3, 1e-3))
+    s.open("cumsum_first", [("m", "n")], lambda b, _, x: b.op("cumsum", x, axis=0, reverse=True, exclusive=True), both, tolerance=(1e-3, 1e-3))  # fmt: skip
+    s.check()
+
+
+def test_softmax_and_norms(s):
+    both = [{"m": m, "n": n} for m in FEW for n in FEW]
+    for op in ["softmax", "log_softmax"]:
+        for dtype in ["f32", "f64", "bf16"]:
+            tolerance = {"f32": (1e-4, 1e-5), "bf16": (3e-2, 2e-2)}.get(dtype)
+            s.open(f"{op}_{dtype}", [("m", 3, "n")], lambda b, _, x, op=op: b.op(op, x, axis=2), both, dtype, tolerance=tolerance)  # fmt: skip
+            s.open(f"{op}_{dtype}_first", [("m", "n")], lambda b, _, x, op=op: b.op(op, x, axis=0), both, dtype, tolerance=tolerance)  # fmt: skip
+            s.open(f"{op}_{dtype}_static", [("m", 77)], lambda b, _, x, op=op: b.op(op, x, axis=1), both[::6], dtype, tolerance=tolerance)  # fmt: skip
+    s.open("masked", [(2, "n", "n"), ("n",)], lambda b, _, x, mask: b.op("softmax", b.op("add", b.op("mul", x, b.literal(0.125, "f32")), mask), axis=2), of_n(FEW), tolerance=(1e-4, 1e-5))  # fmt: skip
+    s.open("long", [("m", "n")], lambda b, _, x: b.op("softmax", x, axis=1), [{"m": 2, "n": 32768}, {"m": 1, "n": 40001}], tolerance=(1e-3, 1e-6))  # fmt: skip
+    for dtype in ["f32", "f64", "bf16"]:
+        tolerance = {"f32": (1e-3, 1e-3), "bf16": (6e-2, 6e-2)}.get(dtype)
+        s.open(f"layer_norm_{dtype}", [("m", "n", 96), (96,), (96,)], lambda b, _, *x: b.op("layer_norm", *x, axis=-1), both, dtype, tolerance=tolerance)  # fmt: skip
+        sizes = [z for z in both if z["n"] > 0]
+        s.open(f"layer_norm_open_{dtype}", [("m", "n"), ("n",), ("n",)], lambda b, _, *x: b.op("layer_norm", *x, axis=-1), sizes, dtype, tolerance=tolerance)  # fmt: skip
+        s.open(f"layer_norm_two_{dtype}", [("m", "n", 5), ("n", 5), ("n", 5)], lambda b, _, *x: b.op("layer_norm", *x, axis=1), sizes, dtype, tolerance=tolerance)  # fmt: skip
+    s.open("residual_norm", [("m", "n", 96), ("m", "n", 96), (96,), (96,)], lambda b, _, x, r, w, c: b.op("layer_norm", b.op("add", x, r), w, c, axis=-1), both, tolerance=(1e-3, 1e-3))  # fmt: skip
+
+    def batch_norm(b, _, x, scale, bias, mean, var):
+        return b.op("relu", b.op("batch_norm", x, scale, bias, mean, b.op("abs", var)))
+
+    s.open("batch_norm", [("m", 6, "n"), (6,), (6,), (6,), (6,)], batch_norm, both, tolerance=(1e-3, 1e-3))
+    s.check()
+
+
+def attention(heads, size, mask):
+    def make(b, d, x, wq, wk, wv, *rest):
+        def split(w):
+            y = b.op("reshape", b.op("matmul", x, w), shape=[-1, 1, heads, size])
+            return b.op("transpose", b.op("reshape", y, shape=[1, -1, heads, size]), perm=[0, 2, 1, 3])
+
+        q, k, v = split(wq), split(wk), split(wv)
+        scores = b.op("mul", b.op("matmul", q, b.op("transpose", k, perm=[0, 1, 3, 2])), b.literal(0.25, "f32"))
+        if mask:
+            scores = b.op("add", scores, rest[0])
+        context = b.op("matmul", b.op("softmax", scores, axis=3), v)
+        return b.op("reshape", b.op("transpose", context, perm=[0, 2, 1, 3]), shape=[-1, heads * size])
+
+    return make
+
+
+def test_attention(s):
+    shapes = [("n", 32), (32, 32), (32, 32), (32, 32)]
+    s.open("plain", shapes, attention(2, 16, False), of_n(), constant=(1, 2, 3), low=-1, high=1, tolerance=(1e-3, 1e-3))
+    s.open("masked", [*shapes, ("n", "n")], attention(4, 8, True), of_n(), constant=(1, 2, 3), low=-1, high=1, tolerance=(1e-3, 1e-3))  # fmt: skip
+    s.check()
+
+
+def test_what_has_no_code_is_refused_by_name(s):
+    s.open("topk", [("batch", 8)], lambda b, _, x: b.op("topk", x, k=2), [{"batch": 1}])
+    (message,) = s.run(TARGETS[0][0])
+    assert "UNIMPLEMENTED" in message and "'topk'" in message and "'batch'" in message
