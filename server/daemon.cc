@@ -148,6 +148,8 @@ void Daemon::Impl::SetUpMeasuring(const Paths& paths) {
   }
   options.memory_bytes = config.measure_memory_bytes();
   options.step_timeout = absl::Seconds(config.measure_step_timeout_s());
+  options.machine_lock = config.measure_lock();
+  options.machine_lock_wait = absl::Seconds(config.measure_lock_wait_s());
   options.scratch_dir = scratch->path();
   measurer = std::make_unique<MeasuringPool>(options, &gate, &registry);
 }

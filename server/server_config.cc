@@ -38,6 +38,10 @@ ABSL_FLAG(absl::optional<double>, measure_step_timeout_s, absl::nullopt,
           "seconds that a load or a run may take when measured");
 ABSL_FLAG(absl::optional<int64_t>, measure_memory_bytes, absl::nullopt,
           "memory that what is measured together may take (default: half of the machine's)");
+ABSL_FLAG(absl::optional<std::string>, measure_lock, absl::nullopt,
+          "file that daemons of this machine lock while they measure, or none");
+ABSL_FLAG(absl::optional<double>, measure_lock_wait_s, absl::nullopt,
+          "seconds that a measurement waits for those of other daemons");
 ABSL_FLAG(absl::optional<double>, idle_exit_s, absl::nullopt, "leave after so long without a request (0: never)");
 
 namespace inlay::server {
@@ -79,6 +83,8 @@ absl::StatusOr<proto::ServerConfig> CompleteServerConfig(proto::ServerConfig con
   if (!config.has_trust_cache_for_jit()) config.set_trust_cache_for_jit(true);
   if (!config.has_measure()) config.set_measure(true);
   if (config.measure_step_timeout_s() == 0) config.set_measure_step_timeout_s(30);
+  if (config.measure_lock().empty()) config.set_measure_lock("/tmp/inlay-measuring.lock");
+  if (config.measure_lock_wait_s() == 0) config.set_measure_lock_wait_s(30);
   if (config.measure_memory_bytes() == 0) {
     // Never below what one model takes, where the machine is small or does not say.
     config.set_measure_memory_bytes(
@@ -97,6 +103,7 @@ absl::StatusOr<proto::ServerConfig> CompleteServerConfig(proto::ServerConfig con
   if (!(config.jit_idle_expiry_s() > 0)) return OutOfRange("jit_idle_expiry_s", "positive");
   if (!(config.idle_exit_s() >= 0)) return OutOfRange("idle_exit_s", "0 (never) or positive");
   if (!(config.measure_step_timeout_s() > 0)) return OutOfRange("measure_step_timeout_s", "positive");
+  if (!(config.measure_lock_wait_s() > 0)) return OutOfRange("measure_lock_wait_s", "positive");
   if (config.measure_memory_bytes() < (64 << 20)) return OutOfRange("measure_memory_bytes", "at least 64 MiB");
   for (const std::string& address : config.listen()) INLAY_RETURN_IF_ERROR(CheckListenAddress(address));
   if (!config.metrics_listen().empty()) INLAY_RETURN_IF_ERROR(CheckListenAddress(config.metrics_listen()));
@@ -137,6 +144,8 @@ void ApplyFlags(proto::ServerConfig* config) {
   if (auto v = absl::GetFlag(FLAGS_idle_exit_s)) config->set_idle_exit_s(*v);
   if (auto v = absl::GetFlag(FLAGS_measure)) config->set_measure(*v);
   if (auto v = absl::GetFlag(FLAGS_measure_step_timeout_s)) config->set_measure_step_timeout_s(*v);
+  if (auto v = absl::GetFlag(FLAGS_measure_lock)) config->set_measure_lock(*v);
+  if (auto v = absl::GetFlag(FLAGS_measure_lock_wait_s)) config->set_measure_lock_wait_s(*v);
   if (auto v = absl::GetFlag(FLAGS_measure_memory_bytes)) config->set_measure_memory_bytes(*v);
 }
 

@@ -18,6 +18,8 @@ TEST(ServerConfig, DefaultsAreComplete) {
   EXPECT_TRUE(config->measure());
   EXPECT_EQ(config->measure_step_timeout_s(), 30);
   EXPECT_GE(config->measure_memory_bytes(), 1 << 30);
+  EXPECT_EQ(config->measure_lock(), "/tmp/inlay-measuring.lock");
+  EXPECT_EQ(config->measure_lock_wait_s(), 30);
   ASSERT_EQ(config->listen_size(), 1);
   EXPECT_THAT(config->listen(0), HasSubstr("unix:"));
 }

@@ -312,5 +312,73 @@ TEST_F(CoverTest, OneThatDoesNotFitIsRefusedWithThePlace) {
       "before one that it needs");
 }
 
+class PricedBackend : public TestBackend {
+ public:
+  using TestBackend::TestBackend;
+  double EstimateMicros(const ir::Function&, const target::Target&) const override { return 1; }
+  double TransitionMicros(const ir::TensorType& tensor, const target::Target&) const override {
+    return tensor.rank() == 4 ? 10 : 0;
+  }
+};
+
+TEST(CostModel, MeasuredTransitionsTakeThePlaceOfConstants) {
+  const PricedBackend lib("lib", false), other("other", false);
+  const target::Target target;
+  const ir::TensorType small = F32({1, 1, 16, 16}), large = F32({1, 1, 64, 64}), matrix = F32({64, 64});
+  const CostModel constants;
+  EXPECT_GT(constants.CallMicros("lib"), 0);
+  EXPECT_EQ(constants.TransitionMicros(lib, small, target), 10);
+
+  proto::TransitionCosts costs;
+  auto* dispatch = costs.add_dispatch();
+  dispatch->set_backend("lib");
+  dispatch->set_us(3);
+  dispatch->set_estimated_us(1);
+  for (const auto& [type, us] : {std::pair(small, 5.0), std::pair(large, 20.0)}) {
+    auto* layout = costs.add_layouts();
+    layout->set_backend("lib");
+    layout->set_bytes(type.NumBytes());
+    layout->set_us(us);
+    layout->set_estimated_us(10);
+  }
+  const CostModel copied = CostModel(costs);
+  const CostModel measured = copied;  // a value
+  EXPECT_EQ(measured.CallMicros("lib"), 2) << "what the backend's estimate of such a call lacks";
+  EXPECT_EQ(measured.LeastMicros("lib"), 3);
+  EXPECT_EQ(measured.TransitionMicros(lib, small, target), 5);
+  EXPECT_EQ(measured.TransitionMicros(lib, large, target), 20);
+  EXPECT_EQ(measured.TransitionMicros(lib, F32({1, 1, 1, 1}), target), 5) << "as of the nearest size";
+  EXPECT_NEAR(measured.TransitionMicros(lib, F32({1, 1, 32, 32}), target), 12.5, 1e-9) << "between them";
+  EXPECT_EQ(measured.TransitionMicros(lib, matrix, target), 0) << "the backend knows what crosses as it is";
+  EXPECT_EQ(measured.TransitionMicros(other, small, target), 10);
+  EXPECT_EQ(measured.CallMicros("other"), constants.CallMicros("other"));
+}
+
+TEST_F(CollageTest, DearTransitionsKeepALibraryOut) {
+  // What the library does for 1 us, between native code that takes 2 us for each: worth it unless borders cost more.
+  const PricedBackend lib = [] {
+    PricedBackend made("lib", false);
+    made.Add({"lib.max_pool", ir::Op("sigmoid"), nullptr, 0});
+    return made;
+  }();
+  auto x = builder_.Param("x", F32({1, 1, 64, 64}));
+  builder_.Return({Call("exp", {Call("sigmoid", {Call("exp", {x})})})});
+  module_.functions["main"] = function_;
+  auto best = [&](double us) {
+    proto::TransitionCosts costs;
+    auto* layout = costs.add_layouts();
+    layout->set_backend("lib");
+    layout->set_bytes(64 * 64 * 4);
+    layout->set_us(us);
+    layout->set_estimated_us(10);
+    const CostModel model(costs);
+    const auto estimator = AnalyticEstimator(module_.config().target(), &model);
+    const Partitioner partitioner({&lib, &native_}, estimator.get());
+    return Calls(CutAlong(module_, *partitioner.BestByEstimate(partitioner.Propose(module_), module_.config())));
+  };
+  EXPECT_THAT(best(1), HasSubstr("lib: sigmoid"));
+  EXPECT_EQ(best(150), "native: exp sigmoid exp");
+}
+
 }  // namespace
 }  // namespace inlay::collage

@@ -1,13 +1,14 @@
 // CostEstimator: what a candidate costs, in microseconds of one call.
 //
-// The search only compares. Implementations: here by the backends' order of preference and by their analytic models;
-// server/measuring_estimator will run the compiled code.
+// The search only compares. By the backends' order of preference, or by their analytic models; what was measured is
+// core/compiler/measured_search.cc's.
 #ifndef INLAY_CORE_COLLAGE_COST_ESTIMATOR_H_
 #define INLAY_CORE_COLLAGE_COST_ESTIMATOR_H_
 
 #include <memory>
 
 #include "core/collage/candidate.h"
+#include "core/collage/cost_model.h"
 #include "core/collage/dataflow_graph.h"
 #include "core/target/compilation_config.h"
 
@@ -17,14 +18,19 @@ class CostEstimator {
  public:
   virtual ~CostEstimator() = default;
   virtual double EstimateMicros(const DataflowGraph& graph, const Candidate& candidate) const = 0;
+  // What a tensor costs that crosses a border of a partition of the backend's.
+  virtual double TransitionMicros(const backend::Backend& backend, const ir::TensorType& tensor) const = 0;
+  // What a call costs whatever it does.
+  virtual double CallMicros(const backend::Backend& backend) const = 0;
 };
 
 // --search=none: a library's match before native code, the bigger match before the smaller.
 std::unique_ptr<CostEstimator> PreferenceEstimator();
 
 // --search=analytic: Backend::EstimateMicros of the candidate as a partition, plus the dispatch of one call; where a
-// backend has no estimate, its preference decides.
-std::unique_ptr<CostEstimator> AnalyticEstimator(const target::Target& target);
+// backend has no estimate, its preference decides. `model` (what was measured on this machine, or an empty one)
+// outlives it.
+std::unique_ptr<CostEstimator> AnalyticEstimator(const target::Target& target, const CostModel* model);
 
 }  // namespace inlay::collage
 

@@ -127,8 +127,19 @@ class FunctionPartitioner {
   std::unordered_map<std::string, int>* index_of_;
 };
 
-// What a cover costs with its borders: the groups' own costs, and the layout changes of what goes in and out of them.
-double CostWithTransitions(const DataflowGraph& graph, const std::vector<Group>& groups, const target::Target& target) {
+// What a cover costs with its borders.
+double CostWithTransitions(const DataflowGraph& graph, const std::vector<Group>& groups,
+                           const CostEstimator& estimator) {
+  double total = BorderMicros(graph, groups, estimator);
+  for (const Group& group : groups) {
+    if (group.backend != nullptr) total += group.cost_us;
+  }
+  return total;
+}
+
+}  // namespace
+
+double BorderMicros(const DataflowGraph& graph, const std::vector<Group>& groups, const CostEstimator& estimator) {
   double total = 0;
   std::vector<int> group_of(graph.size());
   for (int i = 0; i < static_cast<int>(groups.size()); ++i) {
@@ -136,7 +147,6 @@ double CostWithTransitions(const DataflowGraph& graph, const std::vector<Group>&
   }
   for (int i = 0; i < static_cast<int>(groups.size()); ++i) {
     if (groups[i].backend == nullptr) continue;
-    total += groups[i].cost_us;
     std::unordered_set<const ir::Var*> crossing;
     for (int position : groups[i].positions) {
       for (const ir::Operand& arg : graph.binding(position).args) {
@@ -149,13 +159,11 @@ double CostWithTransitions(const DataflowGraph& graph, const std::vector<Group>&
       if (leaves) crossing.insert(graph.binding(position).var.get());
     }
     for (const ir::Var* var : crossing) {
-      if (var->type.is_tensor()) total += groups[i].backend->TransitionMicros(var->type.tensor(), target);
+      if (var->type.is_tensor()) total += estimator.TransitionMicros(*groups[i].backend, var->type.tensor());
     }
   }
   return total;
 }
-
-}  // namespace
 
 Partitioner::Partitioner(std::vector<const backend::Backend*> backends, const CostEstimator* estimator)
     : backends_(std::move(backends)), estimator_(estimator) {}
@@ -188,15 +196,14 @@ SearchSpace Partitioner::Propose(const ir::IRModule& module) const {
   return space;
 }
 
-absl::StatusOr<std::vector<Cover>> Partitioner::Covers(const SearchSpace& space, const target::Target& target,
-                                                       int num_favourites) const {
+absl::StatusOr<std::vector<Cover>> Partitioner::Covers(const SearchSpace& space, int num_favourites) const {
   std::vector<Cover> covers(1);
   covers[0].name = "cheapest cover";
   for (const FunctionSpace& function : space.functions) {
     INLAY_ASSIGN_OR_RETURN(std::vector<Candidate> cheapest, CheapestCover(*function.graph, function.candidates));
     covers[0].functions[function.name] = MergeCover(*function.graph, cheapest);
     if (!function.is_main()) continue;
-    covers[0].estimated_us = CostWithTransitions(*function.graph, covers[0].functions[function.name], target);
+    covers[0].estimated_us = CostWithTransitions(*function.graph, covers[0].functions[function.name], *estimator_);
   }
   const auto main = std::find_if(space.functions.begin(), space.functions.end(),
                                  [](const FunctionSpace& function) { return function.is_main(); });
@@ -206,7 +213,7 @@ absl::StatusOr<std::vector<Cover>> Partitioner::Covers(const SearchSpace& space,
     if (groups.empty()) continue;
     Cover cover = covers[0];  // with its transform_params
     cover.name = absl::StrCat(backends_[i]->name(), " wherever it may");
-    cover.estimated_us = CostWithTransitions(*main->graph, groups, target);
+    cover.estimated_us = CostWithTransitions(*main->graph, groups, *estimator_);
     cover.functions[main->name] = std::move(groups);
     covers.push_back(std::move(cover));
   }
@@ -238,8 +245,7 @@ absl::StatusOr<std::vector<Group>> Partitioner::Favouring(const FunctionSpace& f
 absl::StatusOr<Cover> Partitioner::BestByEstimate(const SearchSpace& space,
                                                   const target::CompilationConfig& config) const {
   const bool compares = config.search_mode != target::SearchMode::kNone;  // preferences are no times to add up
-  INLAY_ASSIGN_OR_RETURN(std::vector<Cover> covers,
-                         Covers(space, config.target(), compares ? static_cast<int>(backends_.size()) : 0));
+  INLAY_ASSIGN_OR_RETURN(std::vector<Cover> covers, Covers(space, compares ? static_cast<int>(backends_.size()) : 0));
   Cover& best = covers[CheapestByEstimate(covers)];
   best.name += compares ? " by the analytic model" : " by the order of preference";
   return std::move(best);

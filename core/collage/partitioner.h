@@ -55,8 +55,7 @@ class Partitioner {
   SearchSpace Propose(const ir::IRModule& module) const;
   // The cover with the least sum of estimates; then, for each of the first `num_favourites` backends that can take
   // anything, the one that gives it whatever it can take ("single-backend plan").
-  absl::StatusOr<std::vector<Cover>> Covers(const SearchSpace& space, const target::Target& target,
-                                            int num_favourites) const;
+  absl::StatusOr<std::vector<Cover>> Covers(const SearchSpace& space, int num_favourites) const;
   absl::StatusOr<Cover> BestByEstimate(const SearchSpace& space, const target::CompilationConfig& config) const;
 
   const std::vector<const backend::Backend*>& backends() const { return backends_; }
@@ -67,6 +66,9 @@ class Partitioner {
   std::vector<const backend::Backend*> backends_;
   const CostEstimator* estimator_;
 };
+
+// What the groups' borders cost: the layout changes of what goes in and out of them.
+double BorderMicros(const DataflowGraph& graph, const std::vector<Group>& groups, const CostEstimator& estimator);
 
 // The index of the cover whose estimate is lowest.
 size_t CheapestByEstimate(const std::vector<Cover>& covers);

@@ -14,11 +14,13 @@
 #include "core/collage/merge.h"
 #include "core/collage/search.h"
 #include "core/compiler/build_executable.h"
+#include "core/compiler/cost_samples.h"
 #include "core/compiler/finalists.h"
 #include "core/compiler/plan_search.h"
 #include "core/compiler/search_report.h"
 #include "core/compiler/site_costs.h"
 #include "core/compiler/sites.h"
+#include "core/compiler/transition_costs.h"
 
 namespace inlay::compiler {
 namespace {
@@ -34,6 +36,8 @@ constexpr double kFinalShare = 0.4;
 constexpr int kRunsBesideRounds = 4;
 // Where time is short, a plan whose parts, as measured, take so much longer together than another's is not timed whole.
 constexpr double kHopeless = 1.15;
+// A search that has less does not measure transitions.
+constexpr absl::Duration kLeastBudget = absl::Seconds(1);
 // An estimate beside measured costs is trusted less, so that it wins only where nothing was measured.
 constexpr double kEstimateFactor = 2;
 
@@ -45,7 +49,9 @@ class MeasuredSearch {
         config_(input.module.config()),
         deadline_(absl::Now() + context.budget),
         sites_deadline_(absl::Now() + (1 - kFinalShare) * context.budget),
-        estimator_(collage::AnalyticEstimator(config_.target())),
+        model_(input.model()),
+        transitions_(input.transitions),
+        estimator_(collage::AnalyticEstimator(config_.target(), &model_)),
         partitioner_(input.backends, estimator_.get()),
         space_(partitioner_.Propose(input.module)),
         costs_(config_, context) {}
@@ -61,10 +67,12 @@ class MeasuredSearch {
     return false;
   }
 
-  absl::StatusOr<proto::PlanRecord> Run() {
+  // `failure`: of a measurement before it, if it is to be reported.
+  absl::StatusOr<proto::PlanRecord> Run(const std::string& failure) {
+    if (!failure.empty()) failures_.push_back(failure);
     const collage::FunctionSpace* main = MainOf(space_);
     if (main == nullptr) return absl::InvalidArgumentError("the module has no function 'main'");
-    INLAY_ASSIGN_OR_RETURN(covers_, partitioner_.Covers(space_, config_.target(), input_.backends.size()));
+    INLAY_ASSIGN_OR_RETURN(covers_, partitioner_.Covers(space_, input_.backends.size()));
     covers_[0].name = "cheapest by estimate";
     INLAY_ASSIGN_OR_RETURN(sites_, FindSites(input_.module, partitioner_, estimator_.get(), space_, covers_));
     // Where the most time goes first.
@@ -78,6 +86,7 @@ class MeasuredSearch {
     INLAY_RETURN_IF_ERROR(costs_.Measure(sites_, sites_deadline_));
     INLAY_RETURN_IF_ERROR(AddMeasuredCovers(*main));
     INLAY_RETURN_IF_ERROR(TimeWholeModels());
+    KeepSamplesOfSites();
     INLAY_ASSIGN_OR_RETURN(const int best, Best());
     return Record(*main, best);
   }
@@ -126,11 +135,35 @@ class MeasuredSearch {
     for (bool merge_regions : {false, true}) {
       collage::Cover cover = covers_[0];  // with its transform_params
       cover.name = merge_regions ? "cheapest as measured, regions merged" : "cheapest as measured";
-      cover.estimated_us = sum;
       cover.functions[main.name] = collage::MergeCover(*main.graph, parts, merge_regions);
+      cover.estimated_us = sum - MergedMicros(*main.graph, parts, cover.functions[main.name]);
       covers_.push_back(std::move(cover));
     }
     return absl::OkStatus();
+  }
+
+  // What is in the times of the parts alone, and not in that of the groups that they are merged to: borders between
+  // them, and calls.
+  double MergedMicros(const collage::DataflowGraph& graph, const std::vector<collage::Candidate>& parts,
+                      const std::vector<collage::Group>& merged) const {
+    std::vector<collage::Group> alone;
+    for (const collage::Candidate& part : parts) alone.push_back({part.positions, part.backend, {}, part.cost_us});
+    std::vector<bool> in_part(graph.size());
+    for (const collage::Candidate& part : parts) {
+      for (int position : part.positions) in_part[position] = true;
+    }
+    for (int i = 0; i < graph.size(); ++i) {
+      if (!in_part[i]) alone.push_back({{i}, nullptr, {}, 0});
+    }
+    const auto measured = collage::AnalyticEstimator(config_.target(), &transitions_);
+    double saved = collage::BorderMicros(graph, alone, *measured) - collage::BorderMicros(graph, merged, *measured);
+    for (const collage::Group& group : alone) {
+      if (group.backend != nullptr) saved += measured->CallMicros(*group.backend);
+    }
+    for (const collage::Group& group : merged) {
+      if (group.backend != nullptr) saved -= measured->CallMicros(*group.backend);
+    }
+    return saved;
   }
 
   // Whether it is faster than the fallback by less than the measurements are sure of (the spread of a median falls with
@@ -298,7 +331,10 @@ class MeasuredSearch {
     for (proto::PlanReport& plan : plans_) *record.add_plans() = std::move(plan);
     *record.mutable_cover() = collage::ToProto(covers_[best], input_.module_hash);
     record.set_measure_ms(costs_.measure_ms() + final_ms_);
+    *record.mutable_transitions() = input_.transitions;
     AddNotes(&record);
+    const collage::CostModel constants;
+    const auto unfitted = collage::AnalyticEstimator(config_.target(), &constants);
     for (const Site& site : sites_) {
       for (int i = 0; i < static_cast<int>(site.alternatives.size()); ++i) {
         const Alternative& alternative = site.alternatives[i];
@@ -307,6 +343,8 @@ class MeasuredSearch {
         report->set_rule(alternative.rule);
         DescribeCalls(*main.graph, site.occurrences[0].positions, report);
         report->set_occurrences(static_cast<int>(site.occurrences.size()));
+        report->set_estimate_us(EstimateOf(site, alternative, *estimator_));
+        report->set_unfitted_us(EstimateOf(site, alternative, *unfitted));
         report->set_cost_us(alternative.estimate_us);
         if (const SiteCosts::Timing* timing = costs_.Find(site, i); timing != nullptr) {
           report->set_measured(timing->code() == 0);
@@ -326,6 +364,20 @@ class MeasuredSearch {
     }
     ReportRefusals(space_, &record);
     return record;
+  }
+
+  void KeepSamplesOfSites() const {
+    proto::CostSamples samples;
+    for (const Site& site : sites_) {
+      for (int i = 0; i < static_cast<int>(site.alternatives.size()); ++i) {
+        const SiteCosts::Timing* timing = costs_.Find(site, i);
+        if (timing == nullptr || timing->code() != 0) continue;
+        const std::string name = target::BackendOfVariant(site.alternatives[i].backend->name());
+        const absl::StatusOr<std::string> version = context_.compiler->compiler()->BackendVersion(name);
+        if (version.ok()) AddSample(site, site.alternatives[i], transitions_, *version, timing->min_us(), &samples);
+      }
+    }
+    KeepSamples(SamplesKey(config_, context_.measurer->device()), context_.costs, samples);
   }
 
   void AddNotes(proto::PlanRecord* record) const {
@@ -349,6 +401,7 @@ class MeasuredSearch {
   const MeasuringContext& context_;
   const target::CompilationConfig& config_;
   const absl::Time deadline_, sites_deadline_;
+  const collage::CostModel model_, transitions_;  // of estimates, and beside what was measured
   std::unique_ptr<collage::CostEstimator> estimator_;
   collage::Partitioner partitioner_;
   collage::SearchSpace space_;
@@ -366,8 +419,21 @@ class MeasuredSearch {
 }  // namespace
 
 absl::StatusOr<proto::PlanRecord> SearchByMeasuring(const SearchInput& input, const MeasuringContext& context) {
-  MeasuredSearch search(input, context);
-  if (!search.HasIntended()) return search.Run();
+  if (!MeasuredSearch(input, context).HasIntended()) {
+    std::string failure;
+    SearchInput informed = input;
+    const absl::Time start = absl::Now();
+    if (context.budget > kLeastBudget) {
+      INLAY_ASSIGN_OR_RETURN(informed.transitions,
+                             MeasureTransitions(input.module.config(), input.backends, context, &failure));
+      const Digest samples = SamplesKey(input.module.config(), context.measurer->device());
+      informed.fit = collage::ScaleFit(KnownSamples(samples, context.costs));
+    }
+    MeasuringContext rest = context;
+    rest.budget -= absl::Now() - start;
+    MeasuredSearch search(informed, rest);
+    return search.Run(failure);
+  }
   INLAY_ASSIGN_OR_RETURN(proto::PlanRecord record, SearchByEstimate(input));
   record.mutable_cover()->mutable_name()->append(" (not measured: it holds kernels of the configuration's own)");
   return record;

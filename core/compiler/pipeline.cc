@@ -11,8 +11,10 @@
 #include "core/collage/partitioner.h"
 #include "core/compiler/aot_entry.h"
 #include "core/compiler/build_executable.h"
+#include "core/compiler/cost_samples.h"
 #include "core/compiler/fold_params.h"
 #include "core/compiler/plan_search.h"
+#include "core/compiler/transition_costs.h"
 #include "core/ir/printer.h"
 #include "core/ir/proto_conversion.h"
 #include "core/ir/structural_hash.h"
@@ -221,7 +223,14 @@ absl::StatusOr<collage::Cover> Pipeline::ChooseCover(const ir::IRModule& module,
       }
     }
   }
-  const SearchInput input{module, module_hash, backends};
+  SearchInput input{module, module_hash, backends, {}, {}};
+  if (config.search_mode == target::SearchMode::kAnalytic && measurer_ != nullptr) {
+    INLAY_ASSIGN_OR_RETURN(const Digest transitions,
+                           TransitionKey(config, backends, measurer_->device(), compiler_->compiler()));
+    const Digest samples = SamplesKey(config, measurer_->device());
+    input.transitions = KnownTransitions(transitions, tables_.costs);
+    input.fit = collage::ScaleFit(KnownSamples(samples, tables_.costs));
+  }
   int actions_run = 0;
   const double budget_s = options.budget_s() > 0 ? options.budget_s() : kDefaultSearchSeconds;
   INLAY_ASSIGN_OR_RETURN(proto::PlanRecord record,
@@ -250,7 +259,8 @@ absl::StatusOr<std::vector<std::string>> Pipeline::Evaluate(const ir::IRModule& 
         "compiled code");
   }
   INLAY_ASSIGN_OR_RETURN(std::vector<const backend::Backend*> backends, collage::SelectBackends(module.config()));
-  INLAY_ASSIGN_OR_RETURN(proto::PlanRecord record, SearchByEstimate({module, ir::StructuralHash(module), backends}));
+  INLAY_ASSIGN_OR_RETURN(proto::PlanRecord record,
+                         SearchByEstimate({module, ir::StructuralHash(module), backends, {}, {}}));
   INLAY_ASSIGN_OR_RETURN(collage::Cover cover,
                          collage::FromProto(record.cover(), module, ir::StructuralHash(module), backends));
   const collage::Partitioned partitioned = collage::CutAlong(module, cover);

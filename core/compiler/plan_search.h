@@ -20,6 +20,14 @@ struct SearchInput {
   const ir::IRModule& module;  // normalised
   Digest module_hash;
   std::vector<const backend::Backend*> backends;
+  // What going from one partition to the next costs on this machine; empty: not measured.
+  proto::TransitionCosts transitions;
+  // What the backends' estimates are off by there. Both or neither are in an estimate: the constants of the backends
+  // are on a scale of their own (a core of 3 GHz), and compare with each other, but not with what was measured.
+  collage::ScaleFit fit;
+  collage::CostModel model() const {
+    return fit.num_samples() > 0 ? collage::CostModel(transitions, fit) : collage::CostModel();
+  }
 };
 
 // By the order of preference or the analytic model, as the module's configuration says.
@@ -35,11 +43,12 @@ struct MeasuringContext {
   int* actions_run;  // counts what workers compiled for the search
 };
 
-// Times every site's alternatives (sites.h) in measuring processes, makes the cheapest cover of what was measured, then
-// times that one, the cheapest by estimate and every single-backend plan whole, and takes the fastest. So the result is
-// never slower, but for noise, than any one backend alone. Who crashes or computes something else than the fallback is
-// excluded, with the reason. Times are kept in the cost table. A module with calls that the configuration gives to
-// kernels of its own (PatternRule::intended) is not measured: the analytic model chooses for the rest of it.
+// Measures what transitions cost, where the table has nothing. Times every site's alternatives (sites.h) in measuring
+// processes, makes the cheapest cover of what was measured, then times that one, the cheapest by estimate and every
+// single-backend plan whole, and takes the fastest. So the result is never slower, but for noise, than any one backend
+// alone. Who crashes or computes something else than the fallback is excluded, with the reason. Times are kept in the
+// cost table. A module with calls that the configuration gives to kernels of its own (PatternRule::intended) is not
+// measured: the analytic model chooses for the rest of it.
 absl::StatusOr<proto::PlanRecord> SearchByMeasuring(const SearchInput& input, const MeasuringContext& context);
 
 }  // namespace inlay::compiler

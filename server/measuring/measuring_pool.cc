@@ -58,10 +58,13 @@ MeasuringPool::MeasuringPool(const MeasuringPoolOptions& options, MachineGate* g
       registry_(registry),
       seconds_(registry->GetHistogram("inlay_measure_seconds", "Seconds a measurement took")),
       wait_seconds_(registry->GetHistogram("inlay_measure_wait_seconds", "Seconds a measurement waited for the cores")),
+      lock_wait_seconds_(
+          registry->GetHistogram("inlay_measure_lock_wait_seconds", "Seconds a measurement waited for other daemons'")),
       starts_(registry->GetCounter("inlay_measurer_starts_total", "Measuring processes started")),
       subjects_(registry->GetCounter("inlay_measured_subjects_total", "Executables given to measurements")),
       crashes_(registry->GetCounter("inlay_measure_crashes_total", "Executables that crashed or hung when measured")),
-      device_(DescribeDevice()) {}
+      device_(DescribeDevice()),
+      lock_(options.machine_lock, options.machine_lock_wait) {}
 
 MeasuringPool::~MeasuringPool() = default;
 
@@ -226,10 +229,14 @@ absl::StatusOr<proto::MeasureResult> MeasuringPool::Measure(const proto::Measure
   INLAY_RETURN_IF_ERROR(token->status());
   const absl::Time asked = absl::Now();
   INLAY_ASSIGN_OR_RETURN(MachineGate::Pass pass, gate_->Enter(MachineGate::Use::kAlone, token));
+  const absl::Time alone = absl::Now();
+  wait_seconds_.Observe(absl::ToDoubleSeconds(alone - asked));
+  INLAY_ASSIGN_OR_RETURN(const MachineLock::Turn turn, lock_.Wait(token));
   const absl::Time start = absl::Now();
-  wait_seconds_.Observe(absl::ToDoubleSeconds(start - asked));
+  lock_wait_seconds_.Observe(absl::ToDoubleSeconds(start - alone));
   subjects_.Increment(action.subjects_size());
   absl::StatusOr<proto::MeasureResult> result = MeasureWithRetries(action, token);
+  if (result.ok()) result->set_note(turn.note);
   seconds_.Observe(absl::ToDoubleSeconds(absl::Now() - start));
   Results(result.ok() ? "ok" : token->status().ok() ? "error" : "cancelled").Increment();
   return result;

@@ -1,5 +1,6 @@
 // MeasuringPool: the daemon's Measurer. Measures in a process of its own (measurer_main.h), which is started when first
-// needed and stays, one measurement at a time, with the machine's cores to itself (server/worker/machine_gate.h).
+// needed and stays, one measurement at a time, with the machine's cores to itself (server/worker/machine_gate.h) and in
+// turns with other daemons (machine_lock.h).
 //
 // Where the process dies, or a load or a run takes longer than the time limit, all is measured again from the start by
 // a fresh process. The second time that it happens to the same subject, that one is excluded with the reason (INTERNAL,
@@ -22,6 +23,7 @@
 #include "absl/time/time.h"
 #include "core/compiler/measurer.h"
 #include "core/metrics/registry.h"
+#include "server/measuring/machine_lock.h"
 #include "server/measuring/progress_page.h"
 #include "server/worker/machine_gate.h"
 #include "server/worker/worker_process.h"
@@ -33,6 +35,8 @@ struct MeasuringPoolOptions {
   int64_t memory_bytes = 0;  // all subjects of a measurement together, over what the process begins with; 0: no limit
   absl::Duration step_timeout = absl::Seconds(30);   // of one load or one run of one subject
   absl::Duration start_timeout = absl::Seconds(60);  // until a fresh process answers
+  std::string machine_lock = "none";                 // MachineLock's path
+  absl::Duration machine_lock_wait = absl::Seconds(30);
   std::string scratch_dir;                           // must exist; each process has a directory of its own in it
   std::function<void(absl::string_view)> on_stderr;  // any thread
 };
@@ -67,12 +71,14 @@ class MeasuringPool : public compiler::Measurer {
   metrics::Registry* const registry_;
   metrics::Histogram& seconds_;
   metrics::Histogram& wait_seconds_;
+  metrics::Histogram& lock_wait_seconds_;
   metrics::Counter& starts_;
   metrics::Counter& subjects_;
   metrics::Counter& crashes_;
   const std::string device_;
 
   // Of whoever is alone in the gate.
+  MachineLock lock_;
   std::unique_ptr<WorkerProcess> process_;
   std::string process_dir_;
   int64_t rss_at_start_ = 0;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <random>
+#include <set>
 
 #include "core/backend/backend.h"
 #include "core/compiler/measurer.h"
@@ -20,7 +21,13 @@ class InProcessMeasurer : public compiler::Measurer {
  public:
   absl::StatusOr<proto::MeasureResult> Measure(const proto::MeasureAction& action, CancelToken* token) override {
     ++calls;
-    if (fail_calls > 0 && --fail_calls >= 0) return absl::UnavailableError("the measuring process: out of order");
+    if (action.reference() == 0 && action.subjects(0).name() == "native") {
+      repeated_sites += !sites.insert(action.SerializeAsString()).second;
+    }
+    if (fail_calls > 0 && action.subjects(0).name() == "native") {  // of a site
+      --fail_calls;
+      return absl::UnavailableError("the measuring process: out of order");
+    }
     proto::MeasureAction brief = action;
     brief.set_budget_ms(std::min(action.budget_ms(), 20.0));
     brief.set_min_rounds(2);
@@ -50,15 +57,19 @@ class InProcessMeasurer : public compiler::Measurer {
     }
     return result;
   }
-  std::string device() const override { return "this process, " + slow_backend; }
+  std::string device() const override {
+    return device_is_slow_backend ? "this process, " + slow_backend : "this process";
+  }
 
+  bool device_is_slow_backend = true;
   std::string slow_backend;
   double factor = 1000;
   double noise = 0;
   std::mt19937 random{1};
   int fail_calls = 0;
   std::string unlucky;  // of that name nobody is measured, for want of memory
-  int calls = 0;
+  int calls = 0, repeated_sites = 0;
+  std::set<std::string> sites;
 };
 
 // A library whose code generator has a bug: its relu is a tanh.
@@ -133,8 +144,75 @@ TEST_F(MeasuredSearchTest, WhatWasMeasuredIsNotMeasuredAgain) {
   proto::IRModule again = Model();
   again.mutable_config()->mutable_search()->set_replan(true);
   auto third = Compile(again);
-  EXPECT_EQ(measurer_.calls, calls + 1) << "the whole models alone: the cost table has the sites";
-  EXPECT_EQ(third->report.actions_run(), 0);
+  EXPECT_GT(measurer_.calls, calls) << "the whole models";
+  EXPECT_GT(measurer_.sites.size(), 0);
+  EXPECT_EQ(measurer_.repeated_sites, 0) << "the cost table has them";
+}
+
+TEST_F(MeasuredSearchTest, TransitionsAreMeasuredOnceAndKnownToTheAnalyticSearchToo) {
+  auto first = Compile(Model());
+  ASSERT_TRUE(first.ok()) << first.status();
+  const proto::TransitionCosts& costs = first->report.transitions();
+  ASSERT_EQ(costs.dispatch_size(), 2);
+  for (const auto& dispatch : costs.dispatch()) {
+    EXPECT_EQ(dispatch.failed(), "");
+    EXPECT_GT(dispatch.us(), 0) << dispatch.backend();
+    EXPECT_GT(dispatch.estimated_us(), 0) << dispatch.backend();
+  }
+  ASSERT_EQ(costs.copies_size(), 4);
+  EXPECT_GT(costs.copies(3).us(), costs.copies(0).us()) << "64 MiB and 16 KiB";
+  ASSERT_EQ(costs.layouts_size(), 3);
+  for (const auto& layout : costs.layouts()) {
+    EXPECT_EQ(layout.failed(), "");
+    EXPECT_EQ(layout.backend(), "onednn") << "native works in the layout of the model";
+    EXPECT_GE(layout.us(), 0);
+  }
+  const int calls = measurer_.calls;
+  auto other = Compile(Model(32));  // another model
+  ASSERT_TRUE(other.ok()) << other.status();
+  EXPECT_EQ(other->report.transitions().SerializeAsString(), costs.SerializeAsString());
+  proto::IRModule analytic = Model(24);
+  analytic.mutable_config()->mutable_search()->set_mode(proto::SearchOptions::ANALYTIC);
+  const int before = measurer_.calls;
+  EXPECT_GT(before, calls);
+  EXPECT_EQ(Compile(analytic)->report.transitions().SerializeAsString(), costs.SerializeAsString());
+  EXPECT_EQ(measurer_.calls, before) << "the analytic search measures nothing";
+  analytic = Model(20);
+  analytic.mutable_config()->mutable_search()->set_mode(proto::SearchOptions::ANALYTIC);
+  analytic.mutable_config()->set_num_threads(2);
+  EXPECT_EQ(Compile(analytic)->report.transitions().dispatch_size(), 0) << "of two threads nothing is known";
+}
+
+TEST_F(MeasuredSearchTest, TheAnalyticModelIsFittedToWhatWasMeasuredAndFinishedPlansStay) {
+  auto analytic = [&](int64_t n) {
+    proto::IRModule module = Model(n);
+    module.mutable_config()->mutable_search()->set_mode(proto::SearchOptions::ANALYTIC);
+    return module;
+  };
+  auto before = Compile(analytic(64));
+  ASSERT_TRUE(before.ok()) << before.status();
+  measurer_.device_is_slow_backend = false;
+  measurer_.slow_backend = "native";
+  measurer_.factor = 30;
+  for (int64_t n : {48, 80, 96}) {
+    auto result = Compile(Model(n));
+    ASSERT_TRUE(result.ok()) << result.status();
+    for (const auto& candidate : result->report.candidates()) {
+      if (!candidate.measured()) continue;
+      EXPECT_GT(candidate.unfitted_us(), 0) << candidate.DebugString();
+      EXPECT_GT(candidate.estimate_us(), 0) << candidate.DebugString();
+    }
+  }
+  auto same = Compile(analytic(64));
+  EXPECT_EQ(same->report.plan_source(), "plan cache") << "what was compiled stays as it was";
+  EXPECT_EQ(same->executable_digest, before->executable_digest);
+  auto another = Compile(analytic(65));
+  ASSERT_TRUE(another.ok()) << another.status();
+  EXPECT_EQ(BackendOf(another->report, "matmul"), "onednn") << "it has learnt that native code is slow here";
+  EXPECT_THAT(another->report.partitions(0).why(), HasSubstr("by the analytic model (fitted to "));
+  proto::IRModule renewed = analytic(64);
+  renewed.mutable_config()->mutable_search()->set_replan(true);
+  EXPECT_EQ(BackendOf(Compile(renewed)->report, "matmul"), "onednn") << "unless it is asked to be renewed";
 }
 
 TEST_F(MeasuredSearchTest, WithoutBudgetSitesAreEstimatedAndPlansStillTimed) {
@@ -214,7 +292,7 @@ TEST_F(MeasuredSearchTest, ResultsMayBeOffByWhatTheCodegenTargetPromises) {
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_EQ(BackendOf(result->report, "matmul"), "onednn");
   for (const auto& candidate : result->report.candidates()) {
-    if (candidate.backend() == "onednn") EXPECT_TRUE(candidate.measured()) << candidate.DebugString();
+    EXPECT_TRUE(candidate.measured() || candidate.backend() != "onednn") << candidate.DebugString();
   }
   for (const auto& plan : result->report.plans()) EXPECT_EQ(plan.excluded(), "") << plan.DebugString();
   const backend::Backend* onednn = backend::BackendRegistry::Global().Find("onednn");

@@ -86,6 +86,8 @@ def print_explanation(found: dict[str, Any], limit: int) -> None:
     _print_plans(found)
     for line in unusable_in_words(found["unusable"]) + found["notes"]:
         print(line)
+    for line in transitions_in_words(found["transitions"]):
+        print(line)
     for number, p in enumerate(found["partitions"][:limit]):
         where = f" at {p['locations'][0]!r}" if p["locations"] else ""
         calls = f", {p['call_sites']} calls" if p["call_sites"] > 1 else ""
@@ -113,6 +115,22 @@ def unusable_in_words(unusable: list[Any]) -> list[str]:
         f"{b['backend']}{', which the configuration names,' if b['named'] else ''} cannot serve: {b['reason']}"
         for b in unusable
     ]
+
+
+def transitions_in_words(transitions: Any) -> list[str]:
+    """What going from one partition to the next costs: a line for calls, one for copies, one for layouts."""
+    calls = [f"{d['backend']} {d['failed'] or format(d['us'], '.2f') + ' us'}" for d in transitions["dispatch"]]
+    copies = [f"{_size(c['bytes'])} {c['us']:.1f} us" for c in transitions["copies"]]
+    layouts = [
+        f"{c['backend']} {_size(c['bytes'])} {c['failed'] or format(c['us'], '.1f') + ' us'} (~{c['estimated_us']:.1f})"
+        for c in transitions["layouts"]
+    ]
+    named = {"a call": calls, "a copy": copies, "a change of layout": layouts}
+    return [f"measured here: {what}: {', '.join(values)}" for what, values in named.items() if values]
+
+
+def _size(count: int) -> str:
+    return f"{count >> 20} MiB" if count >= 1 << 20 else f"{count >> 10} KiB"
 
 
 def _print_plans(found: dict[str, Any]) -> None:

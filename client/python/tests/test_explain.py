@@ -34,6 +34,10 @@ def report():
     proto.unusable.add(backend="xnnpack", reason="libXNNPACK.so.0 is not on this machine", named=True)
     proto.unusable.add(backend="csource", reason="no C compiler")
     proto.notes.append("another daemon measured at the same time")
+    proto.transitions.dispatch.add(backend="native", us=0.05)
+    proto.transitions.dispatch.add(backend="broken", failed="it crashed")
+    proto.transitions.copies.add(bytes=64 << 20, us=9876)
+    proto.transitions.layouts.add(backend="onednn", bytes=50 << 10, us=4, estimated_us=9.4)
     return Report.from_proto(proto)
 
 
@@ -60,6 +64,9 @@ def test_explanation_for_people(report, capsys):
     assert "xnnpack, which the configuration names, cannot serve: libXNNPACK.so.0 is not on this machine\n" in text
     assert "csource cannot serve: no C compiler\n" in text
     assert "another daemon measured at the same time\n" in text
+    assert "measured here: a call: native 0.05 us, broken it crashed\n" in text
+    assert "measured here: a copy: 64 MiB 9876.0 us\n" in text
+    assert "measured here: a change of layout: onednn 50 KiB 4.0 us (~9.4)\n" in text
 
 
 def test_what_cannot_serve_and_how_ties_were_decided_is_in_the_json(report, capsys):
