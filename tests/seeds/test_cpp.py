@@ -98,3 +98,23 @@ def environment(folder, shared_daemon):
 def test_cpp(name, program, environment):
     said = run([program, f"--gtest_filter={name}", "--gtest_brief=1"], env=environment)
     assert "1 test" in said
+
+
+def test_example(folder, environment, tmp_path):
+    """client/cpp/examples: a program of a user's, its output compared with onnxruntime's; and what it says of what it can't
+    read."""
+    source, example = FOLDER.parents[2] / "client" / "cpp" / "examples" / "run_model.cc", tmp_path / "run_model"
+    run(["g++", "-std=c++17", "-Wall", "-Werror", source, "-o", example, *flags("inlay")])
+    words = [example, folder / "model.inlay", tmp_path / "a.so", folder / "input0.f32"]
+    got = subprocess.run(words, env=environment, capture_output=True, check=True).stdout
+    want = np.fromfile(folder / "output0.f32", np.float32)
+    np.testing.assert_allclose(np.frombuffer(got, np.float32), want, rtol=1e-3, atol=1e-4)
+    done = subprocess.run(
+        [example, tmp_path / "no.inlay", tmp_path / "b.so"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "no.inlay" in done.stderr

@@ -41,7 +41,8 @@ absl::StatusOr<absl::string_view> FindManifest(absl::string_view file) {
   auto section = [&](int i, Elf64_Shdr* out) {
     return Read(file, header.e_shoff + uint64_t{header.e_shentsize} * i, out);
   };
-  if (header.e_shnum == 0 || !section(header.e_shstrndx, &names) || !Inside(file, names.sh_offset, names.sh_size)) {
+  if (header.e_shnum == 0 || !Inside(file, header.e_shoff, uint64_t{header.e_shentsize} * header.e_shnum) ||
+      !section(header.e_shstrndx, &names) || !Inside(file, names.sh_offset, names.sh_size)) {
     return cut_off;
   }
   const absl::string_view text = file.substr(names.sh_offset, names.sh_size);

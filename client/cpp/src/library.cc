@@ -80,8 +80,10 @@ absl::StatusOr<Module> Open(const std::string& path, const std::string& what, in
   std::vector<void*> addresses;
   (void)runtime::LoadDependencies(manifest.dependencies, &addresses);
   try {
-    Module module =
-        LoadedModule(tvm::ffi::Module::LoadFromFile(path), std::move(manifest.signature), std::string(what));
+    const tvm::ffi::Module library = tvm::ffi::Module::LoadFromFile(path);
+    // It stays in the process, as tvm_ffi.load_module has it: threads of its pool run its code.
+    Function::GetGlobalRequired("ffi.ModuleGlobalsAdd")(library);
+    const Module module = LoadedModule(library, std::move(manifest.signature), std::string(what));
     if (num_threads != 0) {
       INLAY_RETURN_IF_ERROR(CallLoaded(module, "set_num_threads", {Any(num_threads)}, what));
     }
