@@ -4,10 +4,9 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "core/backends/native/closure.h"
 #include "core/backends/native/lowering.h"
 #include "core/base/status_macros.h"
-#include "core/runtime/kernel_abi.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/BuiltinOps.h"
 
@@ -18,17 +17,7 @@ using mlir::Value;
 
 namespace {
 
-constexpr double kParallelCycles = 60000;  // below, waking the other threads costs more than it saves
-// The closure of a kernel: {args, workspace, state, iteration, threads, open workspace}, eight bytes each.
-constexpr int64_t kIterationOffset = 24, kThreadsOffset = 32, kOpenWorkspaceOffset = 40, kClosureBytes = 48;
 constexpr int64_t kAlignment = 64;
-constexpr int64_t kChunk = 4096;  // elements of a work item where one row is all there is
-
-LLVM::LLVMPointerType PointerType(mlir::OpBuilder& b) { return LLVM::LLVMPointerType::get(b.getContext()); }
-
-Value Field(Ops& o, Value structure, int64_t byte_offset, mlir::Type type) {
-  return o.b.create<LLVM::LoadOp>(o.loc, type, o.At(structure, byte_offset, o.b.getI8Type()), 4);
-}
 
 }  // namespace
 
@@ -63,15 +52,15 @@ Value Kernel::Pointer(const Buffer& buffer) {
   switch (buffer.kind) {
     case Buffer::Kind::kArg: {
       (init_ ? function_->init_args_ : function_->run_args_).insert(buffer.value);
-      Value args = Field(o, closure_, 0, type);
+      Value args = Field(o, closure_, kArgsOffset, type);
       pointer = Field(o, args, buffer.value * 8, type);
       break;
     }
     case Buffer::Kind::kWorkspace:
-      pointer = o.At(Field(o, closure_, 8, type), buffer.value, o.b.getI8Type());
+      pointer = o.At(Field(o, closure_, kWorkspaceOffset, type), buffer.value, o.b.getI8Type());
       break;
     case Buffer::Kind::kState:
-      pointer = o.At(Field(o, closure_, 16, type), buffer.value, o.b.getI8Type());
+      pointer = o.At(Field(o, closure_, kStateOffset, type), buffer.value, o.b.getI8Type());
       break;
     case Buffer::Kind::kLiteral:
       pointer = function_->DataPointer(buffer.value);
@@ -322,8 +311,8 @@ void FunctionEmitter::Parallel(const Extent& items, const Cycles& cost, const Bo
   kernel.closure_ = entry->getArgument(0);
   kernel.worker = entry->getArgument(3);
   kernel.entry_point_ = ops_.Int(0).getDefiningOp();
-  ResolveOpenExtents([&] { return Field(ops_, kernel.closure_, 0, PointerType(builder_)); }, kernel.entry_point_,
-                     &kernel.extents_);
+  ResolveOpenExtents([&] { return Field(ops_, kernel.closure_, kArgsOffset, PointerType(builder_)); },
+                     kernel.entry_point_, &kernel.extents_);
   if (current_ != nullptr && current_->has_tail) {
     kernel.tail_anchor = current_->node->outputs[0];
     kernel.tail_root = current_->root;
@@ -354,15 +343,6 @@ void FunctionEmitter::Repeat(int64_t times, const std::function<void()>& emit) {
   emit();
   repeating_ = false;
 }
-
-namespace {
-
-// Whether vectors of `lanes` along `extent` never reach beyond it (a last one may begin earlier).
-bool AlwaysFits(const Extent& extent, int64_t lanes) {
-  return lanes == 1 || extent.is_static() || extent.IsMultipleOf(lanes);
-}
-
-}  // namespace
 
 void FunctionEmitter::WithLanesOrScalar(const Extent& extent, int64_t lanes, int cost,
                                         const std::function<void(int64_t)>& emit) {
@@ -402,393 +382,6 @@ void FunctionEmitter::Either(const std::vector<Condition>& conditions, const std
 void FunctionEmitter::DropLastKernel() {
   module_.lookupSymbol<LLVM::LLVMFuncOp>(run_steps_.back().function).erase();
   run_steps_.pop_back();
-}
-
-std::vector<const Tensor*> FunctionEmitter::Expression(const Tensor& root, const Tensor* stop, bool* pointwise,
-                                                       int* cost) const {
-  std::vector<const Tensor*> tensors;
-  std::set<const Tensor*> seen;
-  bool all = true;
-  int sum = 0;
-  std::function<void(const Tensor&, bool)> visit = [&](const Tensor& t, bool expand) {
-    if (!seen.insert(&t).second) return;
-    tensors.push_back(&t);
-    if (&t == stop || !expand) return;
-    const Lowering* lowering = FindLowering(t.producer->op);
-    all &= lowering->pointwise;
-    sum += lowering->cost;
-    for (const Tensor* in : t.producer->inputs) visit(*in, in->inlined);
-  };
-  visit(root, root.inlined || (root.producer != nullptr && current_ != nullptr && current_->root == &root));
-  if (pointwise != nullptr) *pointwise = all;
-  if (cost != nullptr) *cost = sum;
-  return tensors;
-}
-
-const Tensor& FunctionEmitter::StoredTensor(const Node& node) const {
-  return current_->has_tail ? *current_->root : *node.outputs[0];
-}
-
-namespace {
-
-// The shape padded in front to the rank of `root`.
-Shape Padded(const Tensor& t, int rank) {
-  Shape shape(rank - t.rank(), Extent(1));
-  shape.insert(shape.end(), t.dims.begin(), t.dims.end());
-  return shape;
-}
-
-// Whether each tensor is either full or 1 in all of root's dimensions [begin, end).
-bool GroupMerges(const std::vector<const Tensor*>& tensors, const Tensor& root, int begin, int end) {
-  for (const Tensor* t : tensors) {
-    if (t->rank() > root.rank()) return false;
-    Shape shape = Padded(*t, root.rank());
-    bool full = true, one = true;
-    for (int i = begin; i < end; ++i) {
-      full &= shape[i] == root.dims[i];
-      one &= shape[i] == Extent(1);
-    }
-    if (!full && !one) return false;
-  }
-  return true;
-}
-
-}  // namespace
-
-std::vector<int> FunctionEmitter::MergeableGroups(const Tensor& root, const std::vector<bool>& boundary_before) {
-  bool pointwise = true;
-  const Tensor* stop = current_ != nullptr && current_->has_tail ? current_->node->outputs[0] : nullptr;
-  std::vector<const Tensor*> tensors = Expression(root, stop, &pointwise);
-  std::vector<int> groups;
-  for (int begin = 0; begin < root.rank();) {
-    int end = begin + 1;
-    while (pointwise && end < root.rank() && (boundary_before.empty() || !boundary_before[end]) &&
-           GroupMerges(tensors, root, begin, end + 1)) {
-      ++end;
-    }
-    groups.push_back(end - begin);
-    begin = end;
-  }
-  return groups;
-}
-
-bool FunctionEmitter::MergeDimsOf(const Tensor& root, const std::vector<int>& groups, ShapeMap* shapes) {
-  bool pointwise = true;
-  const Tensor* stop = current_ != nullptr && current_->has_tail ? current_->node->outputs[0] : nullptr;
-  std::vector<const Tensor*> tensors = Expression(root, stop, &pointwise);
-  bool trivial = std::all_of(groups.begin(), groups.end(), [](int g) { return g == 1; });
-  auto merge = [&](const Tensor& t) {
-    if (trivial) return t.dims;
-    Shape shape = Padded(t, root.rank()), merged;
-    int begin = 0;
-    for (int size : groups) {
-      merged.push_back(Product(shape, begin, begin + size));
-      begin += size;
-    }
-    return merged;
-  };
-  // One tensor may be read by what comes before a reduction and by what comes after it: it has one shape in a kernel.
-  for (const Tensor* t : tensors) {
-    if (auto found = shapes->find(t); found != shapes->end() && found->second != merge(*t)) return false;
-  }
-  if (!trivial && !pointwise) return false;
-  int begin = 0;
-  for (int size : groups) {
-    if (!trivial && !GroupMerges(tensors, root, begin, begin + size)) return false;
-    begin += size;
-  }
-  for (const Tensor* t : tensors) (*shapes)[t] = merge(*t);
-  return true;
-}
-
-bool FunctionEmitter::MergeDims(const Node& node, const std::vector<int>& groups, ShapeMap* shapes) {
-  const Tensor& stored = StoredTensor(node);
-  if (current_->has_tail) return MergeDimsOf(stored, groups, shapes);
-  Shape merged;
-  int begin = 0;
-  for (int size : groups) {
-    merged.push_back(Product(stored.dims, begin, begin + size));
-    begin += size;
-  }
-  (*shapes)[&stored] = merged;
-  return true;
-}
-
-int64_t FunctionEmitter::LanesForBytes(int64_t widest, const Extent& extent) const {
-  int64_t lanes = std::max<int64_t>(cpu_.vector_bytes / widest, 1);
-  while (extent.is_static() && lanes > extent.value() && lanes > 1) lanes /= 2;
-  return lanes;
-}
-
-int64_t FunctionEmitter::LanesFor(const std::vector<const Tensor*>& tensors, const Extent& extent) const {
-  int64_t widest = 1;
-  for (const Tensor* t : tensors) {
-    widest =
-        std::max(widest, ir::IsFloat(t->dtype) ? std::max<int64_t>(4, ir::ByteSize(t->dtype)) : ir::ByteSize(t->dtype));
-  }
-  return LanesForBytes(widest, extent);
-}
-
-void FunctionEmitter::Pointwise(const Tensor& root) {
-  if (root.IsEmpty()) return;
-  bool pointwise = false;
-  int cost = 0;
-  std::vector<const Tensor*> tensors = Expression(root, nullptr, &pointwise, &cost);
-  Loop loop{root, 0, {}, {}, false, cost};
-  if (pointwise) MergeDimsOf(root, MergeableGroups(root), &loop.shapes);
-  loop.shape = loop.shapes.count(&root) ? loop.shapes[&root] : root.dims;
-  loop.scalar = loop.shape.empty();
-  if (loop.scalar) loop.shape.emplace_back(1);
-  while (root.producer->outputs[loop.output] != &root) ++loop.output;
-
-  const Extent& inner = loop.shape.back();
-  int64_t lanes = LanesFor(tensors, inner);
-  // What is emitted last computes with vectors along these extents: scalars where one of them is too short in a call.
-  auto finish = [&](const std::vector<Condition>& vectors) {
-    std::vector<Condition> conditions;
-    for (const Condition& c : vectors) {
-      if (!AlwaysFits(c.extent, c.least)) conditions.push_back(c);
-    }
-    if (conditions.empty()) return;
-    run_steps_.back().conditions = conditions;
-    Either(conditions, [] {}, [&] { EmitRows(loop, 1); });
-  };
-  EmitRows(loop, lanes);
-  if (lanes == 1 || last_irregular_ == 0) return finish({{inner, lanes, INT64_MAX}});
-  // Perhaps another dimension is the one along which memory is contiguous (a transposition).
-  int irregular = last_irregular_;
-  for (int along = static_cast<int>(loop.shape.size()) - 2; along >= 0; --along) {
-    int64_t side = std::min({LanesFor(tensors, loop.shape[along]), LanesFor(tensors, inner), int64_t{16}});
-    if (side < 4 || root.dtype == ir::DType::kBool) continue;
-    DropLastKernel();
-    EmitTransposed(loop, along, side);
-    if (last_irregular_ == 0) return finish({{inner, side, INT64_MAX}, {loop.shape[along], side, INT64_MAX}});
-    DropLastKernel();
-    EmitRows(loop, lanes);
-  }
-  // A vector's worth of scalar loads costs about as much as `lanes` cycles; short computations do not earn that back.
-  if (cost >= 2 * lanes * irregular) return finish({{inner, lanes, INT64_MAX}});
-  DropLastKernel();
-  EmitRows(loop, 1);
-}
-
-void FunctionEmitter::EmitRows(const Loop& loop, int64_t lanes) {
-  const Node& node = *loop.root.producer;
-  const Lowering& lowering = *FindLowering(node.op);
-  Shape outer(loop.shape.begin(), loop.shape.end() - 1);
-  Extent inner = loop.shape.back(), rows = Product(outer);
-  bool chunked = rows.is_static() && rows.value() < 8 && (!inner.is_static() || inner.value() >= 2 * kChunk);
-  Extent chunk = chunked ? Extent(kChunk) : inner, chunks = chunked ? CeilDiv(inner, kChunk) : Extent(1);
-  Cycles cycles = Cycles(chunk) / lanes * (loop.cost + 2);
-  ParallelEach(rows * chunks, cycles, [&](Kernel& k, Value item) {
-    Ops& o = k.o;
-    k.shapes = loop.shapes;
-    Indices indices = Delinearise(o, o.Div(item, chunks), outer);
-    Value low = o.Mul(o.Rem(item, chunks), chunk);
-    Value high = chunks == Extent(1) ? o.Int(inner) : o.Min(o.Add(low, chunk), o.Int(inner));
-    o.For(low, high, lanes, [&](Value i) {
-      // The last vector of a row whose length is no multiple starts earlier: some elements are stored twice.
-      if (!inner.IsMultipleOf(lanes)) i = o.Min(i, o.Int(inner - lanes));
-      Eval e(k, lanes);
-      Indices at = indices;
-      at.push_back(Index(i, lanes == 1 ? 0 : 1));
-      if (loop.scalar) at.clear();
-      k.StoreElement(loop.root, at, lowering.element(e, node, loop.output, at));
-    });
-  });
-}
-
-namespace {
-
-// rows[i][j] -> rows[j][i], by exchanging blocks of 1, 2, 4, ... lanes between pairs of rows.
-void TransposeSquare(Ops& o, std::vector<Value>* rows) {
-  int64_t side = static_cast<int64_t>(rows->size());
-  for (int64_t step = 1; step < side; step *= 2) {
-    std::vector<int64_t> low, high;
-    for (int64_t lane = 0; lane < side; ++lane) {
-      low.push_back((lane & step) == 0 ? lane : side + lane - step);
-      high.push_back((lane & step) == 0 ? lane + step : side + lane);
-    }
-    for (int64_t i = 0; i < side; ++i) {
-      if ((i & step) != 0) continue;
-      Value a = (*rows)[i], b = (*rows)[i + step];
-      (*rows)[i] = o.Shuffle(a, b, low);
-      (*rows)[i + step] = o.Shuffle(a, b, high);
-    }
-  }
-}
-
-}  // namespace
-
-void FunctionEmitter::EmitTransposed(const Loop& loop, int along, int64_t side) {
-  const Node& node = *loop.root.producer;
-  const Lowering& lowering = *FindLowering(node.op);
-  Shape outer = loop.shape;
-  int last = static_cast<int>(loop.shape.size()) - 1;
-  Extent length = loop.shape[along], inner = loop.shape[last];
-  outer[along] = CeilDiv(length, side);
-  outer.pop_back();
-  Cycles cycles = Cycles(inner) * (loop.cost + 8);
-  ParallelEach(Product(outer), cycles, [&](Kernel& k, Value item) {
-    Ops& o = k.o;
-    k.shapes = loop.shapes;
-    Indices indices = Delinearise(o, item, outer);
-    Value band = o.Min(o.Mul(indices[along].base, side), o.Int(length - side));
-    o.For(o.Int(0), o.Int(inner), side, [&](Value i) {
-      if (!inner.IsMultipleOf(side)) i = o.Min(i, o.Int(inner - side));
-      Indices at = indices;
-      at.push_back(i);
-      at[along] = Index(band, 1);
-      std::vector<Value> square;
-      for (int64_t r = 0; r < side; ++r) {
-        Eval e(k, side);
-        at[last] = o.Add(i, r);
-        square.push_back(lowering.element(e, node, loop.output, at));
-      }
-      TransposeSquare(o, &square);
-      at[last] = Index(i, 1);
-      for (int64_t r = 0; r < side; ++r) {
-        at[along] = o.Add(band, r);
-        k.StoreElement(loop.root, at, square[r]);
-      }
-    });
-  });
-}
-
-// --- entry points
-
-void FunctionEmitter::EmitEntry(Phase phase) {
-  mlir::OpBuilder::InsertionGuard guard(builder_);
-  builder_.setInsertionPointToEnd(module_.getBody());
-  bool init = phase == Phase::kInit;
-  mlir::Type pointer = PointerType(builder_), i32 = builder_.getI32Type();
-  std::vector<mlir::Type> params(init ? 3 : 2, pointer);
-  auto function = builder_.create<LLVM::LLVMFuncOp>(ops_.loc, absl::StrCat(symbol_, init ? "_init" : "_run"),
-                                                    LLVM::LLVMFunctionType::get(i32, params));
-  mlir::Block* entry = function.addEntryBlock(builder_);
-  builder_.setInsertionPointToEnd(entry);
-  Value context = entry->getArgument(0), args = entry->getArgument(1);
-  mlir::Operation* entry_point = ops_.Int(0).getDefiningOp();
-  std::map<std::string, Value> extents;
-  ResolveOpenExtents([args] { return args; }, entry_point, &extents);
-  Value closure = ops_.StackBytes(open_slots_.empty() ? kOpenWorkspaceOffset : kClosureBytes);
-  auto store = [&](Value v, int64_t offset) {
-    builder_.create<LLVM::StoreOp>(ops_.loc, v, ops_.At(closure, offset, builder_.getI8Type()), 8);
-  };
-  store(args, 0);
-  Value workspace = Field(ops_, context, offsetof(InlayCallContext, workspace), pointer);
-  store(workspace, 8);
-  if (!open_slots_.empty()) store(ops_.At(workspace, workspace_bytes_, builder_.getI8Type()), kOpenWorkspaceOffset);
-
-  auto run_steps = [&](Value state) {
-    store(state, 16);
-    EmitSteps(init ? init_steps_ : run_steps_, context, closure);
-  };
-  Value zero = ops_.ConstI(i32, INLAY_OK);
-  if (!init) {
-    run_steps(Field(ops_, context, offsetof(InlayCallContext, state), pointer));
-    builder_.create<LLVM::ReturnOp>(ops_.loc, zero);
-    return;
-  }
-  Value owner = Field(ops_, context, offsetof(InlayCallContext, owner), pointer);
-  Value alloc = Field(ops_, context, offsetof(InlayCallContext, alloc), pointer);
-  auto alloc_type = LLVM::LLVMFunctionType::get(pointer, {pointer, builder_.getI64Type()});
-  Value state =
-      builder_.create<LLVM::CallOp>(ops_.loc, alloc_type, mlir::ValueRange{alloc, owner, ops_.Int(state_bytes_)})
-          .getResult();
-  Value null = builder_.create<LLVM::ZeroOp>(ops_.loc, pointer);
-  Value failed = builder_.create<LLVM::ICmpOp>(ops_.loc, LLVM::ICmpPredicate::eq, state, null);
-  Value code = ops_.IfElse(
-      failed, {i32}, [&] { return std::vector<Value>{ops_.ConstI(i32, INLAY_E_NO_MEMORY)}; },
-      [&] {
-        run_steps(state);
-        builder_.create<LLVM::StoreOp>(ops_.loc, state, entry->getArgument(2), 8);
-        return std::vector<Value>{zero};
-      })[0];
-  builder_.create<LLVM::ReturnOp>(ops_.loc, code);
-}
-
-void FunctionEmitter::EmitSteps(const std::vector<Step>& steps, Value context, Value closure) {
-  mlir::Type i32 = builder_.getI32Type(), i64 = builder_.getI64Type();
-  Value threads = Field(ops_, context, offsetof(InlayCallContext, num_threads), i32);
-  Value several = ops_.CompareI(Compare::kGt, threads, ops_.ConstI(i32, 1), true);
-  auto store = [&](Value v, int64_t offset) {
-    builder_.create<LLVM::StoreOp>(ops_.loc, v, ops_.At(closure, offset, builder_.getI8Type()), 8);
-  };
-  store(ops_.ExtendI(threads, i64, true), kThreadsOffset);
-  for (size_t first = 0; first < steps.size();) {
-    size_t last = first + 1;
-    if (steps[first].repetition < 0) {
-      EmitCall(steps[first], context, closure, several);
-    } else {
-      while (last < steps.size() && steps[last].repetition == steps[first].repetition) ++last;
-      ops_.For(repetitions_[steps[first].repetition], [&](Value i) {
-        store(i, kIterationOffset);
-        for (size_t s = first; s < last; ++s) EmitCall(steps[s], context, closure, several);
-      });
-    }
-    first = last;
-  }
-}
-
-void FunctionEmitter::EmitCall(const Step& step, Value context, Value closure, Value several) {
-  mlir::Type pointer = PointerType(builder_), i32 = builder_.getI32Type(), i64 = builder_.getI64Type();
-  auto serial = [&] {
-    builder_.create<LLVM::CallOp>(ops_.loc, mlir::TypeRange(), step.function,
-                                  mlir::ValueRange{closure, ops_.Int(0), ops_.Int(step.items), ops_.ConstI(i32, 0)});
-  };
-  auto parallel = [&] {
-    Value pool = Field(ops_, context, offsetof(InlayCallContext, pool), pointer);
-    Value parallel_for = Field(ops_, context, offsetof(InlayCallContext, parallel_for), pointer);
-    Value task = builder_.create<LLVM::AddressOfOp>(ops_.loc, pointer, step.function);
-    auto type =
-        LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(builder_.getContext()), {pointer, i64, pointer, pointer});
-    builder_.create<LLVM::CallOp>(ops_.loc, type,
-                                  mlir::ValueRange{parallel_for, pool, ops_.Int(step.items), task, closure});
-  };
-  auto call = [&] {
-    Value worth = IsWorthThreads(step, several);
-    worth ? ops_.If(worth, parallel, serial) : serial();
-  };
-  Value runs = RunsWhere(step);
-  runs ? ops_.If(runs, call) : call();
-}
-
-Value FunctionEmitter::RunsWhere(const Step& step) {
-  Value all;
-  auto add = [&](Value holds) { all = all ? ops_.And(all, holds) : holds; };
-  for (const Condition& c : step.conditions) {
-    Value extent = ops_.Int(c.extent);
-    add(ops_.CompareI(Compare::kGe, extent, ops_.Int(c.least), true));
-    if (c.most != INT64_MAX) add(ops_.CompareI(Compare::kLe, extent, ops_.Int(c.most), true));
-  }
-  return all && step.negated ? ops_.Not(all) : all;
-}
-
-Value FunctionEmitter::IsWorthThreads(const Step& step, Value several) {
-  if (step.items.is_static() && step.cost.times().is_static()) {
-    int64_t items = step.items.value();
-    return items > 1 && items * step.cost.constant() > kParallelCycles ? several : nullptr;
-  }
-  if (step.items == Extent(1)) return nullptr;
-  mlir::Type f64 = builder_.getF64Type();
-  auto number = [&](const Extent& e) { return ops_.IntToFloat(ops_.Int(e), f64, true); };
-  Value cost = ops_.ConstF(f64, step.cost.constant());
-  if (step.cost.factor() != 0) {
-    cost = ops_.AddF(cost, ops_.MulF(number(step.cost.times()), ops_.ConstF(f64, step.cost.factor())));
-  }
-  Value all = ops_.MulF(number(step.items), cost);
-  Value enough = ops_.CompareF(Compare::kGt, all, ops_.ConstF(f64, kParallelCycles));
-  return ops_.And(several, ops_.And(enough, ops_.Less(ops_.Int(1), ops_.Int(step.items))));
-}
-
-void FunctionEmitter::EmitDestroy() {
-  mlir::OpBuilder::InsertionGuard guard(builder_);
-  builder_.setInsertionPointToEnd(module_.getBody());
-  auto type = LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(builder_.getContext()), {PointerType(builder_)});
-  auto function = builder_.create<LLVM::LLVMFuncOp>(ops_.loc, absl::StrCat(symbol_, "_destroy"), type);
-  builder_.setInsertionPointToEnd(function.addEntryBlock(builder_));
-  builder_.create<LLVM::ReturnOp>(ops_.loc, mlir::ValueRange());
 }
 
 }  // namespace inlay::native

@@ -175,6 +175,11 @@ class FunctionEmitter {
   std::set<int64_t> run_args_, init_args_;  // read by kernels of each phase
 };
 
+// Whether vectors of `lanes` along `extent` never reach beyond it (a last one may begin earlier).
+inline bool AlwaysFits(const Extent& extent, int64_t lanes) {
+  return lanes == 1 || extent.is_static() || extent.IsMultipleOf(lanes);
+}
+
 // Multi-dimensional indices of a linear one; dimensions of extent 1 get constant 0.
 Indices Delinearise(Ops& o, mlir::Value linear, const Shape& shape);
 inline Indices Delinearise(Ops& o, mlir::Value linear, const std::vector<int64_t>& shape) {

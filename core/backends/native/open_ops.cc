@@ -23,12 +23,30 @@ std::optional<ir::TensorType> FirstOpen(const ir::Binding& binding) {
   return FirstOpen(binding.var->type);
 }
 
+absl::Status Refusal(const ir::Binding& binding, absl::string_view symbol, const ir::TensorType& type) {
+  return absl::UnimplementedError(absl::StrCat("native has no code for '", binding.callee,
+                                               "' with the open dimension '", symbol, "' in ", type.ToString()));
+}
+
+// The images may be any number, and of any size where the convolution is not transposed.
+absl::Status CheckConvolution(const ir::Binding& binding) {
+  for (size_t i = 0; i < binding.args.size(); ++i) {
+    const ir::TensorType type = binding.args[i].tensor_type();
+    for (int d = 0; d < type.rank(); ++d) {
+      if (i == 0 && (d == 0 || (d > 1 && binding.callee == "conv"))) continue;
+      if (!type.dims[d].is_static()) return Refusal(binding, type.dims[d].symbol(), type);
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status CheckOpenDims(const ir::Binding& binding) {
-  static const auto* without = new std::set<std::string>{
-      "conv", "conv_transpose", "max_pool", "avg_pool", "resize", "lstm", "gru", "rnn", "topk"};
-  if (binding.kind != ir::Binding::Kind::kCall || without->count(binding.callee) == 0) return absl::OkStatus();
+  static const auto* without = new std::set<std::string>{"resize", "lstm", "gru", "rnn"};
+  if (binding.kind != ir::Binding::Kind::kCall) return absl::OkStatus();
+  if (binding.callee == "conv" || binding.callee == "conv_transpose") return CheckConvolution(binding);
+  if (without->count(binding.callee) == 0) return absl::OkStatus();
   std::optional<ir::TensorType> open = FirstOpen(binding);
   if (!open) return absl::OkStatus();
   return absl::UnimplementedError(absl::StrCat("native has no code for '", binding.callee,

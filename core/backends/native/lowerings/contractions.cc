@@ -5,6 +5,7 @@
 
 #include "core/backends/native/conv.h"
 #include "core/backends/native/function_emitter.h"
+#include "core/backends/native/loops.h"
 #include "core/backends/native/lowering.h"
 #include "core/backends/native/lowerings/gemm_support.h"
 #include "core/backends/native/lowerings/views.h"
@@ -24,19 +25,26 @@ Spatial ThreeAxes(const std::vector<int64_t>& values, int64_t absent) {
   return result;
 }
 
+std::vector<int64_t> Numbers(const Tensor& t, int first) {
+  std::vector<int64_t> numbers;
+  for (int i = first; i < t.rank(); ++i) numbers.push_back(t.dims[i].value());
+  return numbers;
+}
+
+// Of an open number of images, the shape is that of one.
 ConvShape ShapeOf(const Node& n, bool transposed) {
   const Tensor &x = n.in(0), &w = n.in(1), &out = n.out();
-  std::vector<int64_t> taps(w.shape.begin() + 2, w.shape.end());
-  std::vector<int64_t> in(x.shape.begin() + 2, x.shape.end()), pixels(out.shape.begin() + 2, out.shape.end());
+  std::vector<int64_t> taps = Numbers(w, 2), in = Numbers(x, 2), pixels = Numbers(out, 2);
   Windows windows(*n.attrs, taps);
-  int64_t groups = n.attrs->IntOr("groups", 1), channels = out.shape[1];
+  int64_t groups = n.attrs->IntOr("groups", 1), channels = out.dims[1].value();
+  int64_t images = x.dims[0].is_static() ? x.dims[0].value() : 1;
   if (transposed) {
-    return TransposedConvShape(x.shape[0], x.shape[1], channels, groups, ThreeAxes(in, 1), ThreeAxes(taps, 1),
+    return TransposedConvShape(images, x.dims[1].value(), channels, groups, ThreeAxes(in, 1), ThreeAxes(taps, 1),
                                ThreeAxes(windows.strides, 1), ThreeAxes(windows.dilations, 1),
                                ThreeAxes(windows.pads_begin, 0), ThreeAxes(pixels, 1));
   }
-  return {x.shape[0],
-          x.shape[1],
+  return {images,
+          x.dims[1].value(),
           channels,
           groups,
           ThreeAxes(in, 1),
@@ -50,18 +58,44 @@ ConvShape ShapeOf(const Node& n, bool transposed) {
 
 // Whether every tensor of the tail numbers pixels through all spatial axes, as the kernels do; and its shapes then.
 bool FlatPixels(FunctionEmitter& f, const Node& n, ShapeMap* shapes) {
-  if (f.MergeDims(n, {1, 1, static_cast<int>(n.out().shape.size()) - 2}, shapes)) return true;
+  if (f.MergeDims(n, {1, 1, n.out().rank() - 2}, shapes)) return true;
   shapes->clear();
   return false;
 }
 
+// The tasks of a plan. Where the number of images is open, the plan is for one: its tasks for each of them, with
+// `image` to say which; else that is null.
+using ImageBody = std::function<void(Kernel&, Value begin, Value end, Value scratch, Value image)>;
+void ForImages(FunctionEmitter& f, const Extent& images, int64_t tasks, double cost, int64_t scratch_bytes,
+               const ImageBody& body) {
+  if (images.is_static()) {
+    EmitTasks(f, tasks, cost, scratch_bytes,
+              [&](Kernel& k, Value begin, Value end, Value scratch) { body(k, begin, end, scratch, nullptr); });
+    return;
+  }
+  EmitTasks(f, images * tasks, cost, scratch_bytes, [&](Kernel& k, Value begin, Value end, Value scratch) {
+    k.o.For(begin, end, 1, [&](Value item) {
+      Value task = k.o.Rem(item, tasks);
+      body(k, task, k.o.Add(task, 1), scratch, k.o.Div(item, tasks));
+    });
+  });
+}
+
+// What is `bytes` for an image, for all of them.
+Extent ForAll(const Extent& images, int64_t bytes) { return images.is_static() ? Extent(bytes) : images * bytes; }
+
+// Where the image's part of it begins.
+Value OfImage(Kernel& k, Value pointer, Value image, int64_t bytes) {
+  return image ? k.o.At(pointer, k.o.Mul(image, bytes), k.o.b.getI8Type()) : pointer;
+}
+
 // Bias, tail and store of what the kernels compute.
-Epilogue StorePixels(Kernel& k, const Node& n, int64_t groups, bool flat) {
-  return [&k, &n, groups, flat](KernelBuilder&, Value batch, Value row, Value column, Value acc) {
+Epilogue StorePixels(Kernel& k, const Node& n, int64_t groups, bool flat, Value open_image) {
+  return [&k, &n, groups, flat, open_image](KernelBuilder&, Value batch, Value row, Value column, Value acc) {
     Ops& o = k.o;
     const Tensor& out = n.out();
-    Value image = o.Div(batch, groups);
-    Value channel = o.Add(o.Mul(o.Rem(batch, groups), out.shape[1] / groups), row);
+    Value image = open_image ? open_image : o.Div(batch, groups);
+    Value channel = o.Add(o.Mul(o.Rem(batch, groups), out.dims[1].value() / groups), row);
     if (n.inputs.size() > 2) {
       Eval e(k, Ops::Lanes(acc));
       acc = o.AddF(acc, e.At(n.in(2), {channel}));
@@ -71,7 +105,7 @@ Epilogue StorePixels(Kernel& k, const Node& n, int64_t groups, bool flat) {
       return;
     }
     // A tail that broadcasts within the image: pixel by pixel.
-    std::vector<int64_t> pixels(out.shape.begin() + 2, out.shape.end());
+    std::vector<int64_t> pixels = Numbers(out, 2);
     for (int64_t lane = 0; lane < Ops::Lanes(acc); ++lane) {
       Indices at = {image, channel};
       for (const Index& i : Delinearise(o, o.Add(column, lane), pixels)) at.push_back(i);
@@ -87,25 +121,33 @@ void Winograd(FunctionEmitter& f, const Node& n, const WinogradPlan& plan) {
   f.Parallel(
       1, 0, [&](Kernel& k, Value, Value) { EmitWinogradWeights(k.o, plan, k.Pointer(w), k.Pointer(weights)); },
       Phase::kInit);
-  Buffer input = f.Temporary(floats(plan.planes_elements()));
-  f.Parallel(plan.plane_row_items(), static_cast<double>(plan.plane_columns()) * 6,
-             [&](Kernel& k, Value begin, Value end) {
-               EmitWinogradPlanes(k.o, plan, k.Pointer(x), begin, end, k.Pointer(input));
-             });
+  const Extent& images = x.dims[0];
+  int64_t image_bytes = Product(x.dims, 1, x.rank()).value() * int64_t{sizeof(float)};
+  int64_t input_bytes = RoundUp(floats(plan.planes_elements()), 64);
+  Buffer input = f.Temporary(ForAll(images, input_bytes));
+  ForImages(f, images, plan.plane_row_items(), static_cast<double>(plan.plane_columns()) * 6, kNoScratch,
+            [&](Kernel& k, Value begin, Value end, Value, Value image) {
+              EmitWinogradPlanes(k.o, plan, OfImage(k, k.Pointer(x), image, image_bytes), begin, end,
+                                 OfImage(k, k.Pointer(input), image, input_bytes));
+            });
   if (!plan.fused) {
     Buffer planes = input;
-    input = f.Temporary(floats(plan.shared_input_elements()));
-    f.Parallel(plan.transform_tasks(), static_cast<double>(plan.block_tiles()) * plan.products() * 4,
-               [&](Kernel& k, Value begin, Value end) {
-                 EmitWinogradInput(k.o, plan, k.Pointer(planes), begin, end, k.Pointer(input));
-               });
+    int64_t planes_bytes = input_bytes;
+    input_bytes = RoundUp(floats(plan.shared_input_elements()), 64);
+    input = f.Temporary(ForAll(images, input_bytes));
+    ForImages(f, images, plan.transform_tasks(), static_cast<double>(plan.block_tiles()) * plan.products() * 4, kNoScratch,
+              [&](Kernel& k, Value begin, Value end, Value, Value image) {
+                EmitWinogradInput(k.o, plan, OfImage(k, k.Pointer(planes), image, planes_bytes), begin, end,
+                                  OfImage(k, k.Pointer(input), image, input_bytes));
+              });
   }
   ShapeMap shapes;
   bool flat = FlatPixels(f, n, &shapes);
-  EmitTasks(f, plan.tasks(), plan.cycles / plan.tasks(), plan.scratch_bytes(),
-            [&](Kernel& k, Value begin, Value end, Value scratch) {
+  ForImages(f, images, plan.tasks(), plan.cycles / plan.tasks(), plan.scratch_bytes(),
+            [&](Kernel& k, Value begin, Value end, Value scratch, Value image) {
               k.shapes = shapes;
-              WinogradKernel kernel{plan, k.Pointer(input), k.Pointer(weights), StorePixels(k, n, 1, flat)};
+              WinogradKernel kernel{plan, OfImage(k, k.Pointer(input), image, input_bytes), k.Pointer(weights),
+                                    StorePixels(k, n, 1, flat, image)};
               EmitWinogradTasks(k.o, kernel, begin, end, scratch);
             });
 }
@@ -130,37 +172,44 @@ void Direct(FunctionEmitter& f, const Node& n, const ConvPlan& plan) {
         },
         constant ? Phase::kInit : Phase::kRun);
   }
+  const Extent& images = x.dims[0];
+  int64_t image_bytes = Product(x.dims, 1, x.rank()).value() * ir::ByteSize(x.dtype);
   Buffer input = f.BufferOf(x);
+  int64_t input_bytes = image_bytes;
   bool padded = plan.padded_input;
   if (padded) {
-    input = f.Temporary((plan.padded_elements() + plan.lanes) * types.accumulator_bytes);
-    f.Parallel(shape.n * shape.c, static_cast<double>(plan.plane_elements()) / 4,
-               [&](Kernel& k, Value begin, Value end) {
-                 EmitPadInput(k.o, plan, k.Pointer(x), types.Stored(k.o), types.Accumulator(k.o), begin, end,
-                              k.Pointer(input));
-               });
+    input_bytes = RoundUp((plan.padded_elements() + plan.lanes) * types.accumulator_bytes, 64);
+    input = f.Temporary(ForAll(images, input_bytes));
+    ForImages(f, images, shape.n * shape.c, static_cast<double>(plan.plane_elements()) / 4, kNoScratch,
+              [&](Kernel& k, Value begin, Value end, Value, Value image) {
+                EmitPadInput(k.o, plan, OfImage(k, k.Pointer(x), image, image_bytes), types.Stored(k.o),
+                             types.Accumulator(k.o), begin, end, OfImage(k, k.Pointer(input), image, input_bytes));
+              });
   }
   ShapeMap shapes;
   bool flat = FlatPixels(f, n, &shapes);
-  double flops = 2.0 * out.NumElements() * shape.taps() * (shape.c / shape.groups);
+  double flops = 2.0 * shape.n * Product(out.dims, 1, out.rank()).value() * shape.taps() * (shape.c / shape.groups);
   double cost = flops / (4.0 * plan.lanes) / std::max<int64_t>(plan.tasks(), 1) + 50;
-  EmitTasks(f, plan.tasks(), cost, plan.scratch_bytes(), [&](Kernel& k, Value begin, Value end, Value scratch) {
+  auto emit = [&](Kernel& k, Value begin, Value end, Value scratch, Value image) {
     k.shapes = shapes;
     ConvKernel conv;
     conv.plan = plan;
     conv.accumulator = types.Accumulator(k.o);
-    conv.input = k.Pointer(input);
+    conv.input = OfImage(k, k.Pointer(input), image, input_bytes);
     conv.input_element = padded ? conv.accumulator : types.Stored(k.o);
     conv.weights = k.Pointer(weights);
     conv.weight_element = weight_type(k.o);
     conv.inline_epilogue = flat && InlineEpilogue(f, n);
-    conv.epilogue = StorePixels(k, n, shape.groups, flat);
+    conv.epilogue = StorePixels(k, n, shape.groups, flat, image);
     EmitConvTasks(k.o, conv, begin, end, scratch);
-  });
+  };
+  ForImages(f, images, plan.tasks(), cost, plan.scratch_bytes(), emit);
 }
 
 absl::Status Convolution(FunctionEmitter& f, const Node& n, bool transposed) {
-  if (n.out().NumElements() == 0) return absl::OkStatus();
+  if (n.out().IsEmpty()) return absl::OkStatus();
+  const Shape& dims = n.in(0).dims;
+  if (!IsStatic(Shape(dims.begin() + 2, dims.end()))) return EmitOpenConvolution(f, n);
   const VectorIsa isa = VectorIsaOf(f.cpu());
   ConvPlan plan = PlanConv(isa, ShapeOf(n, transposed), GemmTypes(f, n.in(0).dtype).accumulator_bytes);
   // Transforming weights takes longer than Winograd gains: only those that are constant.

@@ -26,11 +26,17 @@ struct GemmTypes {
   int64_t accumulator_bytes;
 };
 
+inline constexpr int64_t kNoScratch = -1;
+
 // Tasks [0, tasks) with scratch of each worker's own: on its stack, or, where that would be too much, one after another
 // with scratch in the workspace.
 inline void EmitTasks(
-    FunctionEmitter& f, int64_t tasks, double cost, int64_t scratch_bytes,
+    FunctionEmitter& f, const Extent& tasks, double cost, int64_t scratch_bytes,
     const std::function<void(Kernel&, mlir::Value begin, mlir::Value end, mlir::Value scratch)>& body) {
+  if (scratch_bytes == kNoScratch) {
+    f.Parallel(tasks, cost, [&](Kernel& k, mlir::Value begin, mlir::Value end) { body(k, begin, end, nullptr); });
+    return;
+  }
   if (scratch_bytes <= Kernel::kMaxStackBytes) {
     f.Parallel(tasks, cost,
                [&](Kernel& k, mlir::Value begin, mlir::Value end) { body(k, begin, end, k.Scratch(scratch_bytes)); });
@@ -42,7 +48,8 @@ inline void EmitTasks(
 }
 
 absl::Status EmitMatmul(FunctionEmitter& f, const Node& node);
-absl::Status EmitOpenMatmul(FunctionEmitter& f, const Node& node);  // an operand has open dimensions
+absl::Status EmitOpenMatmul(FunctionEmitter& f, const Node& node);       // an operand has open dimensions
+absl::Status EmitOpenConvolution(FunctionEmitter& f, const Node& node);  // the images' size is open
 
 // Whether the tail is so short that code for every accumulator of a tile is no burden.
 inline bool InlineEpilogue(FunctionEmitter& f, const Node& node) {

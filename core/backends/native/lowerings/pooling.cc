@@ -25,12 +25,13 @@ struct Pool {
 
   int64_t Spatial() const { return static_cast<int64_t>(w.kernel.size()); }
   // Output positions along the last axis [low, high) whose windows lie inside the input altogether.
-  void Interior(int64_t* low, int64_t* high) const {
-    int64_t i = Spatial() - 1, in = n.in(0).shape[i + 2], out = n.out().shape[i + 2];
+  void Interior(Extent* low, Extent* high) const {
+    int64_t i = Spatial() - 1;
+    const Extent &in = n.in(0).dims[i + 2], &out = n.out().dims[i + 2];
     int64_t s = w.strides[i], reach = (w.kernel[i] - 1) * w.dilations[i];
-    *low = std::min(out, (w.pads_begin[i] + s - 1) / s);
-    int64_t last = in - 1 - reach + w.pads_begin[i];
-    *high = last < 0 ? *low : std::max(*low, std::min(out, last / s + 1));
+    *low = Extent::Min(out, (w.pads_begin[i] + s - 1) / s);
+    Extent last = in - 1 - reach + w.pads_begin[i];
+    *high = Extent::Max(*low, Extent::Min(out, Extent::Max(last + s, 0) / s));
   }
 
   // One window, or `lanes` neighbouring ones along the last axis (which then lie inside the input on that axis).
@@ -52,7 +53,7 @@ struct Pool {
       int64_t d = w.dilations[i];
       Value below = o.Max(o.Sub(o.Int(0), start), o.Int(0));
       first.push_back(o.Div(o.Add(below, d - 1), d));
-      Value room = o.Max(o.Sub(o.Int(x.shape[i + 2]), start), o.Int(0));
+      Value room = o.Max(o.Sub(o.Int(x.dims[i + 2]), start), o.Int(0));
       last.push_back(o.Min(o.Div(o.Add(room, d - 1), d), o.Int(w.kernel[i])));
     }
     mlir::Type type = o.ComputeType(x.dtype, lanes);
@@ -77,9 +78,10 @@ struct Pool {
       Value taps;
       if (count_include_pad) {
         // Padding counts, what a ceiled last window covers beyond it does not.
-        int64_t d = w.dilations[i], end = x.shape[i + 2] + w.pads_end[i];
+        int64_t d = w.dilations[i];
+        Extent end = x.dims[i + 2] + w.pads_end[i];
         Value room = o.Sub(o.Int(end), origin[i]);
-        bool whole = (n.out().shape[i + 2] - 1) * w.strides[i] - w.pads_begin[i] + (w.kernel[i] - 1) * d < end;
+        bool whole = end.is_static() && Reach(i) < end.value();
         taps = whole ? o.Int(w.kernel[i]) : o.Min(o.Div(o.Add(room, d - 1), d), o.Int(w.kernel[i]));
       } else {
         taps = o.Sub(last[i], first[i]);
@@ -90,38 +92,44 @@ struct Pool {
     return o.DivF(result, o.Broadcast(divisor, lanes));
   }
 
+  // The last position of an axis, whose extents are known, that a window meets.
+  int64_t Reach(int i) const {
+    return (n.out().dims[i + 2].value() - 1) * w.strides[i] - w.pads_begin[i] + (w.kernel[i] - 1) * w.dilations[i];
+  }
+
   bool NeverPadded(int i) const {
-    int64_t reach = (n.out().shape[i + 2] - 1) * w.strides[i] - w.pads_begin[i] + (w.kernel[i] - 1) * w.dilations[i];
-    return w.pads_begin[i] == 0 && reach < n.in(0).shape[i + 2];
+    const Extent& in = n.in(0).dims[i + 2];
+    return w.pads_begin[i] == 0 && in.is_static() && Reach(i) < in.value();
   }
 };
 
 absl::Status PoolKernel(FunctionEmitter& f, const Node& n, bool average) {
   const Tensor &x = n.in(0), &out = n.out();
-  if (out.NumElements() == 0) return absl::OkStatus();
+  if (out.IsEmpty()) return absl::OkStatus();
   Pool pool(n, average);
-  int64_t low, high;
+  Extent low, high;
   pool.Interior(&low, &high);
-  int64_t columns = out.shape.back();
-  std::vector<int64_t> outer(out.shape.begin(), out.shape.end() - 1);
+  const Extent& columns = out.dims.back();
+  Shape outer(out.dims.begin(), out.dims.end() - 1);
   int64_t taps = Product(pool.w.kernel);
-  int64_t lanes = f.LanesFor({&x, &out}, std::max<int64_t>(high - low, 1));
-  f.ParallelEach(Product(outer), static_cast<double>(columns) * taps * 4 / lanes + 20, [&](Kernel& k, Value item) {
-    Ops& o = k.o;
-    Indices row = Delinearise(o, item, outer);
-    auto emit = [&](Value i, int64_t width) {
-      Indices at = row;
-      at.push_back(Index(i, width == 1 ? 0 : 1));
-      k.StoreResult(out, at, pool.Window(k, at, width));
-    };
-    if (lanes == 1) return o.For(o.Int(0), o.Int(columns), 1, [&](Value i) { emit(i, 1); });
-    // Edges by scalars in one loop that steps over the interior, so that the window is emitted twice only.
-    int64_t edges = columns - (high - low);
-    o.For(o.Int(0), o.Int(edges), 1,
-          [&](Value i) { emit(o.Select(o.Less(i, o.Int(low)), i, o.Add(i, high - low)), 1); });
-    o.For(o.Int(low), o.Int(high), lanes, [&](Value i) {
-      if ((high - low) % lanes != 0) i = o.Min(i, o.Int(high - lanes));
-      emit(i, lanes);
+  Extent interior = high - low;
+  f.WithLanes(interior, f.LanesFor({&x, &out}, Extent::Max(interior, 1)), [&](int64_t lanes) {
+    f.ParallelEach(Product(outer), Cycles(columns) * taps * 4 / lanes + 20, [&](Kernel& k, Value item) {
+      Ops& o = k.o;
+      Indices row = Delinearise(o, item, outer);
+      auto emit = [&](Value i, int64_t width) {
+        Indices at = row;
+        at.push_back(Index(i, width == 1 ? 0 : 1));
+        k.StoreResult(out, at, pool.Window(k, at, width));
+      };
+      if (lanes == 1) return o.For(o.Int(0), o.Int(columns), 1, [&](Value i) { emit(i, 1); });
+      // Edges by scalars in one loop that steps over the interior, so that the window is emitted twice only.
+      o.For(o.Int(0), o.Int(columns - interior), 1,
+            [&](Value i) { emit(o.Select(o.Less(i, o.Int(low)), i, o.Add(i, interior)), 1); });
+      o.For(o.Int(low), o.Int(high), lanes, [&](Value i) {
+        if (!interior.IsMultipleOf(lanes)) i = o.Min(i, o.Int(high - lanes));
+        emit(i, lanes);
+      });
     });
   });
   return absl::OkStatus();

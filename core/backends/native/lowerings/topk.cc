@@ -88,14 +88,14 @@ absl::Status TopKKernel(FunctionEmitter& f, const Node& n) {
   const Tensor &x = n.in(0), &out = n.out(0);
   int axis = static_cast<int>(n.attrs->IntOr("axis", -1));
   if (axis < 0) axis += x.rank();
-  int64_t extent = x.shape[axis], count = out.shape[axis];
-  if (out.NumElements() == 0) return absl::OkStatus();
-  std::vector<int64_t> others = x.shape;
+  int64_t extent = x.dims[axis].value(), count = out.dims[axis].value();
+  if (out.IsEmpty()) return absl::OkStatus();
+  Shape others = x.dims;
   others.erase(others.begin() + axis);
   int64_t value_bytes = (count * ir::ByteSize(x.dtype) + 63) / 64 * 64, bytes = value_bytes + count * 8;
   bool on_stack = bytes <= Kernel::kMaxStackBytes;
   Buffer memory;
-  if (!on_stack) memory = f.Temporary(Product(others) * (bytes + 63) / 64 * 64);
+  if (!on_stack) memory = f.Temporary(Product(others) * ((bytes + 63) / 64 * 64));
   int cost = 0;
   f.Expression(x, nullptr, nullptr, &cost);
   f.Parallel(Product(others), extent * (cost + 10.0), [&](Kernel& k, Value begin, Value end) {

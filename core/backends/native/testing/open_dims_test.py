@@ -225,6 +225,8 @@ def test_reductions(s):
             sizes = [z for z in both if z["m"] > 0 and z["n"] > 0]
             s.open(f"{op}_{dtype}_last", [("m", "n")], lambda b, _, x, op=op: b.op(op, x, axis=1, keepdims=True), sizes, dtype)  # fmt: skip
             s.open(f"{op}_{dtype}_first", [("m", "n")], lambda b, _, x, op=op: b.op(op, x, axis=0), sizes, dtype)
+    s.open("topk", [("m", "n", 40)], lambda b, _, x: b.op("topk", x, k=5, axis=2), both[::4])
+    s.open("topk_first", [(7, "n")], lambda b, _, x: b.op("topk", x, k=3, axis=0), of_n(FEW))
     s.open("cumsum", [("m", "n")], lambda b, _, x: b.op("cumsum", x, axis=1), both, tolerance=(1e-3, 1e-3))
     s.open("cumsum_first", [("m", "n")], lambda b, _, x: b.op("cumsum", x, axis=0, reverse=True, exclusive=True), both, tolerance=(1e-3, 1e-3))  # fmt: skip
     s.check()
@@ -278,7 +280,62 @@ def test_attention(s):
     s.check()
 
 
+def conv(b, _, x, w, bias, **attrs):
+    full = {"strides": [1, 1], "dilations": [1, 1], "pads": [1, 1, 1, 1], "groups": 1, **attrs}
+    return b.op("relu", b.op("conv", x, w, bias, **full))
+
+
+def test_images_in_any_number(s):
+    def case(label, x, w, constant=(1, 2), dtype="f32", **attrs):
+        s.open(f"{label}_{dtype}", [("n", *x), w, (w[0],)], lambda b, d, *t: conv(b, d, *t, **attrs), of_n([0, 1, 3, 7]), dtype,
+               constant=constant, low=-1, high=1, tolerance={"bf16": (1e-1, 1e-1)}.get(dtype, (2e-3, 2e-3)))  # fmt: skip
+
+    for constant in ((1, 2), ()):
+        given = "" if constant else "_given"
+        case("direct" + given, (3, 17, 13), (8, 3, 5, 5), constant, pads=[2, 2, 2, 2], strides=[2, 2])
+        case("winograd" + given, (32, 14, 14), (64, 32, 3, 3), constant)
+        case("pointwise" + given, (20, 9, 9), (24, 20, 1, 1), constant, pads=[0, 0, 0, 0])
+        case("pixel_rows" + given, (64, 7, 7), (96, 64, 3, 3), constant, pads=[0, 0, 0, 0], strides=[2, 2])
+        case("depthwise" + given, (24, 15, 11), (24, 1, 3, 3), constant, groups=24)
+        case("groups" + given, (16, 8, 8), (32, 4, 3, 3), constant, groups=4)
+    case("direct", (3, 17, 13), (8, 3, 5, 5), (1, 2), "bf16", pads=[2, 2, 2, 2])
+    transposed = {"strides": [2, 2], "dilations": [1, 1], "pads": [1, 1, 1, 1], "output_padding": [0, 0], "groups": 1}
+    s.open("transposed", [("n", 6, 9, 11), (6, 4, 3, 3)], lambda b, _, *t: b.op("conv_transpose", *t, **transposed), of_n([0, 1, 3]), constant=(1,), tolerance=(2e-3, 2e-3))  # fmt: skip
+    s.check()
+
+
+def test_images_of_any_size(s):
+    both = [{"n": n, "h": h, "w": w} for n in (0, 1, 3) for h in (3, 7, 18) for w in (3, 17, 40)]
+    for op in ("max_pool", "avg_pool"):
+        for attrs in [
+            {"kernel": [3, 3], "strides": [2, 2], "dilations": [1, 1], "pads": [1, 1, 1, 1]},
+            {"kernel": [2, 3], "strides": [1, 1], "dilations": [1, 1], "pads": [0, 0, 0, 0]},
+        ]:
+            s.open(f"{op}_batch", [("n", 5, 16, 33)], lambda b, _, x, op=op, attrs=attrs: b.op(op, x, **attrs), of_n([0, 1, 3, 7]), tolerance=(1e-4, 1e-4))  # fmt: skip
+            s.open(f"{op}_size", [("n", 5, "h", "w")], lambda b, _, x, op=op, attrs=attrs: b.op(op, x, **attrs), both, tolerance=(1e-4, 1e-4))  # fmt: skip
+        attrs = {"kernel": [2, 2], "strides": [2, 2], "dilations": [1, 1], "pads": [0, 0, 1, 1]}
+        s.open(f"{op}_i", [("n", 5, "h", "w")], lambda b, _, x, op=op, attrs=attrs: b.op(op, x, **attrs), both, tolerance=(1e-4, 1e-4))  # fmt: skip
+    s.open("counted", [("n", 5, "h", "w")], lambda b, _, x: b.op("avg_pool", x, kernel=[3, 3], strides=[1, 1], dilations=[1, 1], pads=[1, 1, 1, 1], count_include_pad=True), both, tolerance=(1e-4, 1e-4))  # fmt: skip
+
+    def convolution(label, c, w, constant=(1, 2), **attrs):
+        s.open(label, [("n", c, "h", "w"), w, (w[0],)], lambda b, d, *t: conv(b, d, *t, **attrs), both,
+               constant=constant, low=-1, high=1, tolerance=(2e-3, 2e-3))  # fmt: skip
+
+    convolution("same", 16, (40, 16, 3, 3))
+    convolution("given", 16, (40, 16, 3, 3), constant=())
+    convolution("strided", 3, (8, 3, 3, 3), strides=[2, 2], pads=[0, 1, 1, 0])
+    convolution("pointwise", 20, (24, 20, 1, 1), pads=[0, 0, 0, 0])
+    convolution("dilated", 6, (9, 6, 3, 3), dilations=[2, 1], pads=[2, 1, 2, 1])
+    convolution("depthwise", 6, (6, 1, 3, 3), groups=6)
+    convolution("groups", 12, (18, 4, 3, 3), groups=3)
+    s.open("one_axis", [("n", 4, "w"), (7, 4, 5)], lambda b, _, *t: b.op("conv", *t, strides=[1], dilations=[1], pads=[2, 2], groups=1), both, constant=(1,), tolerance=(2e-3, 2e-3))  # fmt: skip
+    s.open("tail", [("n", 8, "h", "w"), (8, 8, 3, 3), (8,), ("n", 8, 1, 1)], lambda b, d, x, w, c, y: b.op("mul", conv(b, d, x, w, c), y), both, constant=(1, 2), low=-1, high=1, tolerance=(2e-3, 2e-3))  # fmt: skip
+    s.open("global_pool", [("n", 5, "h", "w")], lambda b, _, x: b.op("reduce_mean", x, axes=[2, 3], keepdims=True), both, tolerance=(1e-4, 1e-4))  # fmt: skip
+    s.check()
+
+
 def test_what_has_no_code_is_refused_by_name(s):
-    s.open("topk", [("batch", 8)], lambda b, _, x: b.op("topk", x, k=2), [{"batch": 1}])
+    shapes = [(5, "batch", 3), (1, 4, 3), (1, 4, 4), (1, 8), (1, "batch", 4)]
+    s.open("rnn", shapes, lambda b, _, *t: b.op("rnn", *t, direction="forward", hidden_size=4)[0], [{"batch": 3}])
     (message,) = s.run(TARGETS[0][0])
-    assert "UNIMPLEMENTED" in message and "'topk'" in message and "'batch'" in message
+    assert "UNIMPLEMENTED" in message and "'rnn'" in message and "'batch'" in message

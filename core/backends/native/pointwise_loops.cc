@@ -1,0 +1,143 @@
+// FunctionEmitter's loops over the elements of a tensor that has no kernel of its own.
+#include <algorithm>
+
+#include "core/backends/native/function_emitter.h"
+#include "core/backends/native/lowering.h"
+
+namespace inlay::native {
+
+using mlir::Value;
+
+namespace {
+
+constexpr int64_t kChunk = 4096;  // elements of a work item where one row is all there is
+
+}  // namespace
+
+void FunctionEmitter::Pointwise(const Tensor& root) {
+  if (root.IsEmpty()) return;
+  bool pointwise = false;
+  int cost = 0;
+  std::vector<const Tensor*> tensors = Expression(root, nullptr, &pointwise, &cost);
+  Loop loop{root, 0, {}, {}, false, cost};
+  if (pointwise) MergeDimsOf(root, MergeableGroups(root), &loop.shapes);
+  loop.shape = loop.shapes.count(&root) ? loop.shapes[&root] : root.dims;
+  loop.scalar = loop.shape.empty();
+  if (loop.scalar) loop.shape.emplace_back(1);
+  while (root.producer->outputs[loop.output] != &root) ++loop.output;
+
+  const Extent& inner = loop.shape.back();
+  int64_t lanes = LanesFor(tensors, inner);
+  // What is emitted last computes with vectors along these extents: scalars where one of them is too short in a call.
+  auto finish = [&](const std::vector<Condition>& vectors) {
+    std::vector<Condition> conditions;
+    for (const Condition& c : vectors) {
+      if (!AlwaysFits(c.extent, c.least)) conditions.push_back(c);
+    }
+    if (conditions.empty()) return;
+    run_steps_.back().conditions = conditions;
+    Either(conditions, [] {}, [&] { EmitRows(loop, 1); });
+  };
+  EmitRows(loop, lanes);
+  if (lanes == 1 || last_irregular_ == 0) return finish({{inner, lanes, INT64_MAX}});
+  // Perhaps another dimension is the one along which memory is contiguous (a transposition).
+  int irregular = last_irregular_;
+  for (int along = static_cast<int>(loop.shape.size()) - 2; along >= 0; --along) {
+    int64_t side = std::min({LanesFor(tensors, loop.shape[along]), LanesFor(tensors, inner), int64_t{16}});
+    if (side < 4 || root.dtype == ir::DType::kBool) continue;
+    DropLastKernel();
+    EmitTransposed(loop, along, side);
+    if (last_irregular_ == 0) return finish({{inner, side, INT64_MAX}, {loop.shape[along], side, INT64_MAX}});
+    DropLastKernel();
+    EmitRows(loop, lanes);
+  }
+  // A vector's worth of scalar loads costs about as much as `lanes` cycles; short computations do not earn that back.
+  if (cost >= 2 * lanes * irregular) return finish({{inner, lanes, INT64_MAX}});
+  DropLastKernel();
+  EmitRows(loop, 1);
+}
+
+void FunctionEmitter::EmitRows(const Loop& loop, int64_t lanes) {
+  const Node& node = *loop.root.producer;
+  const Lowering& lowering = *FindLowering(node.op);
+  Shape outer(loop.shape.begin(), loop.shape.end() - 1);
+  Extent inner = loop.shape.back(), rows = Product(outer);
+  bool chunked = rows.is_static() && rows.value() < 8 && (!inner.is_static() || inner.value() >= 2 * kChunk);
+  Extent chunk = chunked ? Extent(kChunk) : inner, chunks = chunked ? CeilDiv(inner, kChunk) : Extent(1);
+  Cycles cycles = Cycles(chunk) / lanes * (loop.cost + 2);
+  ParallelEach(rows * chunks, cycles, [&](Kernel& k, Value item) {
+    Ops& o = k.o;
+    k.shapes = loop.shapes;
+    Indices indices = Delinearise(o, o.Div(item, chunks), outer);
+    Value low = o.Mul(o.Rem(item, chunks), chunk);
+    Value high = chunks == Extent(1) ? o.Int(inner) : o.Min(o.Add(low, chunk), o.Int(inner));
+    o.For(low, high, lanes, [&](Value i) {
+      // The last vector of a row whose length is no multiple starts earlier: some elements are stored twice.
+      if (!inner.IsMultipleOf(lanes)) i = o.Min(i, o.Int(inner - lanes));
+      Eval e(k, lanes);
+      Indices at = indices;
+      at.push_back(Index(i, lanes == 1 ? 0 : 1));
+      if (loop.scalar) at.clear();
+      k.StoreElement(loop.root, at, lowering.element(e, node, loop.output, at));
+    });
+  });
+}
+
+namespace {
+
+// rows[i][j] -> rows[j][i], by exchanging blocks of 1, 2, 4, ... lanes between pairs of rows.
+void TransposeSquare(Ops& o, std::vector<Value>* rows) {
+  int64_t side = static_cast<int64_t>(rows->size());
+  for (int64_t step = 1; step < side; step *= 2) {
+    std::vector<int64_t> low, high;
+    for (int64_t lane = 0; lane < side; ++lane) {
+      low.push_back((lane & step) == 0 ? lane : side + lane - step);
+      high.push_back((lane & step) == 0 ? lane + step : side + lane);
+    }
+    for (int64_t i = 0; i < side; ++i) {
+      if ((i & step) != 0) continue;
+      Value a = (*rows)[i], b = (*rows)[i + step];
+      (*rows)[i] = o.Shuffle(a, b, low);
+      (*rows)[i + step] = o.Shuffle(a, b, high);
+    }
+  }
+}
+
+}  // namespace
+
+void FunctionEmitter::EmitTransposed(const Loop& loop, int along, int64_t side) {
+  const Node& node = *loop.root.producer;
+  const Lowering& lowering = *FindLowering(node.op);
+  Shape outer = loop.shape;
+  int last = static_cast<int>(loop.shape.size()) - 1;
+  Extent length = loop.shape[along], inner = loop.shape[last];
+  outer[along] = CeilDiv(length, side);
+  outer.pop_back();
+  Cycles cycles = Cycles(inner) * (loop.cost + 8);
+  ParallelEach(Product(outer), cycles, [&](Kernel& k, Value item) {
+    Ops& o = k.o;
+    k.shapes = loop.shapes;
+    Indices indices = Delinearise(o, item, outer);
+    Value band = o.Min(o.Mul(indices[along].base, side), o.Int(length - side));
+    o.For(o.Int(0), o.Int(inner), side, [&](Value i) {
+      if (!inner.IsMultipleOf(side)) i = o.Min(i, o.Int(inner - side));
+      Indices at = indices;
+      at.push_back(i);
+      at[along] = Index(band, 1);
+      std::vector<Value> square;
+      for (int64_t r = 0; r < side; ++r) {
+        Eval e(k, side);
+        at[last] = o.Add(i, r);
+        square.push_back(lowering.element(e, node, loop.output, at));
+      }
+      TransposeSquare(o, &square);
+      at[last] = Index(i, 1);
+      for (int64_t r = 0; r < side; ++r) {
+        at[along] = o.Add(band, r);
+        k.StoreElement(loop.root, at, square[r]);
+      }
+    });
+  });
+}
+
+}  // namespace inlay::native
