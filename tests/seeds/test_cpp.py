@@ -85,6 +85,8 @@ def environment(folder, shared_daemon):
         (folder / f"input{i}.f32").write_bytes(array.astype(np.float32).tobytes())
     for i, array in enumerate(reference(model, inputs)):
         (folder / f"output{i}.f32").write_bytes(array.tobytes())
+    with_c = inlay.config.cpu(executor=inlay.Executor("aot", {"interface-api": "c"}))
+    inlay.build(module, with_c, server=shared_daemon.client).export_library(folder / "model.so")  # and model.h
     package = pathlib.Path(tvm_ffi.__file__).parent
     return {
         **os.environ,

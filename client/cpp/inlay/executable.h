@@ -128,8 +128,14 @@ class Executable {
   absl::StatusOr<Module> RemoteJit(const RemoteJitOptions& options = {}) const;
 
   // Writes the model as a shared library (runtime crt: a Model Library Format tar). Replaces an earlier file only when
-  // all has arrived. FAILED_PRECONDITION names a member that can't be exported and its kind.
+  // all has arrived. FAILED_PRECONDITION names a member that can't be exported and its kind. With the executor's
+  // interface-api c (runtime cpp), a C header lies beside it: "model.h" for "model.so".
   absl::Status ExportLibrary(const std::string& path, const ExportOptions& options = {}) const;
+
+  // Writes a folder that runs the model on a machine with glibc and nothing else (deploy/README.md): model.so, the
+  // shared libraries that it needs, their licences, and `run`, a program. An earlier bundle there is replaced;
+  // ALREADY_EXISTS where the folder holds anything else.
+  absl::Status ExportBundle(const std::string& path, const ExportOptions& options = {}) const;
 
   struct Impl;
   explicit Executable(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}

@@ -8,6 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/synchronization/mutex.h"
+#include "client/cpp/src/bundle.h"
+#include "client/cpp/src/c_header.h"
 #include "client/cpp/src/client_impl.h"
 #include "client/cpp/src/errors.h"
 #include "client/cpp/src/memory_library.h"
@@ -78,9 +80,7 @@ struct Executable::Impl {
     }
   }
 
-  // Downloads the library with `addons` linked into it.
-  absl::Status Download(const std::vector<Addon>& addons, std::optional<bool> link_params, const CallContext& context,
-                        OutputFile* library, OutputFile* params) const {
+  proto::ExportLibraryRequest Request(const std::vector<Addon>& addons, std::optional<bool> link_params) const {
     proto::ExportLibraryRequest request;
     request.set_executable(digest);
     if (link_params.has_value()) request.set_link_params(*link_params);
@@ -90,6 +90,20 @@ struct Executable::Impl {
       object.set_name(addon.name);
       object.set_data(addon.data);
     }
+    return request;
+  }
+
+  // What an export wants: the imported modules and `options.addons`, linked in.
+  absl::StatusOr<proto::ExportLibraryRequest> Request(const ExportOptions& options) const {
+    std::vector<Module> roots = Imports();
+    roots.insert(roots.end(), options.addons.begin(), options.addons.end());
+    INLAY_ASSIGN_OR_RETURN(const std::vector<Addon> addons, AddonsOf(Nodes(roots), options.fcompile, options.options));
+    return Request(addons, options.link_params.value_or(config.link_params));
+  }
+
+  // Downloads the library.
+  absl::Status Download(const proto::ExportLibraryRequest& request, const CallContext& context, OutputFile* library,
+                        OutputFile* params) const {
     return Restoring(context, [&]() -> absl::Status {
       INLAY_RETURN_IF_ERROR(library->Truncate());
       INLAY_RETURN_IF_ERROR(params->Truncate());
@@ -113,7 +127,7 @@ struct Executable::Impl {
     }
     INLAY_ASSIGN_OR_RETURN(const std::vector<Addon> addons, AddonsOf(linked, options.fcompile, options.options));
     INLAY_ASSIGN_OR_RETURN(MemoryLibrary files, MemoryLibrary::Make());
-    INLAY_RETURN_IF_ERROR(Download(addons, std::nullopt, options, &files.library, &files.params));
+    INLAY_RETURN_IF_ERROR(Download(Request(addons, std::nullopt), options, &files.library, &files.params));
     INLAY_ASSIGN_OR_RETURN(Module module, files.Load(options.num_threads));
     for (const Module& one : imported) INLAY_RETURN_IF_ERROR(module.ImportModule(one));
     return module;
@@ -190,20 +204,34 @@ absl::Status Executable::ExportLibrary(const std::string& path, const ExportOpti
     return absl::NotFoundError(
         absl::StrCat("can't write ", path, ": there is no folder ", parent.string(), "; make it first"));
   }
-  std::vector<Module> roots = impl_->Imports();
-  roots.insert(roots.end(), options.addons.begin(), options.addons.end());
-  INLAY_ASSIGN_OR_RETURN(const std::vector<Addon> addons, AddonsOf(Nodes(roots), options.fcompile, options.options));
+  INLAY_ASSIGN_OR_RETURN(const proto::ExportLibraryRequest request, impl_->Request(options));
   INLAY_ASSIGN_OR_RETURN(const TempDir folder,
                          TempDir::Create(absl::StrCat(".", fs::path(path).filename().string()), parent.string()));
   const std::string library = folder.path() + "/library", params = folder.path() + "/params";
   INLAY_ASSIGN_OR_RETURN(OutputFile library_file, OutputFile::Create(library));
   INLAY_ASSIGN_OR_RETURN(OutputFile params_file, OutputFile::Create(params));
-  INLAY_RETURN_IF_ERROR(impl_->Download(addons, options.link_params.value_or(impl_->config.link_params), options,
-                                        &library_file, &params_file));
+  INLAY_RETURN_IF_ERROR(impl_->Download(request, options, &library_file, &params_file));
   if (fchmod(library_file.fd(), impl_->is_crt() ? 0644 : 0755) != 0) return ErrnoStatus(errno, "write", path);
   FileSystem& files = *FileSystem::Default();
   if (params_file.size() > 0) INLAY_RETURN_IF_ERROR(files.Rename(params, path + ".safetensors"));
-  return files.Rename(library, path);
+  INLAY_RETURN_IF_ERROR(files.Rename(library, path));
+  const auto api = impl_->config.executor.options.find("interface-api");
+  if (impl_->is_crt() || api == impl_->config.executor.options.end() || api->second != "c") return absl::OkStatus();
+  INLAY_ASSIGN_OR_RETURN(const std::string manifest, ReadManifest(path));
+  INLAY_ASSIGN_OR_RETURN(const std::string header, CHeader(manifest, fs::path(path).filename().string()));
+  return WriteFileAtomically(fs::path(path).replace_extension(".h").string(), header);
+}
+
+absl::Status Executable::ExportBundle(const std::string& path, const ExportOptions& options) const {
+  INLAY_ASSIGN_OR_RETURN(proto::ExportLibraryRequest request, impl_->Request(options));
+  request.set_bundle(true);
+  return WriteBundle(path, [&](BundleWriter* bundle) {
+    return impl_->Restoring(options, [&]() -> absl::Status {
+      INLAY_RETURN_IF_ERROR(bundle->Clear());
+      return impl_->client->impl().Export(
+          request, [&](const proto::ExportLibraryChunk& chunk) { return bundle->Add(chunk); }, options);
+    });
+  });
 }
 
 absl::StatusOr<Executable> Build(const IRModule& given, const CompilationConfig& wanted, const BuildOptions& options) {

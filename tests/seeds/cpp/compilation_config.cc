@@ -1,6 +1,7 @@
 // The second seed document, the CompilationConfig RFC, as one writes it in C++:
 // tests/seeds/test_001_compilation_config.py's statements. What the compiler itself has of it in C++:
 // //core/target:compilation_config_test, //core/ir:proto_conversion_test.
+#include <cstdlib>
 #include <map>
 #include <set>
 
@@ -76,6 +77,20 @@ TEST_F(Config, TheServerCompletesTheConfiguration) {
   EXPECT_THAT(completed.targets[0].attr("mattr"), HasSubstr("+avx2"));
   EXPECT_EQ(completed.executor, Executor("graph"));
   EXPECT_EQ(completed.runtime, Runtime("cpp"));
+}
+
+// executor=Executor("aot", {"interface-api": "c"}): C functions in the library, and the same header as Python writes.
+TEST_F(Config, TheCInterfaceHasAHeader) {
+  CompilationConfig config = inlay::config::Cpu();
+  config.executor = Executor("aot", {{"interface-api", "c"}});
+  ASSERT_TRUE(Get(inlay::Build(Model(), config)).ExportLibrary(File("model.so")).ok());
+  EXPECT_EQ(Bytes(File("model.h")), Bytes(Data() / "model.h"));
+  std::ofstream(File("main.c")) << "#include \"model.h\"\nint main(void) { return inlay_model_load(0); }\n";
+  const std::string prefix = File(""), ffi = std::getenv("INLAY_TEST_TVM_FFI") + std::string("/lib");
+  const std::string command = "cc -Wl,--no-as-needed " + prefix + "main.c " + prefix + "model.so -L" + ffi +
+                              " -ltvm_ffi -Wl,-rpath," + ffi + ":" + prefix + " -o " + prefix + "main && " + prefix +
+                              "main";
+  EXPECT_EQ(std::system(command.c_str()), 0);
 }
 
 // ir_mod = ir_mod.with_configuration(config); ir_mod->GetConfig()->GetExecutor(), never absent.

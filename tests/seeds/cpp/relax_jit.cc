@@ -268,6 +268,22 @@ TEST_F(RelaxJit, AnExecutorBelongsToItsExecutable) {
   EXPECT_THAT(Text(ex.ExportLibrary(File("a.so"), options)), HasSubstr("belongs to another Executable"));
 }
 
+// A folder that runs anywhere, with the addons linked in; what is in its place is not lost by mistake.
+TEST_F(RelaxJit, Bundles) {
+  inlay::ExportOptions options;
+  options.addons = {Get(SourceModule(kTwice))};
+  ASSERT_TRUE(Build().ExportBundle(File("bundle"), options).ok());
+  ASSERT_TRUE(Build().ExportBundle(File("bundle"), options).ok());  // replaced
+  EXPECT_TRUE(fs::exists(File("bundle/lib/libtvm_ffi.so")));
+  EXPECT_TRUE(fs::exists(File("bundle/licenses")));
+  EXPECT_EQ(std::system((File("bundle/run") + " --random 1 > " + File("said")).c_str()), 0) << Bytes(File("said"));
+  EXPECT_EQ(Get(inlay::LoadLibrary(File("bundle/model.so")))["twice"](2).cast<int>(), 4);
+  fs::create_directories(File("mine/thing"));
+  const absl::Status status = Build().ExportBundle(File("mine"));
+  EXPECT_EQ(status.code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_THAT(Text(status), HasSubstr("holds other files than a bundle's"));
+}
+
 // Memoised; importing a module makes the next one new, and leaves the old one as it was.
 TEST_F(RelaxJit, JitTwiceCostsOnce) {
   inlay::Executable ex = Build();
