@@ -173,47 +173,78 @@ class OpenMatmul {
       return t;
     }
 
+    // A row's few sums would wait for each other: several for each, of every fourth k.
+    std::vector<Value> OneRow(const RegisterTile& t) {
+      const int64_t k = g_->k_.value(), chains = 4, nv = plan().nv, main = k / chains * chains;
+      RegisterTile part = t;
+      part.prefetch = nullptr;
+      auto step = [&](Value at, int64_t chain, const std::vector<Value>& in) {
+        part.p = o_.At(t.p, o_.Mul(o_.Add(at, chain), t.p_k_stride), t.p_element);
+        part.q = o_.At(t.q, o_.Mul(o_.Add(at, chain), t.q_k_stride), t.q_element);
+        return EmitRegisterTile(o_, part, o_.Int(0), o_.Int(1), in);
+      };
+      Values sums = o_.For(o_.Int(0), o_.Int(main), chains, Zeros(chains), [&](Value at, const Values& in) {
+        Values out;
+        for (int64_t c = 0; c < chains; ++c) {
+          Values next = step(at, c, Values(in.begin() + c * nv, in.begin() + (c + 1) * nv));
+          out.insert(out.end(), next.begin(), next.end());
+        }
+        return out;
+      });
+      Values total(sums.begin(), sums.begin() + nv);
+      for (int64_t i = nv; i < chains * nv; ++i)
+        total[i % nv] = o_.AddN(g_->types_.accumulator_dtype, total[i % nv], sums[i]);
+      for (int64_t i = main; i < k; ++i) total = step(o_.Int(i), 0, total);
+      return total;
+    }
+
     // Weights: all of k at once, tiles of as many rows as there are for.
     void RowsWhereTheyLie() {
-      int64_t mr = plan().mr;
-      auto tiles = [&](int64_t rows) {
-        Value count = o_.Div(o_.Add(rows_, rows - 1), rows);
-        Value last = o_.Sub(rows_, o_.Int(rows));
-        Value prefetch_step;
-        if (plan().prefetch) {
-          // The tiles of this panel share out the next one, so that it has come from memory when its first tile needs
-          // it.
-          Value bytes = o_.Int(plan().nr() * plan().element_bytes);
-          prefetch_step = o_.Max(o_.b.createOrFold<mlir::arith::DivUIOp>(o_.loc, bytes, count), o_.Int(1));
+      const int64_t mr = plan().mr, few = std::min(kFewRows, mr);
+      // Whole tiles; a rest of more than a small tile is one that begins earlier, a smaller rest one or two small ones.
+      Value whole = o_.Div(o_.Add(rows_, mr - few - 1), mr);
+      whole = mr == few ? o_.Div(rows_, mr) : o_.Select(o_.Less(rows_, o_.Int(mr)), o_.Int(0), whole);
+      Value done = o_.Min(o_.Mul(whole, mr), rows_);
+      Value small = o_.Div(o_.Add(o_.Sub(rows_, done), few - 1), few);
+      small = o_.Select(o_.Less(rows_, o_.Int(few)), o_.Int(0), small);
+      Value all = o_.KernelBuilder::Add(whole, small);
+      Value prefetch_step;
+      if (plan().prefetch) {
+        // The tiles of this panel share out the next one, so that it has come from memory when its first tile needs it.
+        Value bytes = o_.Int(plan().nr() * plan().element_bytes);
+        Value step = o_.b.createOrFold<mlir::arith::DivUIOp>(o_.loc, bytes, o_.Max(all, o_.Int(1)));
+        prefetch_step = o_.Max(step, o_.Int(1));
+      }
+      Tiles(mr, o_.Int(0), o_.Int(0), whole, prefetch_step);
+      if (mr > 1) Tiles(few, done, whole, small, prefetch_step);
+      if (few > 1) Tiles(1, o_.Int(0), o_.Int(0), o_.Select(o_.Less(rows_, o_.Int(few)), rows_, o_.Int(0)), nullptr);
+    }
+
+    // `count` tiles from row `first` on, of which the last begins earlier rather than reach beyond the block.
+    void Tiles(int64_t rows, Value first, Value before, Value count, Value prefetch_step) {
+      Value last = o_.Sub(rows_, o_.Int(rows));
+      o_.For(o_.Int(0), count, 1, [&](Value tile) {
+        Value row = o_.Min(o_.KernelBuilder::Add(first, o_.Mul(tile, rows)), last);
+        RegisterTile t = Tile(rows, q_);
+        t.p = o_.At(p_, o_.Mul(o_.KernelBuilder::Add(row_begin_, row), g_->a_.row_stride), stored_);
+        t.p_element = stored_;
+        t.p_row_stride = g_->a_.row_stride.value();
+        t.p_k_stride = g_->a_.column_stride.value();
+        if (prefetch_step) {
+          t.prefetch_step = prefetch_step;
+          Value from = o_.At(q_, g_->k_ * plan().nr(), acc_);
+          Value asked = o_.Mul(o_.KernelBuilder::Add(before, tile), prefetch_step);
+          t.prefetch = o_.At(from, o_.Mul(asked, g_->k_), o_.b.getI8Type());
         }
-        o_.For(o_.Int(0), count, 1, [&](Value tile) {
-          Value row = o_.Min(o_.Mul(tile, rows), last);
-          RegisterTile t = Tile(rows, q_);
-          t.p = o_.At(p_, o_.Mul(o_.KernelBuilder::Add(row_begin_, row), g_->a_.row_stride), stored_);
-          t.p_element = stored_;
-          t.p_row_stride = g_->a_.row_stride.value();
-          t.p_k_stride = g_->a_.column_stride.value();
-          if (prefetch_step) {
-            t.prefetch_step = prefetch_step;
-            Value from = o_.At(q_, g_->k_ * plan().nr(), acc_);
-            t.prefetch = o_.At(from, o_.Mul(o_.Mul(tile, prefetch_step), g_->k_), o_.b.getI8Type());
+        Values acc = rows == 1 ? OneRow(t) : EmitRegisterTile(o_, t, o_.Int(0), o_.Int(g_->k_), Zeros(rows));
+        if (!g_->inline_epilogue_) return StoreTile(acc, Slab(row));
+        for (int64_t r = 0; r < rows; ++r) {
+          Indices at = RowIndices(o_.Add(o_.KernelBuilder::Add(row_begin_, row), r));
+          for (int64_t v = 0; v < plan().nv; ++v) {
+            Store(at, o_.Add(first_column_, v * plan().lanes), acc[r * plan().nv + v]);
           }
-          std::vector<Value> acc = EmitRegisterTile(o_, t, o_.Int(0), o_.Int(g_->k_), Zeros(rows));
-          if (!g_->inline_epilogue_) return StoreTile(acc, Slab(row));
-          for (int64_t r = 0; r < rows; ++r) {
-            Indices at = RowIndices(o_.Add(o_.KernelBuilder::Add(row_begin_, row), r));
-            for (int64_t v = 0; v < plan().nv; ++v) {
-              Store(at, o_.Add(first_column_, v * plan().lanes), acc[r * plan().nv + v]);
-            }
-          }
-        });
-      };
-      auto few = [&] {
-        if (mr <= kFewRows) return tiles(1);
-        o_.If(o_.Less(rows_, o_.Int(kFewRows)), [&] { tiles(1); }, [&] { tiles(kFewRows); });
-      };
-      if (mr == 1) return tiles(1);
-      o_.If(o_.Less(rows_, o_.Int(mr)), few, [&] { tiles(mr); });
+        }
+      });
     }
 
     // A block of k at a time: the panel of b and each tile of a packed; sums in the slab.
