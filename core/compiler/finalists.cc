@@ -18,6 +18,7 @@ namespace {
 // more rounds of the same load would not show it.
 constexpr int kMeasurements = 3;
 constexpr double kWorthIt = 0.01;
+constexpr size_t kMostChallengers = 2;
 // Of four gains: the mean over their standard deviation, by Student's distribution with three degrees of freedom, 99%.
 constexpr double kDeviations = 4.541 / 2;
 
@@ -67,9 +68,12 @@ absl::StatusOr<FinalDecision> DecideFinal(const std::vector<Finalist>& finalists
 
   // Who is ahead of it, and by what part of its time in each measurement.
   std::map<int, std::vector<double>> ahead;
+  std::stable_sort(tied.begin(), tied.end(), faster);
   for (int i : tied) {
-    if (faster(i, preferred)) ahead[i] = {1 - finalists[i].median_us / finalists[preferred].median_us};
+    const double gain = 1 - finalists[i].median_us / finalists[preferred].median_us;
+    if (gain > kWorthIt && ahead.size() < kMostChallengers) ahead[i] = {gain};
   }
+  if (ahead.empty()) return FinalDecision{preferred, absl::StrCat(tie, ": ", why, ", and nobody is ahead by 1%")};
   int rounds = 0, done = 0;
   for (; done < kMeasurements && !ahead.empty(); ++done) {
     std::vector<int> again = {preferred};

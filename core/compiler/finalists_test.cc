@@ -78,9 +78,13 @@ TEST(Finalists, WhoIsAheadEachTimeWins) {
 
 TEST(Finalists, AheadByNextToNothingIsNotWorthIt) {
   Script script({{{0, 100}, {1, 99.5}}, {{0, 100}, {1, 99.6}}, {{0, 100}, {1, 99.5}}});
-  EXPECT_EQ(Decide({Plan("native", 100, 3, 5, 0), Plan("mix", 99.4, 3, 6, 2)}, &script).winner, 0);
+  EXPECT_EQ(Decide({Plan("native", 100, 3, 5, 0), Plan("mix", 98, 3, 6, 2)}, &script).winner, 0);
+  Script none({});
+  EXPECT_THAT(Decide({Plan("native", 100, 3, 5, 0), Plan("mix", 99.4, 3, 6, 2)}, &none).note,
+              HasSubstr("fewer partitions, and nobody is ahead by 1%"));
+  EXPECT_THAT(none.asked, IsEmpty());
   Script scatters({{{0, 100}, {1, 99.5}}, {{0, 100}, {1, 92}}, {{0, 100}, {1, 99}}});
-  EXPECT_EQ(Decide({Plan("native", 100, 3, 5, 0), Plan("mix", 99.4, 3, 6, 2)}, &scatters).winner, 0)
+  EXPECT_EQ(Decide({Plan("native", 100, 3, 5, 0), Plan("mix", 98, 3, 6, 2)}, &scatters).winner, 0)
       << "by more than the gains scatter";
 }
 

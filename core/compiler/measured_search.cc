@@ -242,7 +242,8 @@ class MeasuredSearch {
     measurement.set_max_rounds(kMaxFinalRounds);
     const absl::Time start = absl::Now();
     INLAY_ASSIGN_OR_RETURN(proto::MeasureResult result, context_.measurer->Measure(measurement, context_.token));
-    final_ms_ += absl::ToDoubleMilliseconds(absl::Now() - start);
+    last_measurement_ = absl::Now() - start;
+    final_ms_ += absl::ToDoubleMilliseconds(last_measurement_);
     if (!result.note().empty()) notes_.insert(result.note());
     return std::vector<SiteCosts::Timing>(result.timings().begin(), result.timings().end());
   }
@@ -311,7 +312,7 @@ class MeasuredSearch {
     }
     if (finalists.empty()) return absl::InternalError("no plan of the whole model gives the right results");
     auto again = [&](const std::vector<int>& tied) -> absl::StatusOr<std::vector<SiteCosts::Timing>> {
-      if (absl::Now() >= deadline_) return std::vector<SiteCosts::Timing>();
+      if (absl::Now() + last_measurement_ > deadline_) return std::vector<SiteCosts::Timing>();
       std::vector<int> plans;
       for (int i : tied) plans.push_back(plan_of[i]);
       return MeasurePlans(plans, kTieBudgetMs, /*reference=*/-1);  // all gave the right results already
@@ -414,6 +415,7 @@ class MeasuredSearch {
   std::vector<std::string> failures_;
   std::set<std::string> notes_;
   double final_ms_ = 0;
+  absl::Duration last_measurement_;
 };
 
 }  // namespace
