@@ -98,6 +98,7 @@ struct JitOptions : CallOptions {
 };
 
 struct RemoteJitOptions : CallOptions {
+  CallOptions run;  // of each call of "main"
   int num_threads = 0;
   double idle_expiry_s = 0;  // the server unloads it after so long without a run; 0: the server's default
 };

@@ -194,7 +194,7 @@ absl::StatusOr<Module> Executable::RemoteJit(const RemoteJitOptions& options) co
     INLAY_ASSIGN_OR_RETURN(response, impl_->client->impl().Jit(request, options));
     return absl::OkStatus();
   }));
-  return RemoteModule(impl_->client, response);
+  return RemoteModule(impl_->client, response, options.run);
 }
 
 absl::Status Executable::ExportLibrary(const std::string& path, const ExportOptions& options) const {

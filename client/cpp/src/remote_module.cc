@@ -15,6 +15,7 @@ struct Handle {
   std::shared_ptr<Client> client;
   std::string name;
   Signature signature;
+  CallOptions run;
   ~Handle() { client->impl().Unload(name); }
 };
 
@@ -36,7 +37,7 @@ void Run(const Handle& handle, tvm::ffi::PackedArgs args, Any* result) {
   std::vector<Tensor> inputs;
   for (int i = 0; i < args.size(); ++i) inputs.push_back(args[i].cast<Tensor>());
   absl::StatusOr<std::vector<Tensor>> outputs =
-      handle.client->impl().Run(handle.name, inputs, handle.signature.outputs.size(), {});
+      handle.client->impl().Run(handle.name, inputs, handle.signature.outputs.size(), handle.run);
   if (!outputs.ok()) Throw(outputs.status());
   if (outputs->size() == 1) {
     *result = (*outputs)[0];
@@ -64,9 +65,10 @@ class RemoteObj final : public NodeObj {
 
 }  // namespace
 
-Module RemoteModule(std::shared_ptr<Client> client, const proto::JitResponse& response) {
+Module RemoteModule(std::shared_ptr<Client> client, const proto::JitResponse& response, const CallOptions& run) {
   auto handle = std::make_shared<Handle>();
   handle->client = std::move(client);
+  handle->run = run;
   handle->name = response.handle();
   for (const auto& input : response.inputs()) handle->signature.inputs.push_back(SpecOf(input.name(), input.type()));
   for (const auto& output : response.outputs()) {

@@ -10,8 +10,8 @@
 
 namespace inlay {
 
-// Unloads it when its last reference goes.
-Module RemoteModule(std::shared_ptr<Client> client, const proto::JitResponse& response);
+// Unloads it when its last reference goes. `run`: of each call of "main".
+Module RemoteModule(std::shared_ptr<Client> client, const proto::JitResponse& response, const CallOptions& run);
 
 }  // namespace inlay
 
