@@ -16,9 +16,24 @@ int NumLeaves(const ir::Type& type) {
   return n;
 }
 
+// UNIMPLEMENTED names the first symbolic dimension in a type, and what to do about it. `where`: whose type it is.
+absl::Status CheckStatic(const ir::Type& type, absl::string_view where) {
+  std::vector<ir::TensorType> leaves;
+  AppendLeaves(type, &leaves);
+  for (const ir::TensorType& leaf : leaves) {
+    if (leaf.is_static()) continue;
+    const std::string symbol = leaf.FirstSymbol();
+    return absl::UnimplementedError(absl::StrCat("symbolic dimension '", symbol, "' in the type ", leaf.ToString(),
+                                                 " of ", where, ": give it a value (shape ", symbol,
+                                                 "=N), or use executor vm"));
+  }
+  return absl::OkStatus();
+}
+
 class GraphBuilder {
  public:
-  GraphBuilder(const ir::IRModule& module, const FunctionTable& functions) : module_(module), functions_(functions) {}
+  GraphBuilder(const ir::IRModule& module, const FunctionTable& functions, bool open_inputs)
+      : module_(module), functions_(functions), open_inputs_(open_inputs) {}
 
   absl::StatusOr<CallGraph> Build() {
     const auto main = module_.functions.find("main");
@@ -55,9 +70,10 @@ class GraphBuilder {
         values_of_[var.get()] = {lifted[i - num_inputs]};
         continue;
       }
-      INLAY_RETURN_IF_ERROR(CheckStatic(var->type, absl::StrCat("input '", var->name, "'")));
-      values_of_[var.get()] = {
-          NewValue(Value::Kind::kInput, var->type.tensor().NumBytes(), static_cast<int>(graph_.inputs.size()))};
+      if (!open_inputs_) INLAY_RETURN_IF_ERROR(CheckStatic(var->type, absl::StrCat("input '", var->name, "'")));
+      const ir::TensorType& type = var->type.tensor();
+      values_of_[var.get()] = {NewValue(Value::Kind::kInput, type.is_static() ? type.NumBytes() : -1,
+                                        static_cast<int>(graph_.inputs.size()))};
       graph_.inputs.push_back(var);
     }
     return absl::OkStatus();
@@ -195,6 +211,7 @@ class GraphBuilder {
 
   const ir::IRModule& module_;
   const FunctionTable& functions_;
+  const bool open_inputs_;
   CallGraph graph_;
   std::unordered_map<const ir::Var*, std::vector<int>> values_of_;
   std::unordered_map<const ir::Constant*, int> value_of_constant_;
@@ -210,20 +227,9 @@ void AppendLeaves(const ir::Type& type, std::vector<ir::TensorType>* leaves) {
   for (const ir::Type& field : type.tuple().fields) AppendLeaves(field, leaves);
 }
 
-absl::Status CheckStatic(const ir::Type& type, absl::string_view where) {
-  std::vector<ir::TensorType> leaves;
-  AppendLeaves(type, &leaves);
-  for (const ir::TensorType& leaf : leaves) {
-    if (leaf.is_static()) continue;
-    const std::string symbol = leaf.FirstSymbol();
-    return absl::UnimplementedError(absl::StrCat("symbolic dimension '", symbol, "' in the type ", leaf.ToString(),
-                                                 " of ", where, ": give it a value (shape ", symbol, "=N)"));
-  }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<CallGraph> BuildCallGraph(const ir::IRModule& partitioned, const FunctionTable& functions) {
-  return GraphBuilder(partitioned, functions).Build();
+absl::StatusOr<CallGraph> BuildCallGraph(const ir::IRModule& partitioned, const FunctionTable& functions,
+                                         bool open_inputs) {
+  return GraphBuilder(partitioned, functions, open_inputs).Build();
 }
 
 }  // namespace inlay::artifact

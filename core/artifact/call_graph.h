@@ -25,6 +25,9 @@ struct GraphCall {
   std::vector<int> inputs;             // values
   std::vector<int> outputs;            // values
   std::string name;                    // where it came from
+  // Of an open partition: shape registers, the extent that is its workspace's size (core/runtime/plan.h, PlanFunction).
+  std::vector<int32_t> symbols;
+  int workspace_extent = -1;
 };
 
 struct CallGraph {
@@ -41,11 +44,10 @@ struct CallGraph {
 // Appends the tensor types of a type, a tuple's fields in order.
 void AppendLeaves(const ir::Type& type, std::vector<ir::TensorType>* leaves);
 
-// UNIMPLEMENTED names the first symbolic dimension in a type, and what to do about it. `where`: whose type it is.
-absl::Status CheckStatic(const ir::Type& type, absl::string_view where);
-
-// Errors as BuildPlan's. Calls all of whose results have no elements are left out.
-absl::StatusOr<CallGraph> BuildCallGraph(const ir::IRModule& partitioned, const FunctionTable& functions);
+// Errors as BuildPlan's. Calls all of whose results have no elements are left out. `open_inputs`: main's inputs may
+// have symbolic dimensions; such a value has -1 bytes.
+absl::StatusOr<CallGraph> BuildCallGraph(const ir::IRModule& partitioned, const FunctionTable& functions,
+                                         bool open_inputs = false);
 
 }  // namespace inlay::artifact
 

@@ -1,9 +1,12 @@
 #include "core/artifact/function_table.h"
 
+#include <algorithm>
 #include <set>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
+#include "core/ir/dim_expr.h"
+#include "core/ir/open_symbols.h"
 
 namespace inlay::artifact {
 namespace {
@@ -15,6 +18,18 @@ absl::Status CheckEntry(const proto::PrimitiveFunction& f) {
   if (f.symbol().empty()) return absl::FailedPreconditionError("a manifest has a function without a symbol");
   if (f.outputs().empty()) return bad("says that it has no outputs");
   if (f.workspace_bytes() < 0) return bad("says that its workspace is negative");
+  const std::set<std::string> symbols(f.symbols().begin(), f.symbols().end());
+  if (static_cast<int>(symbols.size()) != f.symbols_size() || symbols.count("") > 0) {
+    return bad("lists a symbol twice, or one without a name");
+  }
+  if (!f.workspace_expr().empty()) {
+    if (f.workspace_bytes() > 0) return bad("gives its workspace's size twice");
+    const std::vector<std::string> names = ir::SymbolNames(ir::CanonicalDim(f.workspace_expr()));
+    if (names.empty()) return bad("gives a number as workspace_expr; that is workspace_bytes");
+    for (const std::string& name : names) {
+      if (symbols.count(name) == 0) return bad(absl::StrCat("has '", name, "' in workspace_expr but not in symbols"));
+    }
+  }
   std::set<int> constant;
   for (int i : f.constant_inputs()) {
     if (i < 0 || i >= f.inputs_size()) return bad(absl::StrCat("calls input ", i, " constant, which it has not"));
@@ -30,8 +45,11 @@ absl::Status CheckEntry(const proto::PrimitiveFunction& f) {
 bool SameType(const proto::TensorType& proto, const ir::TensorType& type) {
   if (static_cast<int>(proto.dtype()) != static_cast<int>(type.dtype) || proto.dims_size() != type.rank()) return false;
   for (int i = 0; i < type.rank(); ++i) {
-    if (!type.dims[i].is_static() || proto.dims(i).kind_case() == proto::Dim::kSymbol) return false;
-    if (proto.dims(i).value() != type.dims[i].value()) return false;
+    const bool open = proto.dims(i).kind_case() == proto::Dim::kSymbol;
+    if (open == type.dims[i].is_static()) return false;
+    if (open ? proto.dims(i).symbol() != type.dims[i].symbol() : proto.dims(i).value() != type.dims[i].value()) {
+      return false;
+    }
   }
   return true;
 }
@@ -76,6 +94,10 @@ absl::StatusOr<const proto::PrimitiveFunction*> FunctionTable::Find(const std::s
   for (int i = 0; i < function.outputs_size(); ++i) {
     const ir::Type type = partition.body.results[i].type();
     if (!type.is_tensor() || !SameType(function.outputs(i), type.tensor())) return other("outputs");
+  }
+  const std::vector<std::string> symbols = ir::OpenSymbols(partition);
+  if (!std::equal(symbols.begin(), symbols.end(), function.symbols().begin(), function.symbols().end())) {
+    return other("symbols");
   }
   return &function;
 }

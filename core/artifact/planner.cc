@@ -50,7 +50,10 @@ class PlanBuilder {
   absl::StatusOr<BuiltPlan> Build(const ir::Function& main, int num_threads, bool openmp) {
     plan_.num_threads = num_threads;
     plan_.openmp = openmp;
-    AddTensors(main);
+    std::vector<runtime::TensorType> inputs, outputs;
+    for (const ir::VarPtr& var : graph_.inputs) inputs.push_back(ToRuntime(var->type.tensor()));
+    for (const ir::TensorType& type : graph_.result_types) outputs.push_back(ToRuntime(type));
+    AddTensors(main, std::move(inputs), std::move(outputs));
     INLAY_RETURN_IF_ERROR(AddLoadSteps());
     AddRunSteps();
     AddResults();
@@ -62,13 +65,12 @@ class PlanBuilder {
   }
 
   // The run is bytecode's: load steps as ever, run steps that only name what it calls.
-  absl::StatusOr<BuiltPlan> BuildVm(const ir::Function& main, runtime::Bytecode bytecode,
-                                    const std::vector<int>& constants_read, int num_threads, bool openmp) {
+  absl::StatusOr<BuiltPlan> BuildVm(const ir::Function& main, LoweredModule lowered, int num_threads, bool openmp) {
     plan_.num_threads = num_threads;
     plan_.openmp = openmp;
-    AddTensors(main);
+    AddTensors(main, lowered.inputs, lowered.outputs);
     INLAY_RETURN_IF_ERROR(AddLoadSteps());
-    for (int value : constants_read) TouchInRun(value);
+    for (int value : lowered.constants_read) TouchInRun(value);
     for (size_t i = 0; i < graph_.run_calls.size(); ++i) {
       Step site;
       site.function = FunctionIndex(graph_.run_calls[i]);
@@ -78,7 +80,8 @@ class PlanBuilder {
       args_of_run_step_.emplace_back();
     }
     INLAY_RETURN_IF_ERROR(AssignRegions());
-    plan_.bytecode = std::move(bytecode);
+    plan_.bytecode = std::move(lowered.bytecode);
+    plan_.shapes = std::move(lowered.shapes);
     if (runtime::Status s = plan_.Check(); !s.ok()) {
       return absl::InternalError(absl::StrCat("the planner made a wrong plan: ", s.message()));
     }
@@ -93,15 +96,15 @@ class PlanBuilder {
     int64_t bytes;
   };
 
-  void AddTensors(const ir::Function& main) {
-    for (size_t i = 0; i < graph_.inputs.size(); ++i) {
+  void AddTensors(const ir::Function& main, std::vector<runtime::TensorType> inputs,
+                  std::vector<runtime::TensorType> outputs) {
+    for (size_t i = 0; i < inputs.size(); ++i) {
       const ir::Var& var = *graph_.inputs[i];
-      plan_.inputs.push_back({var.name.empty() ? absl::StrCat("input_", i) : var.name, ToRuntime(var.type.tensor())});
+      plan_.inputs.push_back({var.name.empty() ? absl::StrCat("input_", i) : var.name, std::move(inputs[i])});
     }
-    for (size_t i = 0; i < graph_.result_types.size(); ++i) {
+    for (size_t i = 0; i < outputs.size(); ++i) {
       const bool named = i < main.result_names.size() && !main.result_names[i].empty();
-      plan_.outputs.push_back(
-          {named ? main.result_names[i] : absl::StrCat("output_", i), ToRuntime(graph_.result_types[i])});
+      plan_.outputs.push_back({named ? main.result_names[i] : absl::StrCat("output_", i), std::move(outputs[i])});
     }
     std::set<std::string> names = {"__metadata__"};  // safetensors' own
     for (size_t i = 0; i < graph_.params.size(); ++i) {
@@ -117,8 +120,8 @@ class PlanBuilder {
     const proto::PrimitiveFunction* f = call.function;
     const auto [it, fresh] = function_index_.insert({f, static_cast<int>(plan_.functions.size())});
     if (fresh) {
-      plan_.functions.push_back(
-          {f->symbol(), f->inputs_size(), f->outputs_size(), f->has_state(), f->workspace_bytes(), Info(call)});
+      plan_.functions.push_back({f->symbol(), f->inputs_size(), f->outputs_size(), f->has_state(), f->workspace_bytes(),
+                                 Info(call), call.symbols, call.workspace_extent});
     }
     return it->second;
   }
@@ -385,9 +388,9 @@ absl::StatusOr<BuiltPlan> BuildPlan(const ir::IRModule& partitioned,
   const bool openmp = std::any_of(manifests.begin(), manifests.end(), RequiresOpenMp);
   if (partitioned.config().executor.kind == target::ExecutorKind::kVm) {
     INLAY_ASSIGN_OR_RETURN(LoweredModule lowered, LowerToBytecode(partitioned, functions));
-    return PlanBuilder(std::move(lowered.graph))
-        .BuildVm(partitioned.functions.at("main"), std::move(lowered.bytecode), lowered.constants_read,
-                 partitioned.config().num_threads, openmp);
+    CallGraph graph = std::move(lowered.graph);
+    return PlanBuilder(std::move(graph))
+        .BuildVm(partitioned.functions.at("main"), std::move(lowered), partitioned.config().num_threads, openmp);
   }
   INLAY_ASSIGN_OR_RETURN(CallGraph graph, BuildCallGraph(partitioned, functions));
   return PlanBuilder(std::move(graph))

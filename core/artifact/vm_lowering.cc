@@ -7,8 +7,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/artifact/memory_planner.h"
+#include "core/artifact/open_shapes_builder.h"
+#include "core/artifact/slot_planner.h"
 #include "core/base/status_macros.h"
 #include "core/ir/control_flow.h"
+#include "core/ir/dim_expr.h"
 
 namespace inlay::artifact {
 namespace {
@@ -20,15 +23,6 @@ using runtime::RegisterKind;
 using runtime::VmFunction;
 using runtime::VmOp;
 using runtime::VmRegister;
-
-absl::StatusOr<std::vector<runtime::TensorType>> RuntimeTypes(const ir::Type& type, absl::string_view where) {
-  INLAY_RETURN_IF_ERROR(CheckStatic(type, where));
-  std::vector<ir::TensorType> leaves;
-  AppendLeaves(type, &leaves);
-  std::vector<runtime::TensorType> types;
-  for (const ir::TensorType& leaf : leaves) types.push_back({static_cast<runtime::DType>(leaf.dtype), leaf.Shape()});
-  return types;
-}
 
 // What is common to all functions: the values that loading makes, the kernel calls, the functions' numbers.
 class ModuleLowering {
@@ -65,6 +59,22 @@ class ModuleLowering {
     return it->second;
   }
   void Read(int value) { out_.constants_read.push_back(value); }
+  OpenShapesBuilder& shapes() { return shapes_; }
+  absl::StatusOr<std::vector<runtime::TensorType>> RuntimeTypes(const ir::Type& type, absl::string_view where) {
+    std::vector<ir::TensorType> leaves;
+    AppendLeaves(type, &leaves);
+    std::vector<runtime::TensorType> types;
+    for (const ir::TensorType& leaf : leaves) {
+      INLAY_ASSIGN_OR_RETURN(types.emplace_back(), Annotate(shapes_.TypeOf(leaf), where));
+    }
+    return types;
+  }
+  // What an open tensor is guessed to take, to choose who shares memory with whom.
+  int64_t GuessBytes(const ir::Dim& elements) const {
+    std::map<std::string, int64_t> hints;
+    for (const std::string& name : ir::PlainNames(elements)) hints[name] = module_.config().DimHint(name);
+    return ir::EvaluateDim(elements, hints).value_or(0);
+  }
 
  private:
   // transform_params, lowered as for the graph executor: a main that returns what is lifted.
@@ -81,7 +91,7 @@ class ModuleLowering {
     for (size_t i = main.params.size() - lifted; i < main.params.size(); ++i) {
       stub.body.results.emplace_back(main.params[i]);
     }
-    INLAY_ASSIGN_OR_RETURN(out_.graph, BuildCallGraph(load, functions_));
+    INLAY_ASSIGN_OR_RETURN(out_.graph, BuildCallGraph(load, functions_, /*open_inputs=*/true));
     for (GraphCall& call : out_.graph.load_calls) {
       for (const auto& [name, body] : load.functions) {
         if (call.body != &body) continue;
@@ -103,6 +113,7 @@ class ModuleLowering {
   const ir::IRModule& module_;
   const FunctionTable& functions_;
   LoweredModule out_;
+  OpenShapesBuilder shapes_;
   std::map<std::string, int64_t> index_;
   std::vector<std::string> order_;
   std::unordered_map<const ir::Constant*, int> values_;
@@ -118,7 +129,7 @@ class FunctionLowering {
     const size_t num_params = function_.params.size() - lifted.size();
     for (size_t i = 0; i < function_.params.size(); ++i) {
       const ir::VarPtr& var = function_.params[i];
-      INLAY_ASSIGN_OR_RETURN(auto types, RuntimeTypes(var->type, absl::StrCat("parameter '", var->name, "'")));
+      INLAY_ASSIGN_OR_RETURN(auto types, module_.RuntimeTypes(var->type, absl::StrCat("parameter '", var->name, "'")));
       if (i >= num_params) {
         leaves_[var.get()] = {Leaf{-1, lifted[i - num_params], types[0]}};
       } else {
@@ -128,7 +139,7 @@ class FunctionLowering {
     out_.num_params = static_cast<int32_t>(num_params);
     std::vector<int> results;
     for (const Operand& result : function_.body.results) {
-      INLAY_ASSIGN_OR_RETURN(auto types, RuntimeTypes(result.type(), "a result"));
+      INLAY_ASSIGN_OR_RETURN(auto types, module_.RuntimeTypes(result.type(), "a result"));
       for (auto& type : types) results.push_back(NewRegister(RegisterKind::kResult, std::move(type)));
     }
     out_.num_results = static_cast<int32_t>(results.size());
@@ -151,6 +162,7 @@ class FunctionLowering {
   };
 
   int NewRegister(RegisterKind kind, runtime::TensorType type, int64_t at = 0) {
+    if (kind == RegisterKind::kFrame && type.is_open()) kind = RegisterKind::kSlot;
     out_.registers.push_back({kind, at, std::move(type)});
     lifetimes_.emplace_back();
     return static_cast<int>(out_.registers.size()) - 1;
@@ -161,6 +173,10 @@ class FunctionLowering {
     Lifetime& life = lifetimes_[reg];
     life.last = position_;
     if (life.first < 0) life.first = position_;
+    // What is swapped lies in either's memory.
+    if (const auto partner = swapped_with_.find(reg); partner != swapped_with_.end()) {
+      lifetimes_[partner->second].last = position_;
+    }
     return reg;
   }
 
@@ -185,7 +201,7 @@ class FunctionLowering {
 
   absl::StatusOr<Leaves> LeavesOf(const Operand& operand, absl::string_view where) {
     if (!operand.is_var()) {
-      INLAY_ASSIGN_OR_RETURN(auto types, RuntimeTypes(operand.type(), where));
+      INLAY_ASSIGN_OR_RETURN(auto types, module_.RuntimeTypes(operand.type(), where));
       return Leaves{{-1, module_.ValueOf(operand.constant), types[0]}};
     }
     const auto it = leaves_.find(operand.var.get());
@@ -207,7 +223,7 @@ class FunctionLowering {
 
   // Registers for what a binding makes: where its block's result wants it, else in the frame.
   absl::StatusOr<std::vector<int>> Define(const Binding& binding) {
-    INLAY_ASSIGN_OR_RETURN(auto types, RuntimeTypes(binding.var->type, ir::Describe(binding)));
+    INLAY_ASSIGN_OR_RETURN(auto types, module_.RuntimeTypes(binding.var->type, ir::Describe(binding)));
     std::vector<int> registers;
     Leaves leaves;
     for (size_t i = 0; i < types.size(); ++i) {
@@ -307,13 +323,22 @@ class FunctionLowering {
     if (static_cast<int>(results.size()) != call.function->outputs_size()) {
       return absl::InvalidArgumentError(absl::StrCat("wrong number of results: ", ir::Describe(binding)));
     }
-    // Calls all of whose results have no elements are left out.
+    // Calls all of whose results have no elements are left out (kernel_open sees to it in a run).
     if (std::all_of(results.begin(), results.end(),
                     [&](int reg) { return out_.registers[reg].type.NumBytes() == 0; })) {
       return absl::OkStatus();
     }
+    for (const std::string& name : call.function->symbols()) {
+      INLAY_ASSIGN_OR_RETURN(call.symbols.emplace_back(), module_.shapes().RegisterOf(name));
+    }
+    const ir::Dim workspace = ir::CanonicalDim(call.function->workspace_expr());
+    if (!call.function->workspace_expr().empty()) {
+      INLAY_ASSIGN_OR_RETURN(int64_t extent, module_.shapes().ExtentOf(workspace));
+      call.workspace_extent = static_cast<int>(extent);
+    }
+    const bool open = !call.symbols.empty();
     const auto& gone = call.function->init_only_inputs();
-    std::vector<int64_t> words = {static_cast<int64_t>(VmOp::kKernel),
+    std::vector<int64_t> words = {static_cast<int64_t>(open ? VmOp::kOpenKernel : VmOp::kKernel),
                                   static_cast<int64_t>(module_.graph().run_calls.size()), -1};
     for (size_t i = 0; i < args.size(); ++i) {
       call.inputs.push_back(args[i].value);
@@ -326,6 +351,9 @@ class FunctionLowering {
     const size_t at = Emit(std::move(words));
     if (call.function->workspace_bytes() > 0) {
       workspaces_.push_back({at + 2, {call.function->workspace_bytes(), position, position}});
+    }
+    if (call.workspace_extent >= 0) {
+      open_workspaces_.push_back({at + 2, {module_.GuessBytes(workspace), position, position}});
     }
     module_.graph().run_calls.push_back(std::move(call));
     return absl::OkStatus();
@@ -345,11 +373,12 @@ class FunctionLowering {
   // change places. All of them live as long as the loop, so that it does not matter which memory is whose.
   absl::Status LowerWhile(const Binding& binding) {
     INLAY_ASSIGN_OR_RETURN(Leaves args, ArgsOf(binding));
-    INLAY_ASSIGN_OR_RETURN(auto types, RuntimeTypes(binding.var->type, ir::Describe(binding)));
+    INLAY_ASSIGN_OR_RETURN(auto types, module_.RuntimeTypes(binding.var->type, ir::Describe(binding)));
     std::vector<int> now, next;
     for (const auto& type : types) {
       now.push_back(NewRegister(RegisterKind::kFrame, type));
       next.push_back(NewRegister(RegisterKind::kFrame, type));
+      swapped_with_[now.back()] = next.back();
     }
     auto touch_all = [&] {
       for (size_t i = 0; i < now.size(); ++i) Touch(now[i]), Touch(next[i]);
@@ -423,7 +452,36 @@ class FunctionLowering {
     INLAY_ASSIGN_OR_RETURN(MemoryAssignment assignment, AssignMemory(requests));
     for (size_t i = 0; i < places.size(); ++i) *places[i] = assignment.offsets[i];
     out_.frame_bytes = assignment.total_bytes;
+    AssignOpen();
     return absl::OkStatus();
+  }
+
+  void AssignOpen() {
+    std::vector<MemoryRequest> requests;
+    std::vector<int> registers;
+    for (size_t i = 0; i < out_.registers.size(); ++i) {
+      const Lifetime& life = lifetimes_[i];
+      if (out_.registers[i].kind != RegisterKind::kSlot) continue;
+      registers.push_back(static_cast<int>(i));
+      // What nothing is ever in shares with anything.
+      requests.push_back({GuessBytes(out_.registers[i].type), life.first, life.first < 0 ? -2 : life.last});
+    }
+    for (const Workspace& workspace : open_workspaces_) requests.push_back(workspace.request);
+    const SlotAssignment assignment = AssignSlots(requests);
+    for (size_t i = 0; i < registers.size(); ++i) out_.registers[registers[i]].at = assignment.slots[i];
+    for (size_t i = 0; i < open_workspaces_.size(); ++i) {
+      out_.code[open_workspaces_[i].word] = -2 - assignment.slots[registers.size() + i];
+    }
+    out_.num_slots = assignment.num_slots;
+  }
+
+  int64_t GuessBytes(const runtime::TensorType& type) const {
+    int64_t bytes = runtime::ByteSize(type.dtype);
+    for (int64_t extent : type.shape) {
+      if (extent < 0) extent = module_.GuessBytes(ir::CanonicalDim(module_.shapes().NameOf(-1 - extent)));
+      if (__builtin_mul_overflow(bytes, extent, &bytes)) return INT64_MAX;
+    }
+    return bytes;
   }
 
   struct Workspace {
@@ -436,10 +494,11 @@ class FunctionLowering {
   VmFunction out_;
   int position_ = 0;                 // of the next instruction, counted in instructions
   std::vector<Lifetime> lifetimes_;  // of registers
-  std::vector<Workspace> workspaces_;
+  std::vector<Workspace> workspaces_, open_workspaces_;
   std::unordered_map<const ir::Var*, Leaves> leaves_;
   std::map<std::pair<const ir::Var*, int>, int> wanted_;
   std::map<int, int> constants_;  // registers of values
+  std::unordered_map<int, int> swapped_with_;
 };
 
 absl::StatusOr<LoweredModule> ModuleLowering::Run() {
@@ -447,6 +506,8 @@ absl::StatusOr<LoweredModule> ModuleLowering::Run() {
   if (main == module_.functions.end()) return absl::InvalidArgumentError("the module has no function main");
   INLAY_ASSIGN_OR_RETURN(std::vector<int> lifted, LowerLoad());
   const ir::Function& function = main->second;
+  INLAY_RETURN_IF_ERROR(
+      shapes_.AddInputs({function.params.begin(), function.params.end() - static_cast<std::ptrdiff_t>(lifted.size())}));
   for (const Operand& result : function.body.results) AppendLeaves(result.type(), &graph().result_types);
   IndexOf("main");
   for (size_t i = 0; i < order_.size(); ++i) {
@@ -457,6 +518,11 @@ absl::StatusOr<LoweredModule> ModuleLowering::Run() {
     INLAY_RETURN_IF_ERROR(Annotate(lowered.status(), absl::StrCat("function '", name, "'")));
     out_.bytecode.functions.push_back(*std::move(lowered));
   }
+  const VmFunction& lowered_main = out_.bytecode.functions[0];
+  for (int32_t i = 0; i < lowered_main.num_params + lowered_main.num_results; ++i) {
+    (i < lowered_main.num_params ? out_.inputs : out_.outputs).push_back(lowered_main.registers[i].type);
+  }
+  out_.shapes = shapes_.Take();
   return std::move(out_);
 }
 

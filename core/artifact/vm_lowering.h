@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "core/artifact/call_graph.h"
+#include "core/runtime/open_shapes.h"
 #include "core/runtime/vm/bytecode.h"
 
 namespace inlay::artifact {
@@ -18,7 +19,9 @@ struct LoweredModule {
   CallGraph graph;
   // Registers that are buffers count graph.values.
   runtime::Bytecode bytecode;
-  std::vector<int> constants_read;  // values that a run reads
+  runtime::OpenShapes shapes;
+  std::vector<runtime::TensorType> inputs, outputs;  // of main
+  std::vector<int> constants_read;                   // values that a run reads
 };
 
 // Errors as BuildPlan's.

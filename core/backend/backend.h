@@ -80,6 +80,9 @@ class Backend {
   virtual bool fuses_by_kind() const { return false; }
   // Whether it takes any operator, so that others are preferred where nothing is known about costs.
   virtual bool is_fallback() const { return false; }
+  // Whether its rules are asked about calls whose shapes a run alone knows (executor vm): their checks see symbols
+  // then.
+  virtual bool takes_open_shapes() const { return is_fallback(); }
   // Whether it is used for a device target only where a configuration names it: among the backends it may use, or by a
   // codegen target (then for the latter's ConfiguredRules alone).
   virtual bool is_hidden(const target::Target& device) const { return false; }

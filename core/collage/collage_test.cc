@@ -372,7 +372,7 @@ TEST_F(CollageTest, DearTransitionsKeepALibraryOut) {
     layout->set_us(us);
     layout->set_estimated_us(10);
     const CostModel model(costs);
-    const auto estimator = AnalyticEstimator(module_.config().target(), &model);
+    const auto estimator = AnalyticEstimator(module_.config(), &model);
     const Partitioner partitioner({&lib, &native_}, estimator.get());
     return Calls(CutAlong(module_, *partitioner.BestByEstimate(partitioner.Propose(module_), module_.config())));
   };

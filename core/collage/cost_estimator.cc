@@ -1,10 +1,15 @@
 #include "core/collage/cost_estimator.h"
 
 #include <algorithm>
+#include <map>
 #include <string>
+#include <unordered_map>
+#include <utility>
 
 #include "core/collage/operator_kind.h"
 #include "core/collage/outline.h"
+#include "core/ir/dim_expr.h"
+#include "core/ir/open_symbols.h"
 
 namespace inlay::collage {
 namespace {
@@ -28,11 +33,12 @@ class Preference : public CostEstimator {
 
 class Analytic : public CostEstimator {
  public:
-  Analytic(const target::Target& target, const CostModel* model) : target_(target), model_(*model) {}
+  Analytic(const target::CompilationConfig& config, const CostModel* model) : config_(config), model_(*model) {}
 
   double EstimateMicros(const DataflowGraph& graph, const Candidate& candidate) const override {
     Outlined outlined = Outline(graph, candidate.positions);
-    double micros = candidate.backend->EstimateMicros(outlined.function, target_);
+    if (!ir::OpenSymbols(outlined.function).empty()) FixDims(&outlined.function);
+    double micros = candidate.backend->EstimateMicros(outlined.function, config_.target());
     const std::string name = candidate.backend->name();
     if (micros < 0) {
       micros = preference_.EstimateMicros(graph, candidate);
@@ -42,12 +48,49 @@ class Analytic : public CostEstimator {
     return std::max(micros + model_.CallMicros(name), model_.LeastMicros(name));
   }
   double TransitionMicros(const backend::Backend& backend, const ir::TensorType& tensor) const override {
-    return model_.TransitionMicros(backend, tensor, target_);
+    return model_.TransitionMicros(backend, tensor, config_.target());
   }
   double CallMicros(const backend::Backend& backend) const override { return model_.LeastMicros(backend.name()); }
 
  private:
-  const target::Target target_;
+  // Numbers in place of symbols, in all types.
+  void FixDims(ir::Function* function) const {
+    std::unordered_map<const ir::Var*, ir::VarPtr> fixed;
+    auto replace = [&](ir::VarPtr* var) {
+      ir::VarPtr& copy = fixed[var->get()];
+      if (copy == nullptr) copy = ir::MakeVar((*var)->name, Fixed((*var)->type));
+      *var = copy;
+    };
+    for (ir::VarPtr& param : function->params) replace(&param);
+    for (ir::Binding& binding : function->body.bindings) {
+      for (ir::Operand& arg : binding.args) {
+        if (arg.is_var()) replace(&arg.var);
+      }
+      replace(&binding.var);
+    }
+    for (ir::Operand& result : function->body.results) {
+      if (result.is_var()) replace(&result.var);
+    }
+  }
+
+  ir::Type Fixed(const ir::Type& type) const {
+    if (type.is_tuple()) {
+      ir::TupleType tuple;
+      for (const ir::Type& field : type.tuple().fields) tuple.fields.push_back(Fixed(field));
+      return tuple;
+    }
+    ir::TensorType tensor = type.tensor();
+    for (ir::Dim& dim : tensor.dims) {
+      if (dim.is_static()) continue;
+      std::map<std::string, int64_t> hints;
+      for (const std::string& name : ir::PlainNames(dim)) hints[name] = config_.DimHint(name);
+      // A product of hints may be nonsense for a model; an estimate need only be a number.
+      dim = std::max<int64_t>(1, std::min<int64_t>(ir::EvaluateDim(dim, hints).value_or(1), int64_t{1} << 24));
+    }
+    return tensor;
+  }
+
+  const target::CompilationConfig config_;
   const CostModel& model_;
   Preference preference_;
 };
@@ -56,8 +99,8 @@ class Analytic : public CostEstimator {
 
 std::unique_ptr<CostEstimator> PreferenceEstimator() { return std::make_unique<Preference>(); }
 
-std::unique_ptr<CostEstimator> AnalyticEstimator(const target::Target& target, const CostModel* model) {
-  return std::make_unique<Analytic>(target, model);
+std::unique_ptr<CostEstimator> AnalyticEstimator(const target::CompilationConfig& config, const CostModel* model) {
+  return std::make_unique<Analytic>(config, model);
 }
 
 }  // namespace inlay::collage

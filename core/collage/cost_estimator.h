@@ -30,7 +30,8 @@ std::unique_ptr<CostEstimator> PreferenceEstimator();
 // --search=analytic: Backend::EstimateMicros of the candidate as a partition, plus the dispatch of one call; where a
 // backend has no estimate, its preference decides. `model` (what was measured on this machine, or an empty one)
 // outlives it.
-std::unique_ptr<CostEstimator> AnalyticEstimator(const target::Target& target, const CostModel* model);
+// Dimensions that are open count as the configuration's hints say.
+std::unique_ptr<CostEstimator> AnalyticEstimator(const target::CompilationConfig& config, const CostModel* model);
 
 }  // namespace inlay::collage
 

@@ -6,9 +6,18 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/collage/convexity.h"
+#include "core/ir/open_symbols.h"
 
 namespace inlay::collage {
 namespace {
+
+// The first open dimension of what is matched; "": there is none.
+std::string OpenSymbol(const ir::PatternMatch& match) {
+  for (const ir::Binding* binding : match.bindings) {
+    if (std::string symbol = ir::FirstOpen(*binding); !symbol.empty()) return symbol;
+  }
+  return "";
+}
 
 class BackendPatternsRule : public PartitionRule {
  public:
@@ -41,6 +50,12 @@ class BackendPatternsRule : public PartitionRule {
       if (seen.size() >= kMaxCandidatesPerRoot) return;
       ir::PatternMatch match;
       if (!ir::Match(rule->pattern, graph.binding(root), graph.def_use(), &match)) continue;
+      if (const std::string symbol = OpenSymbol(match); !symbol.empty() && !backend_->takes_open_shapes()) {
+        if (refusals != nullptr) {
+          refusals->push_back({root, backend_->name(), rule->name, absl::StrCat("dimension '", symbol, "' is open")});
+        }
+        continue;
+      }
       if (rule->check) {
         absl::Status status = rule->check(match, target);
         if (!status.ok()) {

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/collage/convexity.h"
+#include "core/ir/open_symbols.h"
 
 namespace inlay::collage {
 namespace {
@@ -135,7 +136,10 @@ absl::Status NotCovered(const DataflowGraph& graph, const std::vector<Candidate>
   }
   std::vector<std::string> missing;
   for (int i = 0; i < graph.size() && missing.size() < 20; ++i) {
-    if (graph.needs_cover(i) && !coverable[i]) missing.push_back(ir::Describe(graph.binding(i)));
+    if (!graph.needs_cover(i) || coverable[i]) continue;
+    missing.push_back(ir::Describe(graph.binding(i)));
+    const std::string symbol = ir::FirstOpen(graph.binding(i));
+    if (!symbol.empty()) absl::StrAppend(&missing.back(), " with dimension '", symbol, "' left open");
   }
   if (missing.empty()) return absl::InternalError("no cover of the module by the backends' candidates was found");
   return absl::UnimplementedError(

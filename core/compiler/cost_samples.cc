@@ -58,7 +58,7 @@ void AddSample(const Site& site, const Alternative& alternative, const collage::
   const ir::Function partition = collage::Outline(graph, groups[0].positions).function;
   const double estimate = alternative.backend->EstimateMicros(partition, config.target());
   if (estimate <= 0) return;
-  const auto estimator = collage::AnalyticEstimator(config.target(), &transitions);
+  const auto estimator = collage::AnalyticEstimator(config, &transitions);
   const double around = EstimateOf(site, alternative, *estimator) - estimate;
   const double rest = std::max(measured_us - around, kLeastPart * measured_us);
   const std::string& name = alternative.backend->name();

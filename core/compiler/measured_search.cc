@@ -51,7 +51,7 @@ class MeasuredSearch {
         sites_deadline_(absl::Now() + (1 - kFinalShare) * context.budget),
         model_(input.model()),
         transitions_(input.transitions),
-        estimator_(collage::AnalyticEstimator(config_.target(), &model_)),
+        estimator_(collage::AnalyticEstimator(config_, &model_)),
         partitioner_(input.backends, estimator_.get()),
         space_(partitioner_.Propose(input.module)),
         costs_(config_, context) {}
@@ -155,7 +155,7 @@ class MeasuredSearch {
     for (int i = 0; i < graph.size(); ++i) {
       if (!in_part[i]) alone.push_back({{i}, nullptr, {}, 0});
     }
-    const auto measured = collage::AnalyticEstimator(config_.target(), &transitions_);
+    const auto measured = collage::AnalyticEstimator(config_, &transitions_);
     double saved = collage::BorderMicros(graph, alone, *measured) - collage::BorderMicros(graph, merged, *measured);
     for (const collage::Group& group : alone) {
       if (group.backend != nullptr) saved += measured->CallMicros(*group.backend);
@@ -335,7 +335,7 @@ class MeasuredSearch {
     *record.mutable_transitions() = input_.transitions;
     AddNotes(&record);
     const collage::CostModel constants;
-    const auto unfitted = collage::AnalyticEstimator(config_.target(), &constants);
+    const auto unfitted = collage::AnalyticEstimator(config_, &constants);
     for (const Site& site : sites_) {
       for (int i = 0; i < static_cast<int>(site.alternatives.size()); ++i) {
         const Alternative& alternative = site.alternatives[i];

@@ -15,6 +15,7 @@
 #include "core/compiler/fold_params.h"
 #include "core/compiler/plan_search.h"
 #include "core/compiler/transition_costs.h"
+#include "core/ir/open_symbols.h"
 #include "core/ir/printer.h"
 #include "core/ir/proto_conversion.h"
 #include "core/ir/structural_hash.h"
@@ -70,6 +71,19 @@ bool HasControlFlow(const ir::IRModule& module) {
     }
   }
   return false;
+}
+
+// A measurement of one size says little about the others, and the plan that ships would claim to be the fastest.
+absl::Status CheckMeasurable(const ir::IRModule& module) {
+  for (const auto& [name, function] : module.functions) {
+    const std::vector<std::string> symbols = ir::OpenSymbols(function);
+    if (symbols.empty()) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("config.search.mode is MEASURED, and config.executor.kind VM leaves dimension '", symbols[0],
+                     "' open: what is measured must have one size. Fix it (--shape ", symbols[0],
+                     "=N), or use ANALYTIC, which takes sizes from config.search.dim_hints"));
+  }
+  return absl::OkStatus();
 }
 
 void Explain(proto::PlanRecord record, const char* source, proto::CompileReport* report) {
@@ -206,6 +220,7 @@ absl::StatusOr<collage::Cover> Pipeline::ChooseCover(const ir::IRModule& module,
     const std::string name = target::BackendOfVariant(backend->name());
     INLAY_ASSIGN_OR_RETURN(versions[backend->name()], compiler_->compiler()->BackendVersion(name));
   }
+  if (config.search_mode == target::SearchMode::kMeasured) INLAY_RETURN_IF_ERROR(CheckMeasurable(module));
   // What a run does depends on its inputs there, and a measurement's are made up: a loop could turn for ever.
   const bool measures = config.search_mode == target::SearchMode::kMeasured && !HasControlFlow(module);
   if (measures && measurer_ == nullptr) {

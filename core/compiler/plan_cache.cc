@@ -21,6 +21,7 @@ Digest PlanCache::Key(const Digest& module_hash, const target::CompilationConfig
   hasher.UpdateField("inlay plan/1").UpdateField(build_).UpdateField(module_hash.bytes());
   for (const target::Target& target : config.targets) hasher.UpdateField(target.ToString());
   hasher.UpdateField(absl::StrCat("search ", static_cast<int>(config.search_mode), " threads ", config.num_threads));
+  for (const auto& [name, hint] : config.dim_hints) hasher.UpdateField(name).UpdateInt(hint);
   for (const auto& [name, version] : backends) hasher.UpdateField(name).UpdateField(version);
   hasher.UpdateField(device);
   return hasher.Finish();

@@ -13,7 +13,7 @@ absl::StatusOr<proto::PlanRecord> SearchByEstimate(const SearchInput& input) {
   const bool compares = config.search_mode != target::SearchMode::kNone;  // preferences are no times to add up
   const collage::CostModel model = input.model();
   const std::unique_ptr<collage::CostEstimator> estimator =
-      compares ? collage::AnalyticEstimator(config.target(), &model) : collage::PreferenceEstimator();
+      compares ? collage::AnalyticEstimator(config, &model) : collage::PreferenceEstimator();
   const collage::Partitioner partitioner(input.backends, estimator.get());
   const collage::SearchSpace space = partitioner.Propose(input.module);
   INLAY_ASSIGN_OR_RETURN(std::vector<collage::Cover> covers,

@@ -8,6 +8,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
+#include "core/base/extents.h"
 #include "core/base/status_macros.h"
 
 namespace inlay::ir {
@@ -157,11 +159,7 @@ absl::StatusOr<Dim> MulDims(const Dim& a, const Dim& b) {
 }
 
 absl::StatusOr<Dim> FloorDivDims(const Dim& a, int64_t divisor) {
-  if (a.is_static()) {
-    int64_t q = a.value() / divisor;
-    if (a.value() % divisor < 0) --q;
-    return Dim(q);
-  }
+  if (a.is_static()) return Dim(FloorDivExtent(a.value(), divisor));
   Polynomial p = ToPolynomial(a);
   bool exact = true;
   for (const auto& [factors, c] : p) exact &= c % divisor == 0;
@@ -192,15 +190,101 @@ Dim OpaqueDim(absl::string_view function, const std::vector<std::string>& args) 
   return Dim::Symbol(absl::StrCat(function, "(", absl::StrJoin(args, ","), ")"));
 }
 
+namespace {
+
+// What people and importers write: + - * and whole division by numbers, brackets, the opaque functions.
+class ExprParser {
+ public:
+  explicit ExprParser(absl::string_view text) : text_(text) {}
+
+  absl::StatusOr<Dim> Run() {
+    INLAY_ASSIGN_OR_RETURN(Dim dim, Sum());
+    return text_.empty() ? absl::StatusOr<Dim>(dim) : Bad();
+  }
+
+ private:
+  static constexpr int kMaxDepth = 64;
+  static absl::Status Bad() { return absl::InvalidArgumentError("no expression"); }
+  bool Take(char c) { return absl::ConsumePrefix(&text_, absl::string_view(&c, 1)); }
+
+  absl::StatusOr<Dim> Sum() {
+    if (++depth_ > kMaxDepth) return Bad();
+    const bool negative = Take('-');
+    INLAY_ASSIGN_OR_RETURN(Dim sum, Product());
+    if (negative) {
+      INLAY_ASSIGN_OR_RETURN(sum, MulDims(sum, -1));
+    }
+    while (true) {
+      const bool minus = Take('-');
+      if (!minus && !Take('+')) break;
+      INLAY_ASSIGN_OR_RETURN(Dim term, Product());
+      if (minus) {
+        INLAY_ASSIGN_OR_RETURN(term, MulDims(term, -1));
+      }
+      INLAY_ASSIGN_OR_RETURN(sum, AddDims(sum, term));
+    }
+    --depth_;
+    return sum;
+  }
+
+  absl::StatusOr<Dim> Product() {
+    INLAY_ASSIGN_OR_RETURN(Dim product, Factor());
+    while (true) {
+      const bool times = Take('*');
+      if (!times && !Take('/')) return product;
+      if (!times) Take('/');  // Python's //
+      INLAY_ASSIGN_OR_RETURN(Dim factor, Factor());
+      if (times) {
+        INLAY_ASSIGN_OR_RETURN(product, MulDims(product, factor));
+      } else if (factor.is_static() && factor.value() > 0) {
+        INLAY_ASSIGN_OR_RETURN(product, FloorDivDims(product, factor.value()));
+      } else {
+        return Bad();
+      }
+    }
+  }
+
+  absl::StatusOr<Dim> Factor() {
+    if (Take('(')) {
+      INLAY_ASSIGN_OR_RETURN(Dim inner, Sum());
+      return Take(')') ? absl::StatusOr<Dim>(inner) : Bad();
+    }
+    const std::string word = Word();
+    if (word.empty()) return Bad();
+    int64_t number;
+    if (absl::SimpleAtoi(word, &number)) return Dim(number);
+    if (!Take('(')) return Dim::Symbol(word);
+    // An opaque function: a dimension, then numbers.
+    INLAY_ASSIGN_OR_RETURN(Dim of, Sum());
+    std::vector<std::string> args = {of.ToString()};
+    while (Take(',')) {
+      const std::string sign = Take('-') ? "-" : "";
+      args.push_back(sign + Word());
+    }
+    const Dim dim = OpaqueDim(word, args);
+    return Take(')') && ParseOpaque(dim.symbol()).has_value() ? absl::StatusOr<Dim>(dim) : Bad();
+  }
+
+  std::string Word() {
+    const size_t end = std::min(text_.find_first_of("+-*/(),"), text_.size());
+    std::string word(text_.substr(0, end));
+    text_.remove_prefix(end);
+    return word;
+  }
+
+  absl::string_view text_;
+  int depth_ = 0;
+};
+
+}  // namespace
+
 Dim CanonicalDim(const std::string& symbol) {
   std::string compact;
   for (char c : symbol) {
     if (!absl::ascii_isspace(c)) compact.push_back(c);
   }
-  Polynomial p;
   // Only what is clearly an expression: ONNX names may hold any character.
-  if (!Parse(compact, &p)) return Dim::Symbol(symbol);
-  absl::StatusOr<Dim> dim = ToDim(p);
+  absl::StatusOr<Dim> dim = ExprParser(compact).Run();
   return dim.ok() ? *dim : Dim::Symbol(symbol);
 }
 
@@ -217,17 +301,88 @@ std::vector<DimTerm> DimTerms(const Dim& dim) {
   return terms;
 }
 
+absl::optional<OpaquePart> ParseOpaque(const std::string& name) {
+  if (name.size() > kMaxSymbolLength) return absl::nullopt;
+  absl::string_view text = name;
+  // The dimension, then numbers: as OpaqueDim writes them.
+  auto parse = [&](OpaquePart::Function function, size_t num_args) -> absl::optional<OpaquePart> {
+    std::vector<absl::string_view> parts;
+    std::string ignored;
+    if (!SplitTop(text, ",", &parts, &ignored) || parts.size() != num_args + 1 || parts[0].empty())
+      return absl::nullopt;
+    OpaquePart part{function, CanonicalDim(std::string(parts[0])), {}};
+    for (size_t i = 1; i < parts.size(); ++i) {
+      if (!absl::SimpleAtoi(parts[i], &part.args.emplace_back())) return absl::nullopt;
+    }
+    if (part.of.is_static()) return absl::nullopt;
+    const bool divides = function == OpaquePart::Function::kFloorDiv, slices = function == OpaquePart::Function::kSlice;
+    if (divides ? part.args[0] <= 0 : slices ? part.args[2] == 0 : part.args[1] <= 0) return absl::nullopt;
+    return part;
+  };
+  if (absl::ConsumePrefix(&text, "slice(") && absl::ConsumeSuffix(&text, ")")) {
+    return parse(OpaquePart::Function::kSlice, 3);
+  }
+  if (absl::ConsumePrefix(&text, "pool(") && absl::ConsumeSuffix(&text, ")")) {
+    return parse(OpaquePart::Function::kCeilPool, 4);
+  }
+  if (absl::ConsumePrefix(&text, "((") && absl::ConsumeSuffix(&text, ")")) {
+    const size_t slash = text.rfind(")/");
+    int64_t divisor;
+    if (slash == absl::string_view::npos || !absl::SimpleAtoi(text.substr(slash + 2), &divisor) || divisor <= 0) {
+      return absl::nullopt;
+    }
+    Polynomial p;
+    if (!Parse(text.substr(0, slash), &p)) return absl::nullopt;
+    absl::StatusOr<Dim> of = ToDim(p);
+    if (!of.ok() || of->is_static()) return absl::nullopt;
+    return OpaquePart{OpaquePart::Function::kFloorDiv, *of, {divisor}};
+  }
+  return absl::nullopt;
+}
+
+std::vector<std::string> PlainNames(const Dim& dim) {
+  std::set<std::string> names;
+  for (const std::string& name : SymbolNames(dim)) {
+    if (absl::optional<OpaquePart> part = ParseOpaque(name)) {
+      for (std::string& inner : PlainNames(part->of)) names.insert(std::move(inner));
+    } else {
+      names.insert(name);
+    }
+  }
+  return {names.begin(), names.end()};
+}
+
+namespace {
+
+absl::StatusOr<int64_t> EvaluateName(const std::string& name, const std::map<std::string, int64_t>& values) {
+  if (auto it = values.find(name); it != values.end()) return it->second;
+  absl::optional<OpaquePart> part = ParseOpaque(name);
+  if (!part.has_value()) {
+    return absl::InvalidArgumentError(absl::StrCat("the symbolic extent '", name, "' has no value"));
+  }
+  INLAY_ASSIGN_OR_RETURN(int64_t of, EvaluateDim(part->of, values));
+  std::vector<int64_t>& args = part->args;
+  if (part->function == OpaquePart::Function::kFloorDiv) return FloorDivExtent(of, args[0]);
+  int64_t extent = -1;
+  if (of >= 0 && part->function == OpaquePart::Function::kSlice) extent = SliceExtent(of, &args[0], &args[1], args[2]);
+  if (of >= 0 && part->function == OpaquePart::Function::kCeilPool) {
+    extent = CeilPoolExtent(of, args[0], args[1], args[2], args[3]);
+  }
+  if (extent >= 0) return extent;
+  return absl::InvalidArgumentError(
+      absl::StrCat("'", name, "' is no extent where '", part->of.ToString(), "' is ", of));
+}
+
+}  // namespace
+
 absl::StatusOr<int64_t> EvaluateDim(const Dim& dim, const std::map<std::string, int64_t>& values) {
   if (dim.is_static()) return dim.value();
   int64_t sum = 0;
   for (const auto& [factors, c] : ToPolynomial(dim)) {
     int64_t product = c;
     for (const std::string& name : factors) {
-      auto it = values.find(name);
-      if (it == values.end()) {
-        return absl::InvalidArgumentError(absl::StrCat("the symbolic extent '", name, "' has no value"));
-      }
-      if (__builtin_mul_overflow(product, it->second, &product)) return Overflow();
+      INLAY_ASSIGN_OR_RETURN(int64_t value, EvaluateName(name, values));
+      if (__builtin_mul_overflow(product, value, &product)) return Overflow();
     }
     if (__builtin_add_overflow(sum, product, &sum)) return Overflow();
   }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/optional.h"
 #include "core/ir/type.h"
 
 namespace inlay::ir {
@@ -38,7 +39,21 @@ struct DimTerm {
 };
 std::vector<DimTerm> DimTerms(const Dim& dim);
 
-// The value with every name replaced; INVALID_ARGUMENT names the one that is missing or an opaque part.
+// What an opaque name stands for (core/base/extents.h).
+struct OpaquePart {
+  enum class Function { kFloorDiv, kSlice, kCeilPool };
+  Function function;
+  Dim of;
+  std::vector<int64_t> args;  // a divisor; begin, end, step; window, stride, pads
+};
+// nullopt: a plain name.
+absl::optional<OpaquePart> ParseOpaque(const std::string& name);
+
+// The names that all of it is made from, those inside opaque parts in place of these ("((h-1)/2)+w" -> h, w).
+std::vector<std::string> PlainNames(const Dim& dim);
+
+// The value with every name replaced, opaque parts of these computed (unless they have a value of their own).
+// INVALID_ARGUMENT names the one that is missing.
 absl::StatusOr<int64_t> EvaluateDim(const Dim& dim, const std::map<std::string, int64_t>& values);
 
 }  // namespace inlay::ir

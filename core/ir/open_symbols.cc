@@ -34,4 +34,20 @@ std::vector<std::string> OpenSymbols(const Function& function) {
   return {names.begin(), names.end()};
 }
 
+std::string FirstOpen(const Type& type) {
+  if (type.is_tensor()) return type.tensor().FirstSymbol();
+  for (const Type& field : type.tuple().fields) {
+    if (std::string symbol = FirstOpen(field); !symbol.empty()) return symbol;
+  }
+  return "";
+}
+
+std::string FirstOpen(const Binding& binding) {
+  if (std::string symbol = FirstOpen(binding.var->type); !symbol.empty()) return symbol;
+  for (const Operand& arg : binding.args) {
+    if (std::string symbol = FirstOpen(arg.type()); !symbol.empty()) return symbol;
+  }
+  return "";
+}
+
 }  // namespace inlay::ir

@@ -13,6 +13,11 @@ namespace inlay::ir {
 // ("((h-1)/2)") is a name of its own. Every extent in the function is a polynomial over them. Blocks of an If count.
 std::vector<std::string> OpenSymbols(const Function& function);
 
+// The first open dimension in a type, as it is written; "": there is none.
+std::string FirstOpen(const Type& type);
+// Of what a binding takes and makes.
+std::string FirstOpen(const Binding& binding);
+
 }  // namespace inlay::ir
 
 #endif  // INLAY_CORE_IR_OPEN_SYMBOLS_H_

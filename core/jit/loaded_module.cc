@@ -89,15 +89,17 @@ absl::StatusOr<std::unique_ptr<LoadedModule>> LoadedModule::Load(
 const std::vector<runtime::NamedTensor>& LoadedModule::inputs() const { return impl_->executor->plan().inputs; }
 const std::vector<runtime::NamedTensor>& LoadedModule::outputs() const { return impl_->executor->plan().outputs; }
 
+const runtime::OpenShapes& LoadedModule::shapes() const { return impl_->executor->plan().shapes; }
+
 absl::Status LoadedModule::Run(absl::Span<const void* const> inputs, absl::Span<void* const> outputs,
-                               const std::function<bool()>& stop) const {
+                               const std::function<bool()>& stop, const runtime::ShapeValues* values) const {
   const runtime::ExecutionPlan& plan = impl_->executor->plan();
   if (inputs.size() != plan.inputs.size() || outputs.size() != plan.outputs.size()) {
     return absl::InvalidArgumentError(absl::StrCat("expected ", plan.inputs.size(), " inputs and ", plan.outputs.size(),
                                                    " outputs, got ", inputs.size(), " and ", outputs.size()));
   }
-  return ToAbsl(stop ? impl_->executor->RunUnlessStopped(inputs.data(), outputs.data(), stop)
-                     : impl_->executor->Run(inputs.data(), outputs.data()));
+  return ToAbsl(stop ? impl_->executor->RunUnlessStopped(inputs.data(), outputs.data(), stop, values)
+                     : impl_->executor->Run(inputs.data(), outputs.data(), values));
 }
 
 int64_t LoadedModule::memory_bytes() const {

@@ -43,12 +43,14 @@ class LoadedModule {
 
   const std::vector<runtime::NamedTensor>& inputs() const;
   const std::vector<runtime::NamedTensor>& outputs() const;
+  const runtime::OpenShapes& shapes() const;  // not empty: what of these is open
 
   // Dense row-major data, one pointer an input and an output, of the sizes that inputs() and outputs() say; no output
   // overlaps anything else.
-  // CANCELLED where `stop`, which loops ask at every turn, says so (may be empty).
+  // CANCELLED where `stop`, which loops ask at every turn, says so (may be empty). `values`: of shapes(), as
+  // runtime::CallTypes finds them.
   absl::Status Run(absl::Span<const void* const> inputs, absl::Span<void* const> outputs,
-                   const std::function<bool()>& stop = {}) const;
+                   const std::function<bool()>& stop = {}, const runtime::ShapeValues* values = nullptr) const;
 
   // Code, constants, packed weights, parameters that are kept, and the arenas that exist now.
   int64_t memory_bytes() const;

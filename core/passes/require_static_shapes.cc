@@ -1,5 +1,5 @@
-// Refuses a module with a symbolic extent, naming it: partitions, and the executor's memory plan, need numbers. A
-// client fixes symbols before it sends the module (`inlay compile --shape batch=8`).
+// Refuses a module with a symbolic extent, naming it, for executors graph and aot: their memory plan needs numbers. A
+// client fixes symbols before it sends the module (`inlay compile --shape batch=8`), or takes executor vm.
 //
 //   fn @main(%x: f32[batch, 3]) ...     INVALID_ARGUMENT: the input %x: f32[batch, 3] has the symbolic extent 'batch'
 //   ...
@@ -19,8 +19,8 @@ absl::Status CheckStatic(const ir::Type& type, absl::string_view what) {
   for (const ir::Dim& dim : type.tensor().dims) {
     if (dim.is_static()) continue;
     return absl::InvalidArgumentError(absl::StrCat(what, ": ", type.tensor().ToString(), " has the symbolic extent '",
-                                                   dim.symbol(), "'; fix it, as in --shape ", ir::SymbolNames(dim)[0],
-                                                   "=1"));
+                                                   dim.symbol(), "'; fix it, as in --shape ", ir::PlainNames(dim)[0],
+                                                   "=1, or use executor vm, which compiles it as it is"));
   }
   return absl::OkStatus();
 }
@@ -37,7 +37,8 @@ class RequireStaticShapesPass : public Pass {
  public:
   absl::string_view name() const override { return "require_static_shapes"; }
   int min_opt_level() const override { return 0; }
-  absl::StatusOr<ir::IRModule> Run(ir::IRModule module, const target::CompilationConfig&) const override {
+  absl::StatusOr<ir::IRModule> Run(ir::IRModule module, const target::CompilationConfig& config) const override {
+    if (config.executor.kind == target::ExecutorKind::kVm) return module;
     for (const auto& [name, function] : module.functions) {
       for (const ir::VarPtr& param : function.params) {
         INLAY_RETURN_IF_ERROR(CheckStatic(param->type, absl::StrCat("the input %", param->name)));

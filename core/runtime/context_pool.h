@@ -36,9 +36,11 @@ class ContextPool {
     return context;
   }
 
-  void Release(std::unique_ptr<Context> context) {
+  // `grown`: how many bytes it has more than when it was acquired.
+  void Release(std::unique_ptr<Context> context, int64_t grown = 0) {
     std::lock_guard<std::mutex> lock(mutex_);
     idle_.push_back(std::move(context));
+    bytes_ += grown;
   }
 
   int64_t bytes() const {

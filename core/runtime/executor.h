@@ -4,7 +4,8 @@
 // run: graph/ (interprets the plan's steps), aot/ (calls its compiled entry) or vm/ (runs its bytecode).
 //
 // Run may be called by any number of threads at once: each takes a context (an arena, argument tables) from a pool, or
-// makes one the first time; a later call allocates nothing.
+// makes one the first time; a later call allocates nothing (where shapes are open: of sizes that were there before, or
+// smaller).
 #ifndef INLAY_CORE_RUNTIME_EXECUTOR_H_
 #define INLAY_CORE_RUNTIME_EXECUTOR_H_
 
@@ -33,17 +34,20 @@ class Executor {
 
   // Dense data of each input and output, aligned to its element at least. Outputs overlap neither inputs nor each
   // other. INTERNAL, naming the partition, where compiled code reports an error.
-  virtual Status Run(const void* const* inputs, void* const* outputs) const = 0;
+  // `shapes`: of this run, where the plan's are open (CallTypes::shapes); else null, as in the other two.
+  virtual Status Run(const void* const* inputs, void* const* outputs, const ShapeValues* shapes = nullptr) const = 0;
 
   // Run, that asks `stop` at every turn of a loop and before every call whether to give up, and is CANCELLED then. Only
   // bytecode has loops: any other run ends by itself.
   using StopFn = std::function<bool()>;
-  virtual Status RunUnlessStopped(const void* const* inputs, void* const* outputs, const StopFn& stop) const {
-    return Run(inputs, outputs);
+  virtual Status RunUnlessStopped(const void* const* inputs, void* const* outputs, const StopFn& stop,
+                                  const ShapeValues* shapes = nullptr) const {
+    return Run(inputs, outputs, shapes);
   }
 
   // Run, and the nanoseconds of each of the plan's run steps. A clock is read before and after each step (about 40 ns).
-  virtual Status Profile(const void* const* inputs, void* const* outputs, int64_t* step_ns) const = 0;
+  virtual Status Profile(const void* const* inputs, void* const* outputs, int64_t* step_ns,
+                         const ShapeValues* shapes = nullptr) const = 0;
 
   virtual const ExecutionPlan& plan() const = 0;
   virtual int num_threads() const = 0;

@@ -79,6 +79,9 @@ Status CheckCall(const ExecutionPlan& plan, const Step& step, bool loading, cons
   if (f.has_state ? step.state < 0 || step.state >= plan.num_states : step.state != -1) {
     return Bad(where + " has a wrong state");
   }
+  if (step.kind == StepKind::kRun && (!f.symbols.empty() || f.workspace_extent >= 0)) {
+    return Bad(where + " calls a function whose shapes are open");
+  }
   if (step.kind != StepKind::kRun && !loading) return Bad(where + " is not of a kind that runs");
   if (step.kind == StepKind::kDestroy) return f.has_state ? Status() : Bad(where + " destroys nothing");
   if (step.kind == StepKind::kInit && !f.has_state) return Bad(where + " initialises a function without state");
@@ -169,11 +172,21 @@ Status ExecutionPlan::Check() const {
   if (param_load_only.size() != params.size()) return Bad("param_load_only is not one a param");
   for (const auto* tensors : {&inputs, &outputs, &params}) {
     for (const NamedTensor& t : *tensors) {
-      if (t.type.NumBytes() < 0) return Bad("'" + t.name + "' has an impossible shape " + t.type.ToString());
+      const bool open = tensors != &params && t.type.is_open() && shapes.Knows(t.type);
+      if (t.type.NumBytes() < 0 && !open) return Bad("'" + t.name + "' has an impossible shape " + t.type.ToString());
     }
   }
+  if (Status s = shapes.Check(inputs); !s.ok()) return s;
+  if (!shapes.empty() && bytecode.empty()) return Bad("open shapes without bytecode");
   for (const PlanFunction& f : functions) {
     if (f.num_inputs < 0 || f.num_outputs < 0 || f.workspace_bytes < 0) return Bad("function " + f.symbol);
+    for (int32_t symbol : f.symbols) {
+      if (symbol < 0 || symbol >= static_cast<int32_t>(shapes.registers.size())) return Bad("function " + f.symbol);
+    }
+    if (f.workspace_extent < -1 || f.workspace_extent >= static_cast<int32_t>(shapes.extents.size()) ||
+        (f.workspace_extent >= 0 && f.workspace_bytes > 0)) {
+      return Bad("function " + f.symbol + " has an impossible workspace");
+    }
   }
   for (size_t i = 0; i < buffers.size(); ++i) {
     if (Status s = CheckBuffer(*this, buffers[i], "buffer " + std::to_string(i)); !s.ok()) return s;

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "core/runtime/open_shapes.h"
 #include "core/runtime/status.h"
 #include "core/runtime/tensor_type.h"
 #include "core/runtime/vm/bytecode.h"
@@ -18,11 +19,6 @@ namespace inlay::runtime {
 
 inline constexpr int kPlanVersion = 1;
 inline constexpr int64_t kAlignment = 64;  // of every offset and of every region
-
-struct NamedTensor {
-  std::string name;
-  TensorType type;
-};
 
 enum class BufferKind : uint8_t {
   kInput,     // index: of the model's input
@@ -60,6 +56,10 @@ struct PlanFunction {
   bool has_state = false;
   int64_t workspace_bytes = 0;
   FunctionInfo info = {};
+  // Of a partition with open shapes: whose values its code is given (shape registers), and the extent that is its
+  // workspace's size, in place of workspace_bytes; -1: none.
+  std::vector<int32_t> symbols = {};
+  int32_t workspace_extent = -1;
 };
 
 enum class StepKind : uint8_t {
@@ -95,6 +95,7 @@ struct ExecutionPlan {
   int64_t arena_bytes = 0;
   int32_t entry = -1;       // functions[entry]: all run steps compiled into one (aot/ENTRY.md); -1: there is none
   Bytecode bytecode;        // not empty: executor vm's; run_steps are then its kernel calls, without args
+  OpenShapes shapes;        // not empty: some inputs' extents are open (with bytecode only)
   int32_t num_threads = 0;  // default; 0 = the cores of the machine that runs it
   bool openmp = false;      // a library that some function calls brings libgomp: its threads are the module's pool
 

@@ -78,18 +78,21 @@ Step StepFromJson(const Json& json) {
 
 Json FunctionJson(const PlanFunction& f) {
   const FunctionInfo& info = f.info;
-  return {{"symbol", f.symbol},
-          {"inputs", f.num_inputs},
-          {"outputs", f.num_outputs},
-          {"state", f.has_state},
-          {"workspace", f.workspace_bytes},
-          {"info",
-           {{"backend", info.backend},
-            {"ops", info.ops},
-            {"types", info.types},
-            {"flops", info.flops},
-            {"bytes", info.bytes},
-            {"constant_bytes", info.constant_bytes}}}};
+  Json json = {{"symbol", f.symbol},
+               {"inputs", f.num_inputs},
+               {"outputs", f.num_outputs},
+               {"state", f.has_state},
+               {"workspace", f.workspace_bytes},
+               {"info",
+                {{"backend", info.backend},
+                 {"ops", info.ops},
+                 {"types", info.types},
+                 {"flops", info.flops},
+                 {"bytes", info.bytes},
+                 {"constant_bytes", info.constant_bytes}}}};
+  if (!f.symbols.empty()) json["symbols"] = f.symbols;
+  if (f.workspace_extent >= 0) json["workspace_extent"] = f.workspace_extent;
+  return json;
 }
 
 PlanFunction FunctionFromJson(const Json& json) {
@@ -99,6 +102,8 @@ PlanFunction FunctionFromJson(const Json& json) {
   f.num_outputs = json.at("outputs").get<int32_t>();
   f.has_state = json.at("state").get<bool>();
   f.workspace_bytes = json.at("workspace").get<int64_t>();
+  f.symbols = json.value("symbols", std::vector<int32_t>());
+  f.workspace_extent = json.value("workspace_extent", -1);
   const auto info = json.find("info");
   if (info == json.end()) return f;
   f.info.backend = info->at("backend").get<std::string>();
@@ -110,15 +115,62 @@ PlanFunction FunctionFromJson(const Json& json) {
   return f;
 }
 
-constexpr const char* kRegisters[] = {"param", "result", "frame", "buffer"};
+constexpr const char* kShapes[] = {"input", "floor_div", "slice", "ceil_pool"};
+
+// [[coefficient, registers...], ...]
+Json SumJson(const ExtentSum& sum) {
+  Json json = Json::array();
+  for (const ExtentTerm& term : sum) {
+    Json words = Json::array({term.coefficient});
+    for (int32_t r : term.registers) words.push_back(r);
+    json.push_back(std::move(words));
+  }
+  return json;
+}
+
+ExtentSum SumFromJson(const Json& json) {
+  ExtentSum sum;
+  for (const Json& words : json) {
+    ExtentTerm term;
+    term.coefficient = words.at(0).get<int64_t>();
+    for (size_t i = 1; i < words.size(); ++i) term.registers.push_back(words.at(i).get<int32_t>());
+    sum.push_back(std::move(term));
+  }
+  return sum;
+}
+
+Json ShapesJson(const OpenShapes& shapes) {
+  Json registers = Json::array(), extents = Json::array();
+  for (const ShapeRegister& r : shapes.registers) {
+    registers.push_back({r.name, kShapes[static_cast<int>(r.kind)], r.args, SumJson(r.sum)});
+  }
+  for (const OpenExtent& extent : shapes.extents) extents.push_back({extent.name, SumJson(extent.sum)});
+  return {{"registers", registers}, {"extents", extents}};
+}
+
+OpenShapes ShapesFromJson(const Json& json) {
+  OpenShapes shapes;
+  for (const Json& r : json.at("registers")) {
+    shapes.registers.push_back({ParseEnum<ShapeRegister::Kind>(kShapes, r.at(1)), r.at(0).get<std::string>(),
+                                r.at(2).get<std::vector<int64_t>>(), SumFromJson(r.at(3))});
+  }
+  for (const Json& e : json.at("extents")) {
+    shapes.extents.push_back({e.at(0).get<std::string>(), SumFromJson(e.at(1))});
+  }
+  return shapes;
+}
+
+constexpr const char* kRegisters[] = {"param", "result", "frame", "buffer", "slot"};
 
 Json VmFunctionJson(const VmFunction& f) {
   Json registers = Json::array();
   for (const VmRegister& r : f.registers) {
     registers.push_back({kRegisters[static_cast<int>(r.kind)], r.at, Name(r.type.dtype), r.type.shape});
   }
-  return {{"name", f.name},         {"params", f.num_params}, {"results", f.num_results},
-          {"registers", registers}, {"frame", f.frame_bytes}, {"code", f.code}};
+  Json json = {{"name", f.name},         {"params", f.num_params}, {"results", f.num_results},
+               {"registers", registers}, {"frame", f.frame_bytes}, {"code", f.code}};
+  if (f.num_slots > 0) json["slots"] = f.num_slots;
+  return json;
 }
 
 VmFunction VmFunctionFromJson(const Json& json) {
@@ -127,6 +179,7 @@ VmFunction VmFunctionFromJson(const Json& json) {
   f.num_params = json.at("params").get<int32_t>();
   f.num_results = json.at("results").get<int32_t>();
   f.frame_bytes = json.at("frame").get<int64_t>();
+  f.num_slots = json.value("slots", 0);
   f.code = json.at("code").get<std::vector<int64_t>>();
   for (const Json& r : json.at("registers")) {
     VmRegister reg;
@@ -197,6 +250,7 @@ ExecutionPlan Parse(const Json& json) {
   plan.num_threads = json.at("num_threads").get<int32_t>();
   plan.openmp = json.value("openmp", false);
   plan.entry = json.value("entry", -1);
+  if (json.contains("shapes")) plan.shapes = ShapesFromJson(json.at("shapes"));
   if (json.contains("bytecode")) plan.bytecode = BytecodeFromJson(json.at("bytecode"));
   return plan;
 }
@@ -234,6 +288,7 @@ std::string ExecutionPlan::ToJson() const {
   for (const Step& s : run_steps) json["run"].push_back(StepJson(s));
   if (openmp) json["openmp"] = true;
   if (entry >= 0) json["entry"] = entry;
+  if (!shapes.empty()) json["shapes"] = ShapesJson(shapes);
   if (!bytecode.empty()) json["bytecode"] = BytecodeJson(bytecode);
   // A name from a model may hold any bytes; what is not UTF-8 becomes U+FFFD.
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);

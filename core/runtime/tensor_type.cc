@@ -1,5 +1,7 @@
 #include "core/runtime/tensor_type.h"
 
+#include <algorithm>
+
 namespace inlay::runtime {
 namespace {
 
@@ -28,6 +30,10 @@ bool ParseDType(const std::string& name, DType* dtype) {
     }
   }
   return false;
+}
+
+bool TensorType::is_open() const {
+  return std::any_of(shape.begin(), shape.end(), [](int64_t extent) { return extent < 0; });
 }
 
 int64_t TensorType::NumElements() const {

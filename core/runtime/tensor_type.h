@@ -1,4 +1,4 @@
-// Static tensor types as the runtime knows them. No Abseil: part of every exported library.
+// Tensor types as the runtime knows them. No Abseil: part of every exported library.
 #ifndef INLAY_CORE_RUNTIME_TENSOR_TYPE_H_
 #define INLAY_CORE_RUNTIME_TENSOR_TYPE_H_
 
@@ -18,14 +18,20 @@ bool ParseDType(const std::string& name, DType* dtype);  // false: no such name
 
 struct TensorType {
   DType dtype = DType::kF32;
-  std::vector<int64_t> shape;
+  std::vector<int64_t> shape;  // below zero: an extent that is open until a run (open_shapes.h)
 
-  // -1: negative extent or overflow.
+  bool is_open() const;
+  // -1: an open extent, or overflow.
   int64_t NumElements() const;
   int64_t NumBytes() const;
   std::string ToString() const;  // "f32[1, 3, 224]"
   bool operator==(const TensorType& other) const { return dtype == other.dtype && shape == other.shape; }
   bool operator!=(const TensorType& other) const { return !(*this == other); }
+};
+
+struct NamedTensor {
+  std::string name;
+  TensorType type;
 };
 
 }  // namespace inlay::runtime

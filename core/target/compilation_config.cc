@@ -244,6 +244,18 @@ absl::StatusOr<CompilationConfig> CompilationConfig::FromProto(const proto::Comp
     return absl::InvalidArgumentError(
         absl::StrCat("config.search.budget_s is ", proto.search().budget_s(), "; it must be 0 (the default) or more"));
   }
+  constexpr int64_t kMaxDimHint = 1 << 24;
+  for (const auto& [name, hint] : proto.search().dim_hints()) {
+    if (hint < 1 || hint > kMaxDimHint) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("config.search.dim_hints: ", name, " is ", hint, "; it must be 1 to ", kMaxDimHint));
+    }
+    config.dim_hints[name] = hint;
+  }
+  if (!config.dim_hints.empty() && config.executor.kind != ExecutorKind::kVm) {
+    return absl::InvalidArgumentError(
+        "config.search.dim_hints are for dimensions that are left open, which config.executor.kind has only as vm");
+  }
   config.backends.assign(proto.search().backends().begin(), proto.search().backends().end());
   if (proto.passes().has_opt_level()) config.opt_level = proto.passes().opt_level();
   if (config.opt_level < 0 || config.opt_level > 3) {
@@ -295,6 +307,7 @@ proto::CompilationConfig CompilationConfig::ToProto() const {
       break;
   }
   for (const std::string& backend : backends) proto.mutable_search()->add_backends(backend);
+  for (const auto& [name, hint] : dim_hints) (*proto.mutable_search()->mutable_dim_hints())[name] = hint;
   proto.mutable_passes()->set_opt_level(opt_level);
   for (const std::string& pass : disabled_passes) proto.mutable_passes()->add_disabled_passes(pass);
   proto.set_num_threads(num_threads);

@@ -3,6 +3,8 @@
 #ifndef INLAY_CORE_TARGET_COMPILATION_CONFIG_H_
 #define INLAY_CORE_TARGET_COMPILATION_CONFIG_H_
 
+#include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -40,6 +42,8 @@ struct CompilationConfig {
   bool link_params = true;
   SearchMode search_mode = SearchMode::kAnalytic;
   std::vector<std::string> backends;  // empty: all
+  // What estimates take the dimensions for that a model leaves open (executor vm); those not named: kDefaultDimHint.
+  std::map<std::string, int64_t> dim_hints;
   int opt_level = 3;
   std::vector<std::string> disabled_passes;
   int num_threads = 0;
@@ -57,6 +61,11 @@ struct CompilationConfig {
   Target CodegenTarget(const std::string& variant) const;
   int NumVariants(const std::string& backend) const;  // codegen targets of that kind; at least 1
   bool ShouldLinkParams() const { return link_params; }
+  static constexpr int64_t kDefaultDimHint = 64;
+  int64_t DimHint(const std::string& name) const {
+    const auto it = dim_hints.find(name);
+    return it == dim_hints.end() ? kDefaultDimHint : it->second;
+  }
 };
 
 // "onednn" and 2 <-> "onednn#2"; the first is "onednn" itself.

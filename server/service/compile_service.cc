@@ -33,10 +33,10 @@ absl::Time DeadlineOf(const grpc::ServerContext& context) {
   return absl::FromChrono(deadline);
 }
 
-proto::NamedType ToNamedType(const runtime::NamedTensor& tensor) {
+proto::NamedType ToNamedType(const runtime::NamedTensor& tensor, const runtime::OpenShapes& shapes) {
   proto::NamedType named;
   named.set_name(tensor.name);
-  *named.mutable_type() = ToProto(tensor.type);
+  *named.mutable_type() = ToProto(tensor.type, shapes);
   return named;
 }
 
@@ -220,8 +220,8 @@ grpc::Status CompileServiceImpl::Compile(grpc::ServerContext* context, const pro
   runtime::StatusOr<runtime::ExecutionPlan> plan = runtime::ExecutionPlan::FromJson(result->executable.plan_json());
   if (!plan.ok())
     return ToGrpc(absl::InternalError(absl::StrCat("the plan does not read back: ", plan.status().message())));
-  for (const runtime::NamedTensor& input : plan->inputs) *out->add_inputs() = ToNamedType(input);
-  for (const runtime::NamedTensor& output : plan->outputs) *out->add_outputs() = ToNamedType(output);
+  for (const runtime::NamedTensor& input : plan->inputs) *out->add_inputs() = ToNamedType(input, plan->shapes);
+  for (const runtime::NamedTensor& output : plan->outputs) *out->add_outputs() = ToNamedType(output, plan->shapes);
   spdlog::info("compiled request={} executable={} server_ms={:.1f} actions_run={} partitions={} hits={}",
                request->request_id(), result->executable_digest.short_hex(), result->report.server_ms(),
                result->report.actions_run(), result->report.partitions_size(), result->report.cache_hits());
@@ -393,8 +393,10 @@ grpc::Status CompileServiceImpl::Jit(grpc::ServerContext* context, const proto::
                                         get_param, options);
   if (!module.ok()) return ToGrpc(module.status());
   std::shared_ptr<const jit::LoadedModule> shared = *std::move(module);
-  for (const runtime::NamedTensor& input : shared->inputs()) *response->add_inputs() = ToNamedType(input);
-  for (const runtime::NamedTensor& output : shared->outputs()) *response->add_outputs() = ToNamedType(output);
+  for (const runtime::NamedTensor& input : shared->inputs())
+    *response->add_inputs() = ToNamedType(input, shared->shapes());
+  for (const runtime::NamedTensor& output : shared->outputs())
+    *response->add_outputs() = ToNamedType(output, shared->shapes());
   auto handle = deps_.handles->Add((*loaded)->digest, std::move(shared), absl::Seconds(request->idle_expiry_s()));
   if (!handle.ok()) return ToGrpc(handle.status());
   response->set_handle(*handle);
@@ -411,7 +413,7 @@ grpc::Status CompileServiceImpl::Run(grpc::ServerContext* context,
   if (!stream->Read(&message)) return ToGrpc(absl::InvalidArgumentError("Run: the stream has no message"));
   auto module = deps_.handles->Get(message.handle());
   if (!module.ok()) return ToGrpc(module.status());
-  InputCollector inputs((*module)->inputs());
+  InputCollector inputs((*module)->inputs(), (*module)->shapes());
   do {
     watch->Touch();
     if (!message.has_input()) continue;  // a model without inputs: the handle alone
@@ -419,9 +421,13 @@ grpc::Status CompileServiceImpl::Run(grpc::ServerContext* context,
   } while (stream->Read(&message));
   if (absl::Status status = inputs.Finish(); !status.ok()) return ToGrpc(status);
 
+  runtime::CallTypes types;
+  runtime::Status match = types.Bind((*module)->shapes(), (*module)->inputs(), (*module)->outputs(), inputs.types());
+  if (!match.ok()) return ToGrpc(absl::InvalidArgumentError(match.message()));
+
   std::vector<AlignedBuffer> outputs;
   std::vector<void*> output_pointers;
-  for (const runtime::NamedTensor& output : (*module)->outputs()) {
+  for (const runtime::NamedTensor& output : types.outputs()) {
     outputs.emplace_back(output.type.NumBytes());
     if (outputs.back().data() == nullptr) return ToGrpc(absl::ResourceExhaustedError("no memory for the outputs"));
     output_pointers.push_back(outputs.back().data());
@@ -433,13 +439,14 @@ grpc::Status CompileServiceImpl::Run(grpc::ServerContext* context,
     watch->Touch();
     return !token.status().ok();
   };
-  if (absl::Status status = (*module)->Run(input_pointers, output_pointers, stop); !status.ok()) return ToGrpc(status);
+  absl::Status ran = (*module)->Run(input_pointers, output_pointers, stop, types.shapes());
+  if (!ran.ok()) return ToGrpc(ran);
   const double run_ms = absl::ToDoubleMilliseconds(absl::Now() - start);
   watch->Touch();
   for (size_t i = 0; i < outputs.size(); ++i) {
     const bool last_output = i + 1 == outputs.size();
     bool sent =
-        SendTensor(static_cast<int>(i), (*module)->outputs()[i].type, outputs[i].data(), [&](proto::TensorChunk chunk) {
+        SendTensor(static_cast<int>(i), types.outputs()[i].type, outputs[i].data(), [&](proto::TensorChunk chunk) {
           proto::RunResponse response;
           if (last_output && chunk.last()) response.set_run_ms(run_ms);
           *response.mutable_output() = std::move(chunk);

@@ -8,6 +8,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
+const runtime::OpenShapes kStatic;
+
 std::vector<runtime::NamedTensor> Signature() {
   return {{"x", {runtime::DType::kF32, {2, 3}}}, {"ids", {runtime::DType::kI64, {1}}}};
 }
@@ -22,7 +24,7 @@ proto::TensorChunk Chunk(int index, const runtime::TensorType* type, std::string
 
 TEST(InputCollector, CollectsChunksInAnyOrderOfInputs) {
   auto signature = Signature();
-  InputCollector inputs(signature);
+  InputCollector inputs(signature, kStatic);
   ASSERT_TRUE(inputs.Add(Chunk(1, &signature[1].type, std::string(8, 'i'))).ok());
   ASSERT_TRUE(inputs.Add(Chunk(0, &signature[0].type, std::string(10, 'a'))).ok());
   EXPECT_EQ(inputs.Finish(), absl::InvalidArgumentError("input 0 ('x', f32[2, 3]) has 24 bytes; 10 were sent"));
@@ -36,7 +38,7 @@ TEST(InputCollector, CollectsChunksInAnyOrderOfInputs) {
 TEST(InputCollector, RefusesWhatDoesNotFitNamingTheInput) {
   auto signature = Signature();
   auto refuse = [&](std::vector<proto::TensorChunk> chunks) {
-    InputCollector inputs(signature);
+    InputCollector inputs(signature, kStatic);
     absl::Status status;
     for (const auto& chunk : chunks) {
       if (status.ok()) status = inputs.Add(chunk);
@@ -50,6 +52,29 @@ TEST(InputCollector, RefusesWhatDoesNotFitNamingTheInput) {
   EXPECT_THAT(refuse({Chunk(0, &signature[1].type, "")}), HasSubstr("input 0 ('x', f32[2, 3]) was given as"));
   EXPECT_THAT(refuse({Chunk(0, &signature[0].type, std::string(25, 'x'))}), HasSubstr("has 24 bytes; more were sent"));
   EXPECT_THAT(refuse({Chunk(0, &signature[0].type, ""), Chunk(0, &signature[0].type, "")}), HasSubstr("sent twice"));
+}
+
+TEST(InputCollector, OpenExtentsAreTheClients) {
+  runtime::OpenShapes shapes;
+  shapes.registers = {{runtime::ShapeRegister::Kind::kInput, "batch", {0, 0, 1}, {}}};
+  shapes.extents = {{"batch", {{1, {0}}}}};
+  const std::vector<runtime::NamedTensor> signature = {{"x", {runtime::DType::kF32, {-1, 3}}}};
+  auto add = [&](std::vector<int64_t> shape, int64_t bytes) {
+    const runtime::TensorType type{runtime::DType::kF32, std::move(shape)};
+    InputCollector inputs(signature, shapes);
+    absl::Status status = inputs.Add(Chunk(0, &type, std::string(bytes, 'x')));
+    if (status.ok()) status = inputs.Finish();
+    if (status.ok()) EXPECT_EQ(inputs.types()[0], type);
+    return std::string(status.message());
+  };
+  EXPECT_EQ(add({5, 3}, 60), "");
+  EXPECT_EQ(add({0, 3}, 0), "");
+  EXPECT_EQ(add({5, 3}, 48), "input 0 ('x', f32[batch, 3]) has 60 bytes; 48 were sent");
+  EXPECT_THAT(add({5, 4}, 0), HasSubstr("input 0 ('x', f32[batch, 3]) was given as"));
+  EXPECT_THAT(add({5}, 0), HasSubstr("was given as"));
+  EXPECT_THAT(add({-5, 3}, 0), HasSubstr("may have 4294967296 bytes"));
+  EXPECT_THAT(add({int64_t{1} << 62, 3}, 0), HasSubstr("may have 4294967296 bytes"));
+  EXPECT_THAT(add({int64_t{1} << 30, 3}, 0), HasSubstr("may have 4294967296 bytes"));
 }
 
 TEST(SendTensor, SplitsIntoBoundedChunksAndMarksTheLast) {

@@ -14,13 +14,16 @@ import pathlib
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from inlay import __version__
 from inlay.cli_config import config_options, make_config, names
 from inlay.errors import InlayError
+
+if TYPE_CHECKING:
+    from inlay.runtime import TensorSpec
 
 EXIT_FAILED, EXIT_USAGE, EXIT_SERVER, EXIT_TIMEOUT, EXIT_INTERRUPTED = 1, 2, 3, 4, 130
 
@@ -515,7 +518,7 @@ def bench(
     return result
 
 
-def _spec(spec: tuple[str, str, tuple[int, ...]]) -> dict[str, Any]:
+def _spec(spec: TensorSpec) -> dict[str, Any]:
     return {"name": spec[0], "dtype": spec[1], "shape": list(spec[2])}
 
 

@@ -50,6 +50,12 @@ def config_options(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--search-budget", type=float, metavar="SECONDS", help="Of measuring; the rest is estimated. Default 60."
         ),
+        click.option(
+            "--dim-hint",
+            multiple=True,
+            metavar="NAME=N",
+            help="--executor vm: what estimates take a dimension for that is left open. Default 64. May be repeated.",
+        ),
         click.option("--replan", is_flag=True, help="Search again, though the server knows a plan for the model."),
         click.option(
             "--plan",
@@ -85,6 +91,7 @@ def make_config(options: dict[str, Any], link_params: bool = True) -> Compilatio
         num_threads=options.pop("threads"),
         search=options.pop("search"),
         search_budget_s=search_budget or 0,
+        dim_hints=dict(_dim_hint(text) for text in options.pop("dim_hint")),
         replan=options.pop("replan"),
         pinned=read_cover(plan) if plan else None,
         backends=names(options.pop("backends")),
@@ -94,6 +101,13 @@ def make_config(options: dict[str, Any], link_params: bool = True) -> Compilatio
         disabled_passes=options.pop("disable_pass"),
         link_params=link_params,
     )
+
+
+def _dim_hint(text: str) -> tuple[str, int]:
+    name, equals, extent = text.rpartition("=")
+    if not equals or not name or not extent.isdecimal():
+        raise click.UsageError(f"--dim-hint {text}: it is NAME=N, such as seq=128")
+    return name, int(extent)
 
 
 def _given(prefix: str, kind: str, generated: dict[str, Any]) -> dict[str, Any]:

@@ -127,6 +127,8 @@ class CompilationConfig:
         search: "none" (the backends' order of preference decides), "analytic" (a cost model does), "measured"; None:
             the server's default, analytic.
         search_budget_s: "measured": seconds that may be spent measuring; 0: the server's default.
+        dim_hints: {name: extent} of dimensions that the model leaves open (executor vm): what the cost model counts with;
+            one that is not named: 64. The code is right for every size all the same.
         replan: search again though the server has a plan for the model.
         pinned: a cover to use, without a search (`Executable.cover`, or `read_cover`).
         backends: those that may be used, by name; empty: all that the server has. "native" is always possible.
@@ -142,6 +144,7 @@ class CompilationConfig:
     runtime: Runtime | str = "cpp"
     search: str | None = None
     search_budget_s: float = 0
+    dim_hints: Mapping[str, int] = dataclasses.field(default_factory=dict, hash=False)
     replan: bool = False
     pinned: config_pb2.Cover | None = None
     backends: Sequence[str] = ()
@@ -155,6 +158,7 @@ class CompilationConfig:
         object.__setattr__(self, "targets", tuple(Target(t) for t in targets))
         object.__setattr__(self, "target_host", None if self.target_host is None else Target(self.target_host))
         object.__setattr__(self, "backends", tuple(self.backends))
+        object.__setattr__(self, "dim_hints", dict(self.dim_hints))
         object.__setattr__(self, "disabled_passes", tuple(self.disabled_passes))
         object.__setattr__(self, "executor", Executor(self.executor))
         object.__setattr__(self, "runtime", Runtime(self.runtime))
@@ -195,7 +199,11 @@ class CompilationConfig:
             runtime=Runtime(self.runtime).to_proto(),
             link_params=self.link_params,
             search=config_pb2.SearchOptions(
-                backends=self.backends, budget_s=self.search_budget_s, replan=self.replan, pinned=self.pinned
+                backends=self.backends,
+                budget_s=self.search_budget_s,
+                replan=self.replan,
+                pinned=self.pinned,
+                dim_hints=self.dim_hints,
             ),
             passes=config_pb2.PassOptions(disabled_passes=self.disabled_passes),
             num_threads=self.num_threads,
@@ -220,6 +228,7 @@ class CompilationConfig:
             runtime=Runtime.from_proto(proto.runtime),
             search=name(SEARCHES, proto.search.mode, None),
             search_budget_s=proto.search.budget_s,
+            dim_hints=dict(proto.search.dim_hints),
             replan=proto.search.replan,
             pinned=proto.search.pinned if proto.search.HasField("pinned") else None,
             backends=proto.search.backends,

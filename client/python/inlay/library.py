@@ -21,7 +21,7 @@ from elftools.elf.elffile import ELFFile
 
 from inlay import compatibility, mlf
 from inlay.compatibility import Dependency
-from inlay.runtime import LibraryModule
+from inlay.runtime import LibraryModule, TensorSpec
 from inlay.server_errors import LoadError
 
 MANIFEST_SECTION = ".inlay.manifest"  # core/artifact/FORMAT.md
@@ -32,15 +32,15 @@ class Manifest:
     """What an exported library says of itself (core/artifact/FORMAT.md).
 
     Attributes:
-        inputs, outputs: [(name, dtype, shape)] in call order.
+        inputs, outputs: [(name, dtype, shape)] in call order; an open dimension is a text, "2*batch".
         target_features: what the CPU must have, "+avx2,+fma".
         compatibility: what a machine must have to run it, in one line.
         required_libraries: what it loads.
         data: the whole JSON object.
     """
 
-    inputs: list[tuple[str, str, tuple[int, ...]]]
-    outputs: list[tuple[str, str, tuple[int, ...]]]
+    inputs: list[TensorSpec]
+    outputs: list[TensorSpec]
     target_triple: str
     target_cpu: str
     target_features: str
@@ -50,8 +50,14 @@ class Manifest:
 
     @staticmethod
     def parse(data: dict[str, Any]) -> Manifest:
-        def tensors(key: str) -> list[tuple[str, str, tuple[int, ...]]]:
-            return [(t["name"], t["dtype"], tuple(t["shape"])) for t in data["plan"][key]]
+        # An extent below zero is one of those that are open until a run (core/runtime/PLAN.md).
+        extents = [extent[0] for extent in data["plan"].get("shapes", {}).get("extents", [])]
+
+        def tensors(key: str) -> list[TensorSpec]:
+            return [
+                (t["name"], t["dtype"], tuple(d if d >= 0 else extents[-1 - d] for d in t["shape"]))
+                for t in data["plan"][key]
+            ]
 
         target = data.get("target", {})
         return Manifest(
@@ -79,7 +85,7 @@ def read_manifest(path: str | os.PathLike) -> Manifest:
     except ELFError:
         hint = "; it is a model library (runtime crt): build it for its device" if mlf.is_model_library(path) else ""
         raise LoadError(f"{path} is not a shared library{hint}") from None
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, IndexError) as error:
         raise LoadError(f"{path}: its manifest can't be read ({error}); export it again with this version") from None
 
 

@@ -13,6 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Table
 
 from inlay.library import Manifest
+from inlay.runtime import TensorSpec
 
 _PHASES = {
     "upload": "uploading weights",
@@ -100,7 +101,7 @@ def print_report(result: dict[str, Any]) -> None:
 
 
 def print_manifest(path: str, manifest: Manifest, problems: Sequence[str]) -> None:
-    def text(spec: tuple[str, str, tuple[int, ...]]) -> str:
+    def text(spec: TensorSpec) -> str:
         return f"{spec[0]}: {spec[1]}[{', '.join(map(str, spec[2]))}]"
 
     rows = [["input", text(s)] for s in manifest.inputs] + [["output", text(s)] for s in manifest.outputs]

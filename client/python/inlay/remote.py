@@ -22,14 +22,14 @@ def specs(types: Iterable[pb.NamedType]) -> list[TensorSpec]:
     result = []
     for named in types:
         tensor = TensorType.from_proto(named.type)
-        result.append((named.name, tensor.dtype, static_shape(tensor)))
+        result.append((named.name, tensor.dtype, tensor.shape))
     return result
 
 
 def static_shape(tensor: TensorType) -> tuple[int, ...]:
-    """The shape of a compiled model's tensor. Raises RunError where the server left a dimension open."""
+    """The shape of a tensor that a run made. Raises RunError where the server left a dimension open."""
     if not tensor.static:
-        raise RunError(f"the server answered the open shape {list(tensor.shape)}; it is of another version")
+        raise RunError(f"the server answered a tensor of the open shape {list(tensor.shape)}")
     return tuple(int(dim) for dim in tensor.shape)
 
 

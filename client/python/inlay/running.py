@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from inlay.ir import dims
 from inlay.ir.types import numpy_dtype
 from inlay.library import load_library
 from inlay.runtime import LibraryModule, TensorSpec, as_numpy
@@ -16,6 +17,11 @@ from inlay.runtime import LibraryModule, TensorSpec, as_numpy
 
 def random_input(spec: TensorSpec, generator: np.random.Generator) -> np.ndarray:
     """Normal for floats, small non-negative numbers for integers (valid as indices of most models), booleans alike."""
+    if symbols := dims.symbols(spec[2]):
+        raise ValueError(
+            f"input {spec[0]} is {spec[1]}[{', '.join(map(str, spec[2]))}]: {symbols[0]!r} may be any number, so give the "
+            "inputs in a file (--input)"
+        )
     dtype = numpy_dtype(spec[1])
     if dtype.kind in "iu":
         return generator.integers(0, 100, spec[2]).astype(dtype)
@@ -43,9 +49,11 @@ def read_inputs(path: str, specs: list[TensorSpec]) -> dict[str, np.ndarray]:
         raise ValueError(f"{path} lacks {', '.join(missing)}; it has {', '.join(arrays) or 'nothing'}")
     for name, dtype, shape in specs:
         found = arrays[name]
-        if found.dtype != numpy_dtype(dtype) or found.shape != tuple(shape):
+        fits = found.dtype == numpy_dtype(dtype) and found.ndim == len(shape)
+        # What is open is checked by the model, which knows what belongs together.
+        if not fits or any(isinstance(want, int) and want != got for want, got in zip(shape, found.shape, strict=True)):
             raise ValueError(
-                f"{path}: {name} is {found.dtype}{list(found.shape)}, the model takes {dtype}{list(shape)}"
+                f"{path}: {name} is {found.dtype}{list(found.shape)}, the model takes {dtype}[{', '.join(map(str, shape))}]"
             )
     return {name: arrays[name] for name in names}
 
@@ -63,7 +71,7 @@ def run_library(
         generator = np.random.default_rng(seed)
         arrays = {spec[0]: random_input(spec, generator) for spec in module.inputs}
     else:
-        names = ", ".join(f"{n} ({d}{list(s)})" for n, d, s in module.inputs)
+        names = ", ".join(f"{n} ({d}[{', '.join(map(str, s))}])" for n, d, s in module.inputs)
         raise ValueError(f"inputs are needed: --input X.npz with {names}; or --random SEED")
     times = []
     for _ in range(repeat):

@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from inlay.ir.dims import Shape
 from inlay.modules import Module, ModuleError, ModuleProperty
 from inlay.server_errors import RunError
 from inlay.tensors import to_tensor
 
-TensorSpec = tuple[str, str, tuple[int, ...]]  # name, dtype ("f32"), shape
+TensorSpec = tuple[str, str, Shape]  # name, dtype ("f32"), shape; a text in it: a dimension that is open ("2*batch")
 MODEL_FUNCTIONS = ("main",)  # take the model's inputs (core/artifact/FORMAT.md)
 
 

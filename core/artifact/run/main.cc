@@ -140,16 +140,18 @@ StatusOr<NamedArrays> ReadFiles(const std::vector<std::string>& files, const std
   return found;
 }
 
-StatusOr<std::vector<Array>> ReadInputs(const std::vector<std::string>& files, const std::vector<Spec>& inputs) {
+// In the order of the model's inputs. What is open of their shapes is checked with the call's types.
+StatusOr<std::vector<Array>> ReadInputs(const std::vector<std::string>& files, const Model& model) {
+  const std::vector<Spec>& inputs = model.inputs();
   StatusOr<NamedArrays> found = ReadFiles(files, inputs);
   if (!found.ok()) return found.status();
   std::vector<Array> arrays;
   for (const Spec& spec : inputs) {
     auto array = std::find_if(found->begin(), found->end(), [&](const auto& a) { return a.first == spec.name; });
     if (array == found->end()) {
-      return InvalidArgument("no --input has '" + spec.name + "', " + spec.type.ToString());
+      return InvalidArgument("no --input has '" + spec.name + "', " + model.shapes().ToString(spec.type));
     }
-    if (array->second.type != spec.type) {
+    if (model.shapes().empty() && array->second.type != spec.type) {
       return InvalidArgument("input '" + spec.name + "': expected " + spec.type.ToString() + ", got " +
                              array->second.type.ToString());
     }
@@ -161,10 +163,14 @@ StatusOr<std::vector<Array>> ReadInputs(const std::vector<std::string>& files, c
 }
 
 // Floats from 0 to 1, integers 0 and 1.
-std::vector<Array> RandomInputs(unsigned seed, const std::vector<Spec>& inputs) {
+StatusOr<std::vector<Array>> RandomInputs(unsigned seed, const Model& model) {
   std::mt19937 random(seed);
   std::vector<Array> arrays;
-  for (const Spec& spec : inputs) {
+  for (const Spec& spec : model.inputs()) {
+    if (spec.type.is_open()) {
+      return InvalidArgument("input '" + spec.name + "' is " + model.shapes().ToString(spec.type) +
+                             ", of no one size: give the inputs with --input");
+    }
     Array array{spec.type, false, std::string(spec.type.NumBytes(), '\0')};
     const int64_t element = runtime::ByteSize(spec.type.dtype);
     for (int64_t i = 0; i < spec.type.NumElements(); ++i) {
@@ -188,8 +194,12 @@ std::vector<Array> RandomInputs(unsigned seed, const std::vector<Spec>& inputs) 
 }
 
 void PrintInfo(const Model& model) {
-  for (const Spec& s : model.inputs()) std::printf("input %s: %s\n", s.name.c_str(), s.type.ToString().c_str());
-  for (const Spec& s : model.outputs()) std::printf("output %s: %s\n", s.name.c_str(), s.type.ToString().c_str());
+  for (const Spec& s : model.inputs()) {
+    std::printf("input %s: %s\n", s.name.c_str(), model.shapes().ToString(s.type).c_str());
+  }
+  for (const Spec& s : model.outputs()) {
+    std::printf("output %s: %s\n", s.name.c_str(), model.shapes().ToString(s.type).c_str());
+  }
   std::printf("backends: %s\ncompatibility: %s\n", model.backends().c_str(), model.compatibility().c_str());
 }
 
@@ -200,7 +210,11 @@ Status Execute(const Model& model, const Options& options, const std::vector<Arr
     if (Status s = model.SetNumThreads(options.threads); !s.ok()) return s;
   }
   if (Status s = model.Load(); !s.ok()) return s;
-  for (const Spec& spec : model.outputs()) {
+  std::vector<runtime::TensorType> given;
+  for (const Array& input : inputs) given.push_back(input.type);
+  runtime::CallTypes types;
+  if (Status s = types.Bind(model.shapes(), model.inputs(), model.outputs(), given); !s.ok()) return s;
+  for (const Spec& spec : types.outputs()) {
     outputs->push_back({spec.type, false, std::string(spec.type.NumBytes(), '\0')});
   }
   std::vector<double> times;
@@ -226,7 +240,7 @@ Status Main(const Options& options) {
     return Status();
   }
   StatusOr<std::vector<Array>> inputs =
-      options.random ? RandomInputs(options.seed, model->inputs()) : ReadInputs(options.inputs, model->inputs());
+      options.random ? RandomInputs(options.seed, *model) : ReadInputs(options.inputs, *model);
   if (!inputs.ok()) return inputs.status();
   std::vector<Array> outputs;
   if (Status s = Execute(*model, options, *inputs, &outputs); !s.ok()) return s;

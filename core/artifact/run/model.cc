@@ -11,7 +11,6 @@
 namespace inlay::run {
 namespace {
 
-using runtime::DType;
 using runtime::FailedPrecondition;
 using runtime::Status;
 using runtime::StatusOr;
@@ -44,18 +43,6 @@ struct Tensor {
   }
 };
 
-StatusOr<std::vector<Spec>> ReadSpecs(const nlohmann::json& list) {
-  std::vector<Spec> specs;
-  for (const auto& entry : list) {
-    Spec spec{entry.at("name").get<std::string>(), {DType::kF32, entry.at("shape").get<std::vector<int64_t>>()}};
-    if (!runtime::ParseDType(entry.at("dtype").get<std::string>(), &spec.type.dtype)) {
-      return FailedPrecondition("the dtype of '" + spec.name + "' is not known");
-    }
-    specs.push_back(std::move(spec));
-  }
-  return specs;
-}
-
 }  // namespace
 
 StatusOr<Model> Model::Open(const std::string& folder) {
@@ -75,12 +62,9 @@ Status Model::ReadMetadata() {
   if (Status s = Call("get_metadata", {}, &text); !s.ok()) return s;
   try {
     const nlohmann::json manifest = nlohmann::json::parse(text);
-    StatusOr<std::vector<Spec>> inputs = ReadSpecs(manifest.at("plan").at("inputs"));
-    StatusOr<std::vector<Spec>> outputs = ReadSpecs(manifest.at("plan").at("outputs"));
-    if (!inputs.ok()) return inputs.status();
-    if (!outputs.ok()) return outputs.status();
-    inputs_ = std::move(*inputs);
-    outputs_ = std::move(*outputs);
+    StatusOr<runtime::ExecutionPlan> plan = runtime::ExecutionPlan::FromJson(manifest.at("plan").dump());
+    if (!plan.ok()) return FailedPrecondition("model.so: " + plan.status().message());
+    plan_ = std::move(*plan);
     compatibility_ = manifest.at("compatibility").get<std::string>();
     for (const auto& backend : manifest.at("backends")) {
       backends_ += (backends_.empty() ? "" : ", ") + backend.at("name").get<std::string>();

@@ -7,23 +7,21 @@
 #include <vector>
 
 #include "core/artifact/run/npy.h"
+#include "core/runtime/plan.h"
 #include "core/runtime/status.h"
-#include "core/runtime/tensor_type.h"
 
 namespace inlay::run {
 
-struct Spec {
-  std::string name;
-  runtime::TensorType type;
-};
+using Spec = runtime::NamedTensor;
 
 class Model {
  public:
   // `folder`/model.so, with `folder`/lib/libtvm_ffi.so. FAILED_PRECONDITION: a file is missing or damaged.
   static runtime::StatusOr<Model> Open(const std::string& folder);
 
-  const std::vector<Spec>& inputs() const { return inputs_; }
-  const std::vector<Spec>& outputs() const { return outputs_; }
+  const std::vector<Spec>& inputs() const { return plan_.inputs; }
+  const std::vector<Spec>& outputs() const { return plan_.outputs; }
+  const runtime::OpenShapes& shapes() const { return plan_.shapes; }  // what of these is open
   // What a machine must have, in one line, and whether this one has it.
   const std::string& compatibility() const { return compatibility_; }
   const std::string& backends() const { return backends_; }
@@ -47,7 +45,7 @@ class Model {
 
   void* library_ = nullptr;
   void* ffi_ = nullptr;
-  std::vector<Spec> inputs_, outputs_;
+  runtime::ExecutionPlan plan_;
   std::string compatibility_, backends_;
 };
 

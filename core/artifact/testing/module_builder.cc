@@ -5,7 +5,9 @@ namespace inlay::artifact::testing {
 proto::TensorType ToProto(const ir::TensorType& type) {
   proto::TensorType proto;
   proto.set_dtype(static_cast<proto::DType>(type.dtype));
-  for (const ir::Dim& dim : type.dims) proto.add_dims()->set_value(dim.value());
+  for (const ir::Dim& dim : type.dims) {
+    dim.is_static() ? proto.add_dims()->set_value(dim.value()) : proto.add_dims()->set_symbol(dim.symbol());
+  }
   return proto;
 }
 
@@ -31,6 +33,14 @@ Signature& Signature::State() {
   entry_.set_has_state(true);
   return *this;
 }
+Signature& Signature::Symbols(const std::vector<std::string>& names) {
+  for (const std::string& name : names) entry_.add_symbols(name);
+  return *this;
+}
+Signature& Signature::WorkspaceExpr(std::string expr) {
+  entry_.set_workspace_expr(std::move(expr));
+  return *this;
+}
 Signature& Signature::Workspace(int64_t bytes) {
   entry_.set_workspace_bytes(bytes);
   return *this;
@@ -40,6 +50,7 @@ ModuleBuilder::ModuleBuilder() { module_.functions["main"]; }
 
 void ModuleBuilder::Declare(const Signature& signature) {
   ir::Function f;
+  f.attrs.Set("backend", "test");
   for (const ir::TensorType& type : signature.inputs()) f.params.push_back(ir::MakeVar("p", type));
   for (const ir::TensorType& type : signature.outputs()) f.body.results.push_back(ir::MakeVar("r", type));
   module_.functions[signature.entry().symbol()] = std::move(f);

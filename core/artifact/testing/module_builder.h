@@ -22,6 +22,8 @@ class Signature {
   Signature& InitOnly(std::vector<int> inputs);  // implies State
   Signature& State();
   Signature& Workspace(int64_t bytes);
+  Signature& Symbols(const std::vector<std::string>& names);
+  Signature& WorkspaceExpr(std::string expr);
 
   const proto::PrimitiveFunction& entry() const { return entry_; }
   const std::vector<ir::TensorType>& inputs() const { return inputs_; }

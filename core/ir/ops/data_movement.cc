@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_join.h"
+#include "core/base/extents.h"
 #include "core/ir/ops/common.h"
 
 namespace inlay::ir::ops {
@@ -105,20 +106,6 @@ absl::StatusOr<Type> InferSplit(const InferContext& ctx) {
   return Type(std::move(tuple));
 }
 
-// NumPy's: clamped begin and end of one axis, made canonical. An end of -1 with a negative step means "through the
-// first" afterwards, and is written as INT64_MIN in the attribute because a negative end counts from the back.
-int64_t SliceExtent(int64_t extent, int64_t* begin, int64_t* end, int64_t step) {
-  auto clamp = [&](int64_t v) {
-    if (v < 0) v = v < -extent ? -1 : v + extent;  // no overflow for INT64_MIN
-    return std::max<int64_t>(step > 0 ? 0 : -1, std::min(v, step > 0 ? extent : extent - 1));
-  };
-  *begin = clamp(*begin);
-  *end = clamp(*end);
-  if (step > 0) return *end > *begin ? (*end - *begin - 1) / step + 1 : 0;
-  const uint64_t magnitude = 0 - static_cast<uint64_t>(step);
-  return *begin > *end ? static_cast<int64_t>((*begin - *end - 1) / magnitude) + 1 : 0;
-}
-
 absl::StatusOr<Type> InferSlice(const InferContext& ctx) {
   const TensorType& x = ctx.arg(0);
   INLAY_ASSIGN_OR_RETURN(std::vector<int64_t> begins, CompleteInts(ctx, "begins", x.rank(), 0, INT64_MIN));
@@ -130,7 +117,7 @@ absl::StatusOr<Type> InferSlice(const InferContext& ctx) {
     if (x.dims[i].is_static()) {
       int64_t extent = SliceExtent(x.dims[i].value(), &begins[i], &ends[i], steps[i]);
       if (extent == 0) begins[i] = ends[i] = 0;
-      if (ends[i] < 0) ends[i] = INT64_MIN;
+      if (ends[i] < 0) ends[i] = INT64_MIN;  // -1 would count from the back
       dims.push_back(extent);
     } else if (begins[i] == 0 && ends[i] == INT64_MAX && steps[i] == 1) {
       dims.push_back(x.dims[i]);

@@ -1,5 +1,7 @@
 #include "core/ir/ops/windows.h"
 
+#include "core/base/extents.h"
+
 namespace inlay::ir::ops {
 namespace {
 
@@ -49,9 +51,8 @@ absl::StatusOr<Dim> WindowedExtent(const Dim& in, const Windows& w, int i, bool 
                                                    " has ", in.value(), " and pads ", w.pads_begin[i], " + ",
                                                    w.pads_end[i]));
   }
-  int64_t out = room.value() / stride + 1;
-  if (ceil_mode && room.value() % stride != 0 && out * stride < in.value() + w.pads_begin[i]) ++out;
-  return Dim(out);
+  if (ceil_mode) return Dim(CeilPoolExtent(in.value(), w.Extent(i), stride, w.pads_begin[i], w.pads_end[i]));
+  return Dim(room.value() / stride + 1);
 }
 
 }  // namespace inlay::ir::ops

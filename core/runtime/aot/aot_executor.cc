@@ -43,7 +43,7 @@ Status AotExecutor::RunIn(Context* context, const void* const* inputs, void* con
   return context->owner.TakeError(rc, plan.functions[step.function], step, "_run");
 }
 
-Status AotExecutor::Run(const void* const* inputs, void* const* outputs) const {
+Status AotExecutor::Run(const void* const* inputs, void* const* outputs, const ShapeValues*) const {
   StatusOr<std::unique_ptr<Context>> context = contexts_.Acquire([&] { return MakeContext(); });
   if (!context.ok()) return context.status();
   Status status = RunIn(context->get(), inputs, outputs);
@@ -51,7 +51,8 @@ Status AotExecutor::Run(const void* const* inputs, void* const* outputs) const {
   return status;
 }
 
-Status AotExecutor::Profile(const void* const* inputs, void* const* outputs, int64_t* step_ns) const {
+Status AotExecutor::Profile(const void* const* inputs, void* const* outputs, int64_t* step_ns,
+                            const ShapeValues*) const {
   StatusOr<std::unique_ptr<RunContext>> context = profiled_.Acquire([&] { return RunContext::Make(loaded_.get()); });
   if (!context.ok()) return context.status();
   Status status = (*context)->Profile(inputs, outputs, step_ns);

@@ -18,8 +18,9 @@ class AotExecutor : public Executor {
   // The plan has an entry.
   explicit AotExecutor(std::unique_ptr<LoadedPlan> loaded);
 
-  Status Run(const void* const* inputs, void* const* outputs) const override;
-  Status Profile(const void* const* inputs, void* const* outputs, int64_t* step_ns) const override;
+  Status Run(const void* const* inputs, void* const* outputs, const ShapeValues* = nullptr) const override;
+  Status Profile(const void* const* inputs, void* const* outputs, int64_t* step_ns,
+                 const ShapeValues* = nullptr) const override;
   const ExecutionPlan& plan() const override { return loaded_->plan(); }
   int num_threads() const override { return loaded_->num_threads(); }
   int64_t memory_bytes() const override { return loaded_->memory_bytes() + contexts_.bytes() + profiled_.bytes(); }

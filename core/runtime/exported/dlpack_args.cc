@@ -20,10 +20,14 @@ std::string TypeText(const DLTensor& tensor) {
   return text + "]";
 }
 
-bool SameType(const DLTensor& tensor, const TensorType& want) {
+bool SameDTypeAndRank(const DLTensor& tensor, const TensorType& want) {
   const DLDataType dtype = ToDLPack(want.dtype);
-  if (tensor.dtype.code != dtype.code || tensor.dtype.bits != dtype.bits || tensor.dtype.lanes != 1) return false;
-  if (tensor.ndim != static_cast<int>(want.shape.size())) return false;
+  return tensor.dtype.code == dtype.code && tensor.dtype.bits == dtype.bits && tensor.dtype.lanes == 1 &&
+         tensor.ndim == static_cast<int>(want.shape.size());
+}
+
+bool SameType(const DLTensor& tensor, const TensorType& want) {
+  if (!SameDTypeAndRank(tensor, want)) return false;
   for (int i = 0; i < tensor.ndim; ++i) {
     if (tensor.shape[i] != want.shape[i]) return false;
   }
@@ -98,6 +102,16 @@ Status CheckTensor(const TVMFFIAny& arg, const NamedTensor& want, const std::str
   }
   if (tensor->data == nullptr && want.type.NumBytes() > 0) return InvalidArgument(what + ": has no data");
   return Status();
+}
+
+StatusOr<TensorType> GivenType(const TVMFFIAny& arg, const TensorType& want, const OpenShapes& shapes,
+                               const std::string& what) {
+  const DLTensor* tensor = AsTensor(arg);
+  if (tensor == nullptr) return InvalidArgument(what + ": expected a tensor " + shapes.ToString(want));
+  if (!SameDTypeAndRank(*tensor, want)) {
+    return InvalidArgument(what + ": expected " + shapes.ToString(want) + ", got " + TypeText(*tensor));
+  }
+  return TensorType{want.dtype, {tensor->shape, tensor->shape + tensor->ndim}};
 }
 
 void* DataOf(const DLTensor& tensor) { return static_cast<char*>(tensor.data) + tensor.byte_offset; }

@@ -18,6 +18,10 @@ const DLTensor* AsTensor(const TVMFFIAny& arg);
 // Checks dtype, shape and device of `arg` against `want`; the message begins with `what` ("input 0 'x'").
 Status CheckTensor(const TVMFFIAny& arg, const NamedTensor& want, const std::string& what);
 
+// The type of `arg`, which has `want`'s dtype and rank; `want` may be open.
+StatusOr<TensorType> GivenType(const TVMFFIAny& arg, const TensorType& want, const OpenShapes& shapes,
+                               const std::string& what);
+
 // Address of the first element.
 void* DataOf(const DLTensor& tensor);
 bool IsDense(const DLTensor& tensor);  // row-major without gaps

@@ -46,13 +46,22 @@ std::string Where(const char* kind, size_t i, const NamedTensor& tensor) {
   return std::string(kind) + " " + std::to_string(i) + " '" + tensor.name + "'";
 }
 
-// The caller's inputs as dense pointers; what is not dense, or not aligned to its element, is copied.
+// The caller's inputs as dense pointers; what is not dense, or not aligned to its element, is copied. With the types of
+// this call.
 class Inputs {
  public:
   Status Bind(const ExecutionPlan& plan, const TVMFFIAny* args) {
     static char empty[64] __attribute__((aligned(64)));
-    for (size_t i = 0; i < plan.inputs.size(); ++i) {
+    std::vector<TensorType> given;
+    for (size_t i = 0; i < plan.inputs.size() && !plan.shapes.empty(); ++i) {
       const NamedTensor& want = plan.inputs[i];
+      StatusOr<TensorType> type = GivenType(args[i], want.type, plan.shapes, Where("input", i, want));
+      if (!type.ok()) return type.status();
+      given.push_back(std::move(*type));
+    }
+    if (Status s = types_.Bind(plan.shapes, plan.inputs, plan.outputs, given); !s.ok()) return s;
+    for (size_t i = 0; i < plan.inputs.size(); ++i) {
+      const NamedTensor& want = types_.inputs()[i];
       if (Status s = CheckTensor(args[i], want, Where("input", i, want)); !s.ok()) return s;
       const DLTensor& tensor = *AsTensor(args[i]);
       const int64_t element = ByteSize(want.type.dtype);
@@ -71,8 +80,10 @@ class Inputs {
     return Status();
   }
   const std::vector<const void*>& data() const { return data_; }
+  const CallTypes& types() const { return types_; }
 
  private:
+  CallTypes types_;
   std::vector<const void*> data_;
   std::vector<AlignedMemory> copies_;
 };
@@ -136,10 +147,11 @@ Status Main(const TVMFFIAny* args, int32_t num_args, TVMFFIAny* result) {
   if (Status s = inputs.Bind(plan, args); !s.ok()) return s;
   Tensors outputs;
   std::vector<void*> output_data;
-  for (const NamedTensor& output : plan.outputs) {
+  for (const NamedTensor& output : inputs.types().outputs()) {
     if (Status s = Allocate(output.type, &outputs, &output_data); !s.ok()) return s;
   }
-  if (Status s = (*executor)->Run(inputs.data().data(), output_data.data()); !s.ok()) return s;
+  const ShapeValues* shapes = inputs.types().shapes();
+  if (Status s = (*executor)->Run(inputs.data().data(), output_data.data(), shapes); !s.ok()) return s;
   return Return(&outputs, result);
 }
 
@@ -162,20 +174,21 @@ Status Profile(const TVMFFIAny* args, int32_t num_args, TVMFFIAny* result) {
   if (Status s = inputs.Bind(plan, args + 1); !s.ok()) return s;
   Tensors outputs, times;
   std::vector<void*> output_data, times_data;
-  for (const NamedTensor& output : plan.outputs) {
+  for (const NamedTensor& output : inputs.types().outputs()) {
     if (Status s = Allocate(output.type, &outputs, &output_data); !s.ok()) return s;
   }
   const int64_t steps = static_cast<int64_t>(plan.run_steps.size());
   if (Status s = Allocate({DType::kI64, {runs, steps}}, &times, &times_data); !s.ok()) return s;
   for (int64_t run = 0; run < runs; ++run) {
     int64_t* row = static_cast<int64_t*>(times_data[0]) + run * steps;
-    if (Status s = (*executor)->Profile(inputs.data().data(), output_data.data(), row); !s.ok()) return s;
+    Status s = (*executor)->Profile(inputs.data().data(), output_data.data(), row, inputs.types().shapes());
+    if (!s.ok()) return s;
   }
   return Return(&times, result);
 }
 
 // No output may overlap another one or an input: compiled code reads inputs after it has begun to write.
-Status CheckOverlaps(const ExecutionPlan& plan, const std::vector<const void*>& inputs,
+Status CheckOverlaps(const CallTypes& types, const std::vector<const void*>& inputs,
                      const std::vector<void*>& outputs) {
   auto overlap = [](const void* a, int64_t a_bytes, const void* b, int64_t b_bytes) {
     const char* pa = static_cast<const char*>(a);
@@ -183,15 +196,16 @@ Status CheckOverlaps(const ExecutionPlan& plan, const std::vector<const void*>& 
     return a_bytes > 0 && b_bytes > 0 && pa < pb + b_bytes && pb < pa + a_bytes;
   };
   for (size_t o = 0; o < outputs.size(); ++o) {
-    const int64_t bytes = plan.outputs[o].type.NumBytes();
+    const int64_t bytes = types.outputs()[o].type.NumBytes();
     for (size_t i = 0; i < inputs.size(); ++i) {
-      if (overlap(outputs[o], bytes, inputs[i], plan.inputs[i].type.NumBytes())) {
-        return InvalidArgument(Where("output", o, plan.outputs[o]) + " overlaps " + Where("input", i, plan.inputs[i]));
+      if (overlap(outputs[o], bytes, inputs[i], types.inputs()[i].type.NumBytes())) {
+        return InvalidArgument(Where("output", o, types.outputs()[o]) + " overlaps " +
+                               Where("input", i, types.inputs()[i]));
       }
     }
     for (size_t p = 0; p < o; ++p) {
-      if (overlap(outputs[o], bytes, outputs[p], plan.outputs[p].type.NumBytes())) {
-        return InvalidArgument(Where("output", o, plan.outputs[o]) + " overlaps output " + std::to_string(p));
+      if (overlap(outputs[o], bytes, outputs[p], types.outputs()[p].type.NumBytes())) {
+        return InvalidArgument(Where("output", o, types.outputs()[o]) + " overlaps output " + std::to_string(p));
       }
     }
   }
@@ -208,7 +222,7 @@ Status MainInto(const TVMFFIAny* args, int32_t num_args) {
   if (Status s = inputs.Bind(plan, args); !s.ok()) return s;
   std::vector<void*> outputs;
   for (size_t i = 0; i < plan.outputs.size(); ++i) {
-    const NamedTensor& want = plan.outputs[i];
+    const NamedTensor& want = inputs.types().outputs()[i];
     const std::string where = Where("output", i, want);
     if (Status s = CheckTensor(args[num_inputs + i], want, where); !s.ok()) return s;
     const DLTensor& tensor = *AsTensor(args[num_inputs + i]);
@@ -218,8 +232,8 @@ Status MainInto(const TVMFFIAny* args, int32_t num_args) {
     }
     outputs.push_back(data);
   }
-  if (Status s = CheckOverlaps(plan, inputs.data(), outputs); !s.ok()) return s;
-  return (*executor)->Run(inputs.data().data(), outputs.data());
+  if (Status s = CheckOverlaps(inputs.types(), inputs.data(), outputs); !s.ok()) return s;
+  return (*executor)->Run(inputs.data().data(), outputs.data(), inputs.types().shapes());
 }
 
 // The text of a string argument, in whichever of tvm-ffi's forms.

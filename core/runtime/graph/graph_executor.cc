@@ -11,11 +11,12 @@ Status GraphExecutor::WithContext(F f) const {
   return status;
 }
 
-Status GraphExecutor::Run(const void* const* inputs, void* const* outputs) const {
+Status GraphExecutor::Run(const void* const* inputs, void* const* outputs, const ShapeValues*) const {
   return WithContext([&](RunContext* context) { return context->Run(inputs, outputs); });
 }
 
-Status GraphExecutor::Profile(const void* const* inputs, void* const* outputs, int64_t* step_ns) const {
+Status GraphExecutor::Profile(const void* const* inputs, void* const* outputs, int64_t* step_ns,
+                              const ShapeValues*) const {
   return WithContext([&](RunContext* context) { return context->Profile(inputs, outputs, step_ns); });
 }
 

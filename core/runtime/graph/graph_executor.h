@@ -15,8 +15,9 @@ class GraphExecutor : public Executor {
  public:
   explicit GraphExecutor(std::unique_ptr<LoadedPlan> loaded) : loaded_(std::move(loaded)) {}
 
-  Status Run(const void* const* inputs, void* const* outputs) const override;
-  Status Profile(const void* const* inputs, void* const* outputs, int64_t* step_ns) const override;
+  Status Run(const void* const* inputs, void* const* outputs, const ShapeValues* = nullptr) const override;
+  Status Profile(const void* const* inputs, void* const* outputs, int64_t* step_ns,
+                 const ShapeValues* = nullptr) const override;
   const ExecutionPlan& plan() const override { return loaded_->plan(); }
   int num_threads() const override { return loaded_->num_threads(); }
   int64_t memory_bytes() const override { return loaded_->memory_bytes() + contexts_.bytes(); }

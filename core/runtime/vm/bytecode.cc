@@ -17,6 +17,7 @@ int64_t Words(const Bytecode& bytecode, const ExecutionPlan& plan, const std::ve
   int64_t words = -1;
   switch (static_cast<VmOp>(code[pc])) {
     case VmOp::kKernel:
+    case VmOp::kOpenKernel:
       if (left >= 2 && code[pc + 1] >= 0 && code[pc + 1] < static_cast<int64_t>(plan.run_steps.size())) {
         const PlanFunction& f = plan.functions[plan.run_steps[code[pc + 1]].function];
         words = 3 + int64_t{f.num_inputs} + f.num_outputs;
@@ -84,6 +85,9 @@ class FunctionChecker {
     if (f_.frame_bytes < 0 || f_.frame_bytes > kMaxFrame || f_.frame_bytes % kAlignment != 0) {
       return Bad("function '" + f_.name + "' has a frame of an impossible size");
     }
+    if (f_.num_slots < 0 || f_.num_slots > n + static_cast<int64_t>(f_.code.size())) {
+      return Bad("function '" + f_.name + "' has an impossible number of slots");
+    }
     if (f_.num_params < 0 || f_.num_results < 0 || int64_t{f_.num_params} + f_.num_results > n) {
       return Bad("function '" + f_.name + "' has fewer registers than parameters and results");
     }
@@ -91,12 +95,18 @@ class FunctionChecker {
       const VmRegister& r = f_.registers[i];
       const std::string where = "function '" + f_.name + "': register " + std::to_string(i);
       const int64_t bytes = r.type.NumBytes();
-      if (bytes < 0) return Bad(where + " has an impossible type");
+      const bool open = r.type.is_open();
+      if (open ? !plan_.shapes.Knows(r.type) : bytes < 0) return Bad(where + " has an impossible type");
       const bool param = i < f_.num_params, result = !param && i < f_.num_params + f_.num_results;
       if (param != (r.kind == RegisterKind::kParam) || result != (r.kind == RegisterKind::kResult)) {
         return Bad(where + " is of the wrong kind");
       }
-      if (r.kind == RegisterKind::kFrame) {
+      if (open && (r.kind == RegisterKind::kFrame || r.kind == RegisterKind::kBuffer)) {
+        return Bad(where + " has an open type where a size must be known");
+      }
+      if (r.kind == RegisterKind::kSlot) {
+        if (!open || r.at < 0 || r.at >= f_.num_slots) return Bad(where + " is in no slot");
+      } else if (r.kind == RegisterKind::kFrame) {
         if (r.at < 0 || r.at % kAlignment != 0 || r.at > f_.frame_bytes || bytes > f_.frame_bytes - r.at) {
           return Bad(where + " is outside of the frame");
         }
@@ -116,13 +126,15 @@ class FunctionChecker {
   }
   const VmRegister* Writable(int64_t index) const {
     const VmRegister* r = Register(index);
-    return r != nullptr && (r->kind == RegisterKind::kFrame || r->kind == RegisterKind::kResult) ? r : nullptr;
+    const bool writable = r != nullptr && r->kind != RegisterKind::kParam && r->kind != RegisterKind::kBuffer;
+    return writable ? r : nullptr;
   }
 
   Status CheckInstruction(int64_t pc, const std::vector<bool>& starts) const {
     const int64_t* word = &f_.code[pc];
     switch (static_cast<VmOp>(word[0])) {
       case VmOp::kKernel:
+      case VmOp::kOpenKernel:
         return CheckKernel(pc);
       case VmOp::kCall:
         return CheckCall(pc);
@@ -143,8 +155,8 @@ class FunctionChecker {
       }
       case VmOp::kSwap: {
         const VmRegister *a = Writable(word[1]), *b = Writable(word[2]);
-        const bool well = a != nullptr && b != nullptr && a->kind == RegisterKind::kFrame &&
-                          b->kind == RegisterKind::kFrame && a->type == b->type;
+        const bool well = a != nullptr && b != nullptr && a->kind == b->kind && a->kind != RegisterKind::kResult &&
+                          a->type == b->type;
         return well ? Status() : Wrong(pc, "swaps what it may not");
       }
       case VmOp::kBranchIfNot: {
@@ -172,7 +184,14 @@ class FunctionChecker {
     const Step& site = plan_.run_steps[word[1]];
     const PlanFunction& function = plan_.functions[site.function];
     const int64_t count = int64_t{function.num_inputs} + function.num_outputs;
-    if (function.workspace_bytes > 0) {
+    const bool open = static_cast<VmOp>(word[0]) == VmOp::kOpenKernel;
+    if (open != (!function.symbols.empty() || function.workspace_extent >= 0)) {
+      return Wrong(pc, "is of the wrong kind for " + function.symbol);
+    }
+    if (function.workspace_extent >= 0) {
+      const int64_t slot = -2 - word[2];
+      if (slot < 0 || slot >= f_.num_slots) return Wrong(pc, "has its workspace in no slot");
+    } else if (function.workspace_bytes > 0) {
       const int64_t at = word[2];
       if (at < 0 || at % kAlignment != 0 || at > f_.frame_bytes || function.workspace_bytes > f_.frame_bytes - at) {
         return Wrong(pc, "has its workspace outside of the frame");
@@ -185,8 +204,11 @@ class FunctionChecker {
       if (index == -1 && input && function.has_state) continue;  // init alone reads it
       const VmRegister* r = input ? Register(index) : Writable(index);
       if (r == nullptr) return Wrong(pc, "uses a register that is not there, or writes to a constant");
-      if (typed && r->type.ToString() != function.info.types[i]) {
-        return Wrong(pc, "gives " + function.symbol + " " + r->type.ToString() + " for " + function.info.types[i]);
+      if (!open && r->type.is_open()) return Wrong(pc, "gives " + function.symbol + " an open shape");
+      if (!typed) continue;
+      const std::string type = plan_.shapes.ToString(r->type);
+      if (type != function.info.types[i]) {
+        return Wrong(pc, "gives " + function.symbol + " " + type + " for " + function.info.types[i]);
       }
     }
     return Status();

@@ -16,14 +16,15 @@ struct ExecutionPlan;
 inline constexpr int kBytecodeVersion = 1;
 
 // The first word of an instruction.
-enum class VmOp : int64_t { kKernel, kCall, kCallPacked, kCopy, kSwap, kBranchIfNot, kJump, kReturn };
-inline constexpr int64_t kNumVmOps = 8;
+enum class VmOp : int64_t { kKernel, kCall, kCallPacked, kCopy, kSwap, kBranchIfNot, kJump, kReturn, kOpenKernel };
+inline constexpr int64_t kNumVmOps = 9;
 
 enum class RegisterKind : uint8_t {
   kParam,   // the caller's; params come first, in order
   kResult,  // the caller's memory, written in place; results come after the params, in order
   kFrame,   // at: an offset in the frame of the activation
   kBuffer,  // at: a buffer of the plan that is there as long as the model (a param, a literal, a constant)
+  kSlot,    // at: a slot of the frame, whose size a run knows (the type is open)
 };
 
 struct VmRegister {
@@ -39,6 +40,7 @@ struct VmFunction {
   std::vector<VmRegister> registers;
   int64_t frame_bytes = 0;
   std::vector<int64_t> code;
+  int32_t num_slots = 0;  // behind frame_bytes; each is as large as the largest of what is in it
 };
 
 struct Bytecode {

@@ -4,6 +4,8 @@
 #include <chrono>
 #include <cstring>
 
+#include "core/runtime/vm/frame_layout.h"
+
 namespace inlay::runtime {
 namespace {
 
@@ -14,6 +16,7 @@ struct Frame {
   AlignedMemory memory;
   std::vector<void*> registers;
   std::vector<void*> args;  // of the call under way
+  int64_t generation = 0;   // of the extents that its slots lie for
 };
 
 }  // namespace
@@ -27,7 +30,10 @@ class VmExecutor::Context {
         bytecode_(plan_.bytecode),
         call_packed_(call_packed),
         idle_(bytecode_.functions.size()),
-        context_(owner_.MakeContext(loaded->pool())) {}
+        context_(owner_.MakeContext(loaded->pool())) {
+    for (const VmFunction& f : bytecode_.functions) layouts_.emplace_back(plan_, f);
+    for (const PlanFunction& f : plan_.functions) symbols_.emplace_back(f.symbols.size());
+  }
 
   // A frame of each function; recursion alone makes more.
   static StatusOr<std::unique_ptr<Context>> Make(LoadedPlan* loaded, const CallPackedFn& call_packed) {
@@ -42,9 +48,13 @@ class VmExecutor::Context {
 
   int64_t bytes() const { return bytes_; }
 
-  Status Run(const void* const* inputs, void* const* outputs, const StopFn* stop, int64_t* step_ns) {
+  Status Run(const void* const* inputs, void* const* outputs, const StopFn* stop, int64_t* step_ns,
+             const ShapeValues* shapes) {
     stop_ = stop;
     step_ns_ = step_ns;
+    if (!plan_.shapes.empty()) {
+      if (Status s = SetShapes(shapes); !s.ok()) return s;
+    }
     std::vector<void*>& args = main_args_;
     args.clear();
     for (size_t i = 0; i < plan_.inputs.size(); ++i) args.push_back(const_cast<void*>(inputs[i]));
@@ -54,14 +64,58 @@ class VmExecutor::Context {
   }
 
  private:
+  // Everything that depends on the extents of a run; nothing where they are those of the run before.
+  Status SetShapes(const ShapeValues* shapes) {
+    if (shapes == nullptr || shapes->registers.size() != plan_.shapes.registers.size() ||
+        shapes->extents.size() != plan_.shapes.extents.size()) {
+      return InvalidArgument("the model's shapes are open: a run must give them");
+    }
+    if (generation_ > 0 && shapes_.registers == shapes->registers && shapes_.extents == shapes->extents) {
+      return Status();
+    }
+    generation_ = 0;  // until all of it is done
+    shapes_ = *shapes;
+    for (FrameLayout& layout : layouts_) {
+      if (!layout.open()) continue;
+      if (Status s = layout.Update(shapes_); !s.ok()) return s;
+    }
+    for (size_t f = 0; f < symbols_.size(); ++f) {
+      const std::vector<int32_t>& registers = plan_.functions[f].symbols;
+      for (size_t i = 0; i < registers.size(); ++i) symbols_[f][i] = shapes_.registers[registers[i]];
+    }
+    generation_ = ++last_generation_;
+    return Status();
+  }
+
+  // Gives the slots of a frame their places, and the frame the memory for it.
+  Status PlaceSlots(const VmFunction& f, const FrameLayout& layout, Frame* frame) {
+    const int64_t needed = layout.frame_bytes() + kAlignment;
+    if (frame->memory.bytes() < needed) {
+      bytes_ -= frame->memory.bytes();
+      frame->memory = AlignedMemory();  // first, so that both are never there at once
+      frame->memory = AlignedMemory::Allocate(needed);
+      frame->generation = 0;
+      if (frame->memory.data() == nullptr) return NoMemory(f, needed);
+      bytes_ += frame->memory.bytes();
+    }
+    for (size_t i = 0; i < f.registers.size(); ++i) {
+      const VmRegister& r = f.registers[i];
+      if (r.kind == RegisterKind::kFrame) frame->registers[i] = frame->memory.data() + r.at;
+      if (r.kind == RegisterKind::kSlot) frame->registers[i] = frame->memory.data() + layout.slot_offset(r.at);
+    }
+    frame->generation = generation_;
+    return Status();
+  }
+
+  static Status NoMemory(const VmFunction& f, int64_t bytes) {
+    return ResourceExhausted("no memory for a frame of " + std::to_string(bytes) + " bytes of '" + f.name + "'");
+  }
+
   Status NewFrame(const VmFunction& f, std::unique_ptr<Frame>* out) {
     auto frame = std::make_unique<Frame>();
     // The tail lets vector code read past the last register's end within its page, as it may past any other.
     frame->memory = AlignedMemory::Allocate(f.frame_bytes + kAlignment);
-    if (frame->memory.data() == nullptr) {
-      return ResourceExhausted("no memory for a frame of " + std::to_string(f.frame_bytes) + " bytes of '" + f.name +
-                               "'");
-    }
+    if (frame->memory.data() == nullptr) return NoMemory(f, f.frame_bytes);
     bytes_ += frame->memory.bytes();
     for (const VmRegister& r : f.registers) {
       void* address = nullptr;
@@ -75,7 +129,7 @@ class VmExecutor::Context {
       widest = std::max(widest, static_cast<size_t>(words));
       pc += words;
     }
-    frame->args.resize(widest);
+    frame->args.resize(widest);  // words name the function too: room for the symbols
     *out = std::move(frame);
     return Status();
   }
@@ -93,13 +147,19 @@ class VmExecutor::Context {
     } else if (Status s = NewFrame(f, &frame); !s.ok()) {
       return s;
     }
+    if (layouts_[function].open() && frame->generation != generation_) {
+      if (Status s = PlaceSlots(f, layouts_[function], frame.get()); !s.ok()) {
+        idle_[function].push_back(std::move(frame));
+        return s;
+      }
+    }
     std::copy(args, args + f.num_params + f.num_results, frame->registers.begin());
-    Status status = Execute(f, frame.get(), depth);
+    Status status = Execute(f, layouts_[function], frame.get(), depth);
     idle_[function].push_back(std::move(frame));
     return status;
   }
 
-  Status Execute(const VmFunction& f, Frame* frame, int depth) {
+  Status Execute(const VmFunction& f, const FrameLayout& layout, Frame* frame, int depth) {
     const int64_t* code = f.code.data();
     void** registers = frame->registers.data();
     void** args = frame->args.data();
@@ -137,7 +197,7 @@ class VmExecutor::Context {
           break;
         }
         case VmOp::kCopy: {
-          const int64_t bytes = f.registers[word[1]].type.NumBytes();
+          const int64_t bytes = layout.register_bytes(word[1]);
           if (bytes > 0) std::memmove(registers[word[2]], registers[word[1]], bytes);
           pc += 3;
           break;
@@ -160,8 +220,33 @@ class VmExecutor::Context {
           break;
         case VmOp::kReturn:
           return Status();
+        case VmOp::kOpenKernel: {
+          const Step& site = plan_.run_steps[word[1]];
+          const PlanFunction& kernel = plan_.functions[site.function];
+          const int count = kernel.num_inputs + kernel.num_outputs;
+          if (!layout.IsEmpty(pc)) {
+            if (Status s = OpenKernel(word, site, layout, frame); !s.ok()) return s;
+          }
+          pc += 3 + count;
+          break;
+        }
       }
     }
+  }
+
+  Status OpenKernel(const int64_t* word, const Step& site, const FrameLayout& layout, Frame* frame) {
+    const PlanFunction& kernel = plan_.functions[site.function];
+    const int count = kernel.num_inputs + kernel.num_outputs;
+    void** args = frame->args.data();
+    for (int i = 0; i < count; ++i) args[i] = word[3 + i] < 0 ? nullptr : frame->registers[word[3 + i]];
+    args[count] = symbols_[site.function].data();
+    context_.state = site.state >= 0 ? loaded_->state(site.state) : nullptr;
+    const int64_t workspace = word[2] <= -2 ? layout.slot_offset(-2 - word[2]) : word[2];
+    context_.workspace = workspace >= 0 ? frame->memory.data() + workspace : nullptr;
+    const int32_t rc = step_ns_ == nullptr ? loaded_->function(site.function).run(&context_, args)
+                                           : Timed(word[1], site.function, args);
+    if (rc == INLAY_OK && !owner_.failed.load(std::memory_order_relaxed)) return Status();
+    return owner_.TakeError(rc, kernel, site, "_run");
   }
 
   bool Stopped() const { return stop_ != nullptr && (*stop_)(); }
@@ -174,10 +259,12 @@ class VmExecutor::Context {
   }
 
   Status CallPacked(const VmFunction& f, const int64_t* word, void* const* registers) {
-    std::vector<PackedTensor> tensors;
+    std::vector<TensorType> types;
     for (int64_t i = 0; i < word[2] + word[3]; ++i) {
-      tensors.push_back({&f.registers[word[4 + i]].type, registers[word[4 + i]]});
+      types.push_back(plan_.shapes.Resolve(f.registers[word[4 + i]].type, shapes_));
     }
+    std::vector<PackedTensor> tensors;
+    for (int64_t i = 0; i < word[2] + word[3]; ++i) tensors.push_back({&types[i], registers[word[4 + i]]});
     const ScopedDefaultFloatMode mode;
     return call_packed_(bytecode_.packed[word[1]], tensors.data(), static_cast<int>(word[2]), tensors.data() + word[2],
                         static_cast<int>(word[3]));
@@ -189,6 +276,11 @@ class VmExecutor::Context {
   const CallPackedFn& call_packed_;
   std::vector<std::vector<std::unique_ptr<Frame>>> idle_;  // by function
   int64_t bytes_ = 0;
+  // Of a run whose shapes are open.
+  ShapeValues shapes_;
+  int64_t generation_ = 0, last_generation_ = 0;  // counts sets of extents; 0: none
+  std::vector<FrameLayout> layouts_;              // by function
+  std::vector<std::vector<int64_t>> symbols_;     // by function of the plan: what its code is given
   std::vector<void*> main_args_;
   const StopFn* stop_ = nullptr;  // null: nobody asks
   int64_t* step_ns_ = nullptr;    // null: not profiled
@@ -200,26 +292,31 @@ VmExecutor::VmExecutor(std::unique_ptr<LoadedPlan> loaded, CallPackedFn call_pac
     : loaded_(std::move(loaded)), call_packed_(std::move(call_packed)) {}
 VmExecutor::~VmExecutor() = default;
 
-Status VmExecutor::RunIn(const void* const* inputs, void* const* outputs, const StopFn* stop, int64_t* step_ns) const {
+Status VmExecutor::RunIn(const void* const* inputs, void* const* outputs, const StopFn* stop, int64_t* step_ns,
+                         const ShapeValues* shapes) const {
   StatusOr<std::unique_ptr<Context>> context =
       contexts_.Acquire([&] { return Context::Make(loaded_.get(), call_packed_); });
   if (!context.ok()) return context.status();
-  Status status = (*context)->Run(inputs, outputs, stop, step_ns);
-  contexts_.Release(std::move(*context));
+  const int64_t before = (*context)->bytes();
+  Status status = (*context)->Run(inputs, outputs, stop, step_ns, shapes);
+  const int64_t grown = (*context)->bytes() - before;
+  contexts_.Release(std::move(*context), grown);
   return status;
 }
 
-Status VmExecutor::Run(const void* const* inputs, void* const* outputs) const {
-  return RunIn(inputs, outputs, nullptr, nullptr);
+Status VmExecutor::Run(const void* const* inputs, void* const* outputs, const ShapeValues* shapes) const {
+  return RunIn(inputs, outputs, nullptr, nullptr, shapes);
 }
 
-Status VmExecutor::RunUnlessStopped(const void* const* inputs, void* const* outputs, const StopFn& stop) const {
-  return RunIn(inputs, outputs, &stop, nullptr);
+Status VmExecutor::RunUnlessStopped(const void* const* inputs, void* const* outputs, const StopFn& stop,
+                                    const ShapeValues* shapes) const {
+  return RunIn(inputs, outputs, &stop, nullptr, shapes);
 }
 
-Status VmExecutor::Profile(const void* const* inputs, void* const* outputs, int64_t* step_ns) const {
+Status VmExecutor::Profile(const void* const* inputs, void* const* outputs, int64_t* step_ns,
+                           const ShapeValues* shapes) const {
   std::fill(step_ns, step_ns + plan().run_steps.size(), 0);
-  return RunIn(inputs, outputs, nullptr, step_ns);
+  return RunIn(inputs, outputs, nullptr, step_ns, shapes);
 }
 
 }  // namespace inlay::runtime

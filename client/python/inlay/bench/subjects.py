@@ -20,6 +20,7 @@ from inlay.bench import random_architectures
 from inlay.bench.random_architectures import describe
 from inlay.errors import InlayError
 from inlay.running import random_input
+from inlay.runtime import TensorSpec
 
 Inputs = dict[str, np.ndarray]
 
@@ -86,7 +87,7 @@ def torch_module(subject: dict[str, Any]) -> Any:
     raise ValueError("no PyTorch form: an .onnx file")
 
 
-def make_inputs(specs: Sequence[tuple[str, str, tuple[int, ...]]], seed: int = 0) -> Inputs:
+def make_inputs(specs: Sequence[TensorSpec], seed: int = 0) -> Inputs:
     """Seeded inputs; masks are ones, and types of tokens zeros, as in a call without padding."""
     generator = np.random.default_rng(seed)
     inputs = {}

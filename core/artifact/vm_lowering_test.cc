@@ -1,0 +1,172 @@
+// Plans for executor vm: open shapes, and what a loop's registers share memory with.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/artifact/planner.h"
+#include "core/artifact/slot_planner.h"
+#include "core/artifact/testing/module_builder.h"
+#include "core/ir/control_flow.h"
+#include "core/ir/dim_expr.h"
+
+namespace inlay::artifact {
+namespace {
+
+using runtime::ExecutionPlan;
+using runtime::RegisterKind;
+using runtime::VmFunction;
+using runtime::VmOp;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::ModuleBuilder;
+using testing::Signature;
+
+ir::TensorType F32(std::vector<ir::Dim> dims) { return {ir::DType::kF32, std::move(dims)}; }
+ir::Dim S(const std::string& symbol) { return ir::CanonicalDim(symbol); }
+
+void UseVm(ModuleBuilder* b) {
+  target::CompilationConfig config = target::CompilationConfig::Default();
+  config.executor.kind = target::ExecutorKind::kVm;
+  b->module().set_config(config);
+}
+
+std::string PlanError(ModuleBuilder& b) {
+  UseVm(&b);
+  return std::string(BuildPlan(b.module(), b.manifests()).status().message());
+}
+
+TEST(VmLowering, OpenShapes) {
+  ModuleBuilder b;
+  const auto x_type = F32({S("batch"), S("seq"), 8}), y_type = F32({S("2*batch"), S("((seq)/2)+1")});
+  b.Implement(Signature("f").In(x_type).Out(x_type).Symbols({"batch", "seq"}).WorkspaceExpr("64*seq"));
+  b.Implement(Signature("g").In(x_type).Out(y_type).Symbols({"((seq)/2)", "batch", "seq"}));
+  ir::VarPtr v = b.Input("x", x_type);
+  b.Input("other", F32({S("2*batch+seq"), S("3*n")}));
+  for (int i = 0; i < 4; ++i) v = b.Call("f", {v});
+  b.Return({b.Call("g", {v})}, {"y"});
+  UseVm(&b);
+  auto built = BuildPlan(b.module(), b.manifests());
+  ASSERT_TRUE(built.ok()) << built.status();
+  const ExecutionPlan& plan = built->plan;
+  EXPECT_EQ(plan.shapes.ToString(plan.inputs[1].type), "f32[2*batch+seq, 3*n]");
+  EXPECT_EQ(plan.shapes.ToString(plan.outputs[0].type), "f32[2*batch, ((seq)/2)+1]");
+  std::vector<std::string> names;
+  for (const auto& r : plan.shapes.registers) names.push_back(r.name);
+  EXPECT_THAT(names, ElementsAre("batch", "seq", "n", "((seq)/2)"));
+  EXPECT_THAT(plan.functions[0].symbols, ElementsAre(0, 1));
+  EXPECT_THAT(plan.functions[1].symbols, ElementsAre(3, 0, 1));
+  EXPECT_EQ(plan.shapes.extents[plan.functions[0].workspace_extent].name, "64*seq");
+  const VmFunction& main = plan.bytecode.functions[0];
+  EXPECT_EQ(main.num_slots, 3);  // a chain needs two and the workspace
+  EXPECT_EQ(main.frame_bytes, 0);
+
+  runtime::CallTypes types;
+  auto bind = [&](std::vector<int64_t> x, std::vector<int64_t> other) {
+    using runtime::DType;
+    return types.Bind(plan.shapes, plan.inputs, plan.outputs, {{DType::kF32, x}, {DType::kF32, other}}).message();
+  };
+  EXPECT_EQ(bind({3, 5, 8}, {11, 6}), "");
+  EXPECT_THAT(types.outputs()[0].type.shape, ElementsAre(6, 3));
+  EXPECT_THAT(types.shapes()->registers, ElementsAre(3, 5, 2, 2));
+  EXPECT_EQ(bind({3, 5, 8}, {11, 7}), "input 'other': dimension 1 is 7, which '3*n' can't be");
+  EXPECT_EQ(bind({3, 5, 8}, {12, 6}),
+            "input 'other': dimension 0 is 12, but '2*batch+seq' is 11 (batch = 3 from input 'x', seq = 5 from input "
+            "'x')");
+}
+
+TEST(VmLowering, ASymbolThatNoInputHasIsRefused) {
+  ModuleBuilder b;
+  b.Implement(Signature("f").In(F32({S("a*b")})).Out(F32({S("a*b")})).Symbols({"a", "b"}));
+  b.Return({b.Call("f", {b.Input("x", F32({S("a*b")}))})}, {});
+  EXPECT_THAT(PlanError(b), HasSubstr("the symbolic extent 'a' is no input's dimension"));
+}
+
+// Else its two sources could disagree, and what is derived from them with them.
+TEST(VmLowering, AnOpaquePartHasOneSource) {
+  ModuleBuilder b;
+  b.Implement(Signature("f").In(F32({S("((h)/2)")})).Out(F32({S("((h)/2)")})).Symbols({"((h)/2)"}));
+  ir::VarPtr x = b.Input("x", F32({S("((h)/2)")}));
+  b.Input("z", F32({S("((h)/2)+h")}));
+  b.Return({b.Call("f", {x})}, {});
+  EXPECT_EQ(PlanError(b), "'((h)/2)' is a dimension of input 'x' and follows from 'h' too");
+}
+
+TEST(VmLowering, ManifestsMustAgreeAboutSymbols) {
+  const auto type = F32({S("n")});
+  auto error = [&](Signature declared, Signature manifest) {
+    ModuleBuilder b;
+    b.Declare(declared);
+    b.Manifest(manifest);
+    b.Return({b.Call("f", {b.Input("x", type)})}, {});
+    return PlanError(b);
+  };
+  const Signature good = Signature("f").In(type).Out(type).Symbols({"n"});
+  EXPECT_EQ(error(good, good), "");
+  EXPECT_THAT(error(good, Signature("f").In(type).Out(type)), HasSubstr("has other symbols"));
+  EXPECT_THAT(error(good, Signature("f").In(type).Out(type).Symbols({"n", "m"})), HasSubstr("has other symbols"));
+  EXPECT_THAT(error(good, Signature("f").In(F32({S("m")})).Out(type).Symbols({"n"})), HasSubstr("has other inputs"));
+  EXPECT_THAT(error(good, Signature("f").In(F32({4})).Out(type).Symbols({"n"})), HasSubstr("has other inputs"));
+  EXPECT_THAT(error(good, Signature("f").In(type).Out(type).Symbols({"n", "n"})), HasSubstr("lists a symbol twice"));
+  EXPECT_THAT(error(good, Signature("f").In(type).Out(type).Symbols({"n"}).WorkspaceExpr("4*m")),
+              HasSubstr("has 'm' in workspace_expr but not in symbols"));
+  EXPECT_THAT(error(good, Signature("f").In(type).Out(type).Symbols({"n"}).WorkspaceExpr("4")),
+              HasSubstr("gives a number as workspace_expr"));
+  EXPECT_THAT(error(good, Signature("f").In(type).Out(type).Symbols({"n"}).WorkspaceExpr("4*n").Workspace(64)),
+              HasSubstr("gives its workspace's size twice"));
+}
+
+// A turn swaps the memory of a value and its successor, so what is left of the loop may lie in either's.
+TEST(VmLowering, WhatALoopGivesKeepsBothOfItsPlaces) {
+  ModuleBuilder b;
+  const auto flag = ir::TensorType{ir::DType::kBool, {}};
+  const auto type = F32({32});
+  b.Implement(Signature("f").In(type).Out(type));
+  b.Implement(Signature("g").In(type).In(type).Out(type));
+  ir::VarPtr c = b.Input("c", flag), x = b.Input("x", type);
+  ir::Function body;
+  body.params = {ir::MakeVar("c", flag), ir::MakeVar("x", type)};
+  body.body.results = {body.params[0], body.params[1]};
+  b.module().functions["body"] = body;
+  ir::Binding loop;
+  loop.kind = ir::Binding::Kind::kCallFunction;
+  loop.callee = "body";
+  loop.args = {c, x};
+  loop.attrs.Set(ir::kWhile, true);
+  loop.var = ir::MakeVar("", ir::TupleType{{flag, type}});
+  b.main().body.bindings.push_back(loop);
+  ir::VarPtr r = b.GetItem(loop.var, 1);
+  ir::VarPtr v = b.Call("f", {b.Call("f", {r})});
+  b.Return({b.Call("g", {r, v})}, {});
+  UseVm(&b);
+  auto built = BuildPlan(b.module(), b.manifests());
+  ASSERT_TRUE(built.ok()) << built.status();
+  const ExecutionPlan& plan = built->plan;
+  const VmFunction& main = plan.bytecode.functions[0];
+  std::vector<int64_t> swapped;
+  int kernels = 0;
+  for (size_t pc = 0; pc < main.code.size(); pc += InstructionWords(plan.bytecode, plan, main, pc)) {
+    const int64_t* word = &main.code[pc];
+    if (word[0] == static_cast<int64_t>(VmOp::kSwap)) swapped.insert(swapped.end(), {word[1], word[2]});
+    if (word[0] != static_cast<int64_t>(VmOp::kKernel)) continue;
+    const auto& to = main.registers[word[plan.run_steps[word[1]].function == 0 ? 4 : 5]];
+    for (int64_t at : swapped) {
+      EXPECT_TRUE(to.kind != RegisterKind::kFrame || main.registers[at].type != to.type ||
+                  main.registers[at].at != to.at);
+    }
+    ++kernels;
+  }
+  EXPECT_EQ(swapped.size(), 4);
+  EXPECT_EQ(kernels, 3);
+}
+
+TEST(SlotPlanner, WhatNeverLivesTogetherShares) {
+  const SlotAssignment chain = AssignSlots({{100, 0, 1}, {300, 1, 2}, {200, 2, 3}, {50, 3, 4}});
+  EXPECT_EQ(chain.num_slots, 2);
+  EXPECT_NE(chain.slots[0], chain.slots[1]);
+  EXPECT_NE(chain.slots[1], chain.slots[2]);
+  EXPECT_NE(chain.slots[2], chain.slots[3]);
+  EXPECT_EQ(AssignSlots({{8, 0, 9}, {8, 0, 9}, {8, 9, 9}}).num_slots, 3);
+  EXPECT_EQ(AssignSlots({}).num_slots, 0);
+}
+
+}  // namespace
+}  // namespace inlay::artifact
