@@ -28,6 +28,8 @@ absl::string_view KindName(AttrKind kind) {
       return "ints";
     case AttrKind::kFloats:
       return "floats";
+    case AttrKind::kStrings:
+      return "strings";
   }
   return "?";
 }
@@ -55,6 +57,8 @@ bool Coerce(AttrKind kind, AttrValue* value) {
         *value = std::vector<double>(ints->begin(), ints->end());
       }
       return std::holds_alternative<std::vector<double>>(*value);
+    case AttrKind::kStrings:
+      return std::holds_alternative<std::vector<std::string>>(*value);
   }
   return false;
 }

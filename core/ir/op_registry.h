@@ -17,7 +17,7 @@
 namespace inlay::ir {
 
 // kNumber: an int or a float, kept as it is (the value that fills an integer tensor must not pass through a double).
-enum class AttrKind { kInt, kFloat, kNumber, kString, kBool, kDType, kInts, kFloats };
+enum class AttrKind { kInt, kFloat, kNumber, kString, kBool, kDType, kInts, kFloats, kStrings };
 
 struct AttrSpec {
   std::string name;

@@ -277,6 +277,33 @@ TEST(OpsTest, ReshapeAndTranspose) {
   EXPECT_EQ(Result("reshape", {"f32[b,12,64]"}, {{"shape", Ints{-1, 768}}}), "f32[b, 768]");
   EXPECT_EQ(Result("reshape", {"f32[b,128,64]"}, {{"shape", Ints{-1, 64}}}), "f32[128*b, 64]");
   EXPECT_EQ(Result("reshape", {"f32[0,3]"}, {{"shape", Ints{0}}}), "f32[0]");
+  using Texts = std::vector<std::string>;
+  EXPECT_EQ(Result("reshape", {"f32[b,s,768]"}, {{"shape", Ints{-1, -1, 12, 64}}, {"dims", Texts{"b", "s", "", ""}}}),
+            "f32[b, s, 12, 64]");
+  EXPECT_EQ(Result("reshape", {"f32[b,s,768]"}, {{"shape", Ints{-1, -1, 64}}, {"dims", Texts{"s * b", "", ""}}}),
+            "f32[b*s, 12, 64]");
+  EXPECT_EQ(Result("expand", {"f32[1,s]"}, {{"shape", Ints{-1, 1}}, {"dims", Texts{"b", ""}}}), "f32[b, s]");
+  EXPECT_EQ(
+      Result("iota", {}, {{"shape", Ints{-1}}, {"dims", Texts{"2*s+1"}}, {"axis", int64_t{0}}, {"dtype", DType::kI64}}),
+      "i64[2*s+1]");
+  ASSERT_TRUE(Infer("reshape", {"f32[6]"}, {{"shape", Ints{-1, 2}}, {"dims", Texts{"7-4", ""}}}, &attrs).ok());
+  EXPECT_EQ(attrs.Ints("shape"), (Ints{3, 2}));
+  EXPECT_FALSE(attrs.Has("dims"));
+  EXPECT_THAT(Error("reshape", {"f32[b,s]"}, {{"shape", Ints{-1, -1}}, {"dims", Texts{"b", "t"}}}),
+              IsInvalid("don't fill"));
+  EXPECT_THAT(Error("reshape", {"f32[b,s]"}, {{"shape", Ints{-1, 2}}, {"dims", Texts{"b", "s"}}}),
+              IsInvalid("holds 2 where 'dims' has 's'"));
+  EXPECT_THAT(Error("reshape", {"f32[b,s]"}, {{"shape", Ints{-1}}, {"dims", Texts{"b", "s"}}}),
+              IsInvalid("'dims' has 2 elements and 'shape' 1"));
+  EXPECT_THAT(Error("expand", {"f32[7]"}, {{"shape", Ints{-1}}, {"dims", Texts{"s"}}}), IsInvalid("7 against s"));
+  EXPECT_EQ(Result("slice", {"f32[512,64]"}, {{"begins", Ints{1, 0}}, {"ends", Ints{0, 8}}, {"dims", Texts{"s", ""}}}),
+            "f32[s, 8]");
+  EXPECT_THAT(Error("slice", {"f32[8]"}, {{"begins", Ints{-1}}, {"ends", Ints{0}}, {"dims", Texts{"s"}}}),
+              IsInvalid("axis 0 takes 's' elements: only"));
+  EXPECT_THAT(Error("slice", {"f32[8]"}, {{"begins", Ints{0}}, {"ends", Ints{0}}, {"dims", Texts{"3"}}}),
+              IsInvalid("only"));
+  EXPECT_THAT(Error("slice", {"f32[8]"}, {{"begins", Ints{0}}, {"ends", Ints{0}}, {"dims", Texts{}}}),
+              IsInvalid("'dims' has 0 elements"));
   EXPECT_THAT(Error("reshape", {"f32[2,3]"}, {{"shape", Ints{5}}}), IsInvalid("has 6 elements; they don't fill"));
   EXPECT_THAT(Error("reshape", {"f32[2,3]"}, {{"shape", Ints{-1, 4}}}), IsInvalid("don't fill"));
   EXPECT_THAT(Error("reshape", {"f32[2,3]"}, {{"shape", Ints{-1, -1}}}), IsInvalid("one may be -1"));

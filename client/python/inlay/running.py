@@ -22,12 +22,12 @@ def random_input(spec: TensorSpec, generator: np.random.Generator) -> np.ndarray
             f"input {spec[0]} is {spec[1]}[{', '.join(map(str, spec[2]))}]: {symbols[0]!r} may be any number, so give the "
             "inputs in a file (--input)"
         )
-    dtype = numpy_dtype(spec[1])
+    dtype, shape = numpy_dtype(spec[1]), [int(d) for d in spec[2]]
     if dtype.kind in "iu":
-        return generator.integers(0, 100, spec[2]).astype(dtype)
+        return generator.integers(0, 100, shape).astype(dtype)
     if dtype.kind == "b":
-        return generator.integers(0, 2, spec[2]).astype(dtype)
-    return generator.standard_normal(spec[2]).astype(dtype)
+        return generator.integers(0, 2, shape).astype(dtype)
+    return generator.standard_normal(shape).astype(dtype)
 
 
 def read_inputs(path: str, specs: list[TensorSpec]) -> dict[str, np.ndarray]:

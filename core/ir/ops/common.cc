@@ -104,6 +104,52 @@ absl::StatusOr<std::vector<Dim>> Broadcast(const std::vector<Dim>& a, const std:
   return result;
 }
 
+absl::StatusOr<std::vector<Dim>> ShapeAttr(const InferContext& ctx, int* rest) {
+  constexpr size_t kMaxText = 1024;
+  std::vector<int64_t> shape = ctx.attrs.Ints("shape");
+  std::vector<std::string> names(shape.size());
+  if (ctx.attrs.Has("dims")) {
+    names = std::get<std::vector<std::string>>(ctx.attrs.values().find("dims")->second);
+    if (names.size() != shape.size()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("attribute 'dims' has ", names.size(), " elements and 'shape' ", shape.size()));
+    }
+  }
+  std::vector<Dim> dims;
+  bool open = false;
+  if (rest != nullptr) *rest = -1;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    if (!names[i].empty()) {
+      if (shape[i] != -1 || names[i].size() > kMaxText) {
+        return absl::InvalidArgumentError(absl::StrCat("attribute 'shape' holds ", shape[i], " where 'dims' has '",
+                                                       names[i].substr(0, 64), "'; it must be -1 there"));
+      }
+      const Dim dim = CanonicalDim(names[i]);
+      if (dim.is_static()) shape[i] = dim.value();
+      names[i] = dim.is_static() ? "" : dim.symbol();
+      open = open || !dim.is_static();
+      if (!dim.is_static()) dims.push_back(dim);
+    }
+    if (names[i].empty() && shape[i] == -1 && rest != nullptr && *rest < 0) {
+      *rest = static_cast<int>(i);
+      dims.push_back(1);
+    } else if (names[i].empty() && shape[i] < 0) {
+      return absl::InvalidArgumentError(absl::StrCat("attribute 'shape' is [", absl::StrJoin(shape, ", "),
+                                                     "]; its elements are extents",
+                                                     rest != nullptr ? ", and one may be -1" : ""));
+    } else if (names[i].empty()) {
+      dims.push_back(shape[i]);
+    }
+  }
+  ctx.attrs.Set("shape", std::move(shape));
+  if (open) {
+    ctx.attrs.Set("dims", std::move(names));
+  } else {
+    ctx.attrs.Erase("dims");
+  }
+  return dims;
+}
+
 absl::StatusOr<int> CanonicalAxis(const InferContext& ctx, absl::string_view name, int rank) {
   int64_t axis = ctx.attrs.Int(name);
   if (axis < -rank || axis >= rank) {

@@ -18,22 +18,13 @@ absl::StatusOr<Dim> Product(const std::vector<Dim>& dims) {
 
 absl::StatusOr<Type> InferReshape(const InferContext& ctx) {
   const TensorType& x = ctx.arg(0);
-  std::vector<int64_t> shape = ctx.attrs.Ints("shape");
-  std::vector<Dim> dims;
-  int open = -1;
-  for (size_t i = 0; i < shape.size(); ++i) {
-    if (shape[i] < -1 || (shape[i] == -1 && open >= 0)) {
-      return absl::InvalidArgumentError(absl::StrCat("attribute 'shape' is [", absl::StrJoin(shape, ", "),
-                                                     "]; its elements are extents, and one may be -1"));
-    }
-    if (shape[i] == -1) open = static_cast<int>(i);
-    dims.push_back(shape[i] == -1 ? 1 : shape[i]);
-  }
+  int open;
+  INLAY_ASSIGN_OR_RETURN(std::vector<Dim> dims, ShapeAttr(ctx, &open));
   INLAY_ASSIGN_OR_RETURN(Dim from, Product(x.dims));
   INLAY_ASSIGN_OR_RETURN(Dim to, Product(dims));
   const absl::Status misfit = absl::InvalidArgumentError(absl::StrCat(x.ToString(), " has ", from.ToString(),
-                                                                      " elements; they don't fill the shape [",
-                                                                      absl::StrJoin(shape, ", "), "]"));
+                                                                      " elements; they don't fill the shape ",
+                                                                      TensorType{x.dtype, dims}.ToString()));
   if (open < 0) {
     if (from != to) return misfit;
     return Type(TensorType{x.dtype, std::move(dims)});
@@ -43,8 +34,9 @@ absl::StatusOr<Type> InferReshape(const InferContext& ctx) {
   if (!rest.ok()) return misfit;
   dims[open] = *rest;
   if (rest->is_static()) {
+    std::vector<int64_t> shape = ctx.attrs.Ints("shape");
     shape[open] = rest->value();
-    ctx.attrs.Set("shape", shape);
+    ctx.attrs.Set("shape", std::move(shape));
   }
   return Type(TensorType{x.dtype, std::move(dims)});
 }
@@ -111,8 +103,32 @@ absl::StatusOr<Type> InferSlice(const InferContext& ctx) {
   INLAY_ASSIGN_OR_RETURN(std::vector<int64_t> begins, CompleteInts(ctx, "begins", x.rank(), 0, INT64_MIN));
   INLAY_ASSIGN_OR_RETURN(std::vector<int64_t> ends, CompleteInts(ctx, "ends", x.rank(), INT64_MAX, INT64_MIN));
   INLAY_ASSIGN_OR_RETURN(std::vector<int64_t> steps, CompleteInts(ctx, "steps", x.rank(), 1, INT64_MIN));
+  std::vector<std::string> names(x.rank());
+  if (ctx.attrs.Has("dims")) names = std::get<std::vector<std::string>>(ctx.attrs.values().find("dims")->second);
+  if (static_cast<int>(names.size()) != x.rank()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("attribute 'dims' has ", names.size(), " elements for ", x.ToString()));
+  }
   std::vector<Dim> dims;
   for (int i = 0; i < x.rank(); ++i) {
+    if (!names[i].empty()) {
+      const Dim taken = CanonicalDim(names[i].substr(0, 1024));
+      if (taken.is_static() || begins[i] < 0 || steps[i] != 1) {
+        return absl::InvalidArgumentError(absl::StrCat("axis ", i, " takes '", names[i].substr(0, 64),
+                                                       "' elements: only a symbol's, from a begin of 0 or more, by 1"));
+      }
+      INLAY_ASSIGN_OR_RETURN(Dim left, MulDims(taken, -1));
+      INLAY_ASSIGN_OR_RETURN(left, AddDims(left, x.dims[i]));
+      INLAY_ASSIGN_OR_RETURN(left, AddDims(left, -begins[i]));
+      if (left.is_static() && left.value() < 0) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("'", taken.symbol(), "' elements from ", begins[i], " are more than axis ", i, " has"));
+      }
+      names[i] = taken.symbol();
+      ends[i] = INT64_MAX;
+      dims.push_back(taken);
+      continue;
+    }
     if (steps[i] == 0) return absl::InvalidArgumentError(absl::StrCat("the step of axis ", i, " is 0"));
     if (x.dims[i].is_static()) {
       int64_t extent = SliceExtent(x.dims[i].value(), &begins[i], &ends[i], steps[i]);
@@ -128,15 +144,16 @@ absl::StatusOr<Type> InferSlice(const InferContext& ctx) {
   }
   ctx.attrs.Set("begins", std::move(begins));
   ctx.attrs.Set("ends", std::move(ends));
+  if (std::any_of(names.begin(), names.end(), [](const std::string& n) { return !n.empty(); })) {
+    ctx.attrs.Set("dims", std::move(names));
+  } else {
+    ctx.attrs.Erase("dims");
+  }
   return Type(TensorType{x.dtype, std::move(dims)});
 }
 
 absl::StatusOr<Type> InferExpand(const InferContext& ctx) {
-  std::vector<Dim> wanted;
-  for (int64_t extent : ctx.attrs.Ints("shape")) {
-    if (extent < 0) return absl::InvalidArgumentError(absl::StrCat("attribute 'shape' holds ", extent));
-    wanted.push_back(extent);
-  }
+  INLAY_ASSIGN_OR_RETURN(std::vector<Dim> wanted, ShapeAttr(ctx, nullptr));
   INLAY_ASSIGN_OR_RETURN(std::vector<Dim> dims, Broadcast(ctx.arg(0).dims, wanted));
   TensorType result{ctx.arg(0).dtype, std::move(dims)};
   if (result.is_static()) ctx.attrs.Set("shape", result.Shape());
@@ -186,7 +203,8 @@ absl::StatusOr<Type> InferTrilu(const InferContext& ctx) {
   return Type(ctx.arg(0));
 }
 
-INLAY_REGISTER_OP(Schema("reshape", 1, 1, {Required("shape", AttrKind::kInts)}, OpPattern::kInjective, InferReshape));
+INLAY_REGISTER_OP(Schema("reshape", 1, 1, {Required("shape", AttrKind::kInts), MayBeAbsent("dims", AttrKind::kStrings)},
+                         OpPattern::kInjective, InferReshape));
 INLAY_REGISTER_OP(Schema("transpose", 1, 1, {Required("perm", AttrKind::kInts)}, OpPattern::kInjective,
                          InferTranspose));
 INLAY_REGISTER_OP(Schema("concat", 1, -1, {Required("axis", AttrKind::kInt)}, OpPattern::kInjective, InferConcat));
@@ -194,9 +212,10 @@ INLAY_REGISTER_OP(Schema("split", 1, 1, {Required("axis", AttrKind::kInt), Requi
                          OpPattern::kInjective, InferSplit));
 INLAY_REGISTER_OP(Schema("slice", 1, 1,
                          {Required("begins", AttrKind::kInts), Required("ends", AttrKind::kInts),
-                          MayBeAbsent("steps", AttrKind::kInts)},
+                          MayBeAbsent("steps", AttrKind::kInts), MayBeAbsent("dims", AttrKind::kStrings)},
                          OpPattern::kInjective, InferSlice));
-INLAY_REGISTER_OP(Schema("expand", 1, 1, {Required("shape", AttrKind::kInts)}, OpPattern::kBroadcast, InferExpand));
+INLAY_REGISTER_OP(Schema("expand", 1, 1, {Required("shape", AttrKind::kInts), MayBeAbsent("dims", AttrKind::kStrings)},
+                         OpPattern::kBroadcast, InferExpand));
 INLAY_REGISTER_OP(Schema("pad", 1, 1,
                          {Required("pads", AttrKind::kInts),
                           Choice("mode", "constant", {"constant", "reflect", "edge", "wrap"}),

@@ -6,17 +6,8 @@
 namespace inlay::ir::ops {
 namespace {
 
-absl::StatusOr<std::vector<Dim>> ShapeAttr(const InferContext& ctx) {
-  std::vector<Dim> dims;
-  for (int64_t extent : ctx.attrs.Ints("shape")) {
-    if (extent < 0) return absl::InvalidArgumentError(absl::StrCat("attribute 'shape' holds ", extent));
-    dims.push_back(extent);
-  }
-  return dims;
-}
-
 absl::StatusOr<Type> InferFull(const InferContext& ctx) {
-  INLAY_ASSIGN_OR_RETURN(std::vector<Dim> dims, ShapeAttr(ctx));
+  INLAY_ASSIGN_OR_RETURN(std::vector<Dim> dims, ShapeAttr(ctx, nullptr));
   const DType dtype = ctx.attrs.GetDType("dtype");
   if (IsFloat(dtype)) {
     ctx.attrs.Set("value", ctx.attrs.Float("value"));
@@ -33,7 +24,7 @@ absl::StatusOr<Type> InferFull(const InferContext& ctx) {
 }
 
 absl::StatusOr<Type> InferIota(const InferContext& ctx) {
-  INLAY_ASSIGN_OR_RETURN(std::vector<Dim> dims, ShapeAttr(ctx));
+  INLAY_ASSIGN_OR_RETURN(std::vector<Dim> dims, ShapeAttr(ctx, nullptr));
   INLAY_RETURN_IF_ERROR(CanonicalAxis(ctx, "axis", static_cast<int>(dims.size())).status());
   const DType dtype = ctx.attrs.GetDType("dtype");
   if (!Contains(DTypes::kN, dtype)) return absl::InvalidArgumentError("iota makes numbers, not bool");
@@ -78,12 +69,12 @@ absl::StatusOr<Type> InferReverseSequence(const InferContext& ctx) {
 }
 
 INLAY_REGISTER_OP(Schema("full", 0, 0,
-                         {Required("shape", AttrKind::kInts), Required("value", AttrKind::kNumber),
-                          Required("dtype", AttrKind::kDType)},
+                         {Required("shape", AttrKind::kInts), MayBeAbsent("dims", AttrKind::kStrings),
+                          Required("value", AttrKind::kNumber), Required("dtype", AttrKind::kDType)},
                          OpPattern::kInjective, InferFull));
 INLAY_REGISTER_OP(Schema("iota", 0, 0,
-                         {Required("shape", AttrKind::kInts), Required("axis", AttrKind::kInt),
-                          Required("dtype", AttrKind::kDType)},
+                         {Required("shape", AttrKind::kInts), MayBeAbsent("dims", AttrKind::kStrings),
+                          Required("axis", AttrKind::kInt), Required("dtype", AttrKind::kDType)},
                          OpPattern::kInjective, InferIota));
 INLAY_REGISTER_OP(Schema(
     "resize", 1, 1,

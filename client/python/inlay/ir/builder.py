@@ -29,7 +29,7 @@ import numpy as np
 
 from inlay._proto import ir_pb2
 from inlay.errors import InvalidModelError
-from inlay.ir import ops, ops_data  # noqa: F401  (ops_data registers its operators)
+from inlay.ir import dims, ops, ops_data  # noqa: F401  (ops_data registers its operators)
 from inlay.ir.attrs import encode_attr
 from inlay.ir.dims import Dim, Shape
 from inlay.ir.module import LITERAL_LIMIT, IRModule, digest_of
@@ -123,7 +123,12 @@ class FunctionBuilder:
                         raise ValueError(f"attribute {name} is missing")
                     full[name] = default
                     continue
-                binding.attrs[name].CopyFrom(encode_attr(value, kind))
+                if kind == "extents":  # -1 and a text beside it where it is symbolic (OPS.md, "Symbolic extents")
+                    if symbols := [v if isinstance(v, str) else "" for v in value] if dims.symbols(value) else []:
+                        binding.attrs["dims"].CopyFrom(encode_attr(symbols, "strings"))
+                    binding.attrs[name].CopyFrom(encode_attr([-1 if isinstance(v, str) else v for v in value], "ints"))
+                else:
+                    binding.attrs[name].CopyFrom(encode_attr(value, kind))
                 full[name] = dtype_name(value) if kind == "dtype" else value
             inferred = schema.infer([a.type for a in args], full)
         except (ValueError, TypeError) as error:

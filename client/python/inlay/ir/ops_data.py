@@ -9,16 +9,21 @@ from inlay.ir.ops import N, _count, _dtype, _same_dtype, op
 from inlay.ir.types import FLOATS, TensorType
 
 
-@op("reshape", shape="ints")
+@op("reshape", shape="extents")
 def _reshape(args, attrs):
     _count(args, 1)
     target: list = list(attrs["shape"])
-    if sum(1 for d in target if d == -1) > 1 or any(d < -1 for d in target):
+    if sum(1 for d in target if d == -1) > 1 or any(isinstance(d, int) and d < -1 for d in target):
         raise ValueError(f"shape {target} is not one of extents and at most one -1")
-    source = args[0].shape
+    source = list(args[0].shape)
+    for symbol in dims.symbols(target):
+        # Those that stay cancel; whether the rest fits, the server tells.
+        for _ in range(target.count(symbol)):
+            if symbol in source:
+                source.remove(symbol)
     if -1 in target:
         at = target.index(-1)
-        known = math.prod(d for d in target if d != -1)
+        known = math.prod(d for d in target if isinstance(d, int) and d != -1)
         if dims.static(source):
             total = math.prod(source)
             if known == 0 or total % known:
@@ -32,7 +37,7 @@ def _reshape(args, attrs):
                 target[at] = dims.mul(rest, factor // known)
             else:
                 target[at] = dims.floordiv(dims.mul(rest, factor), known)
-    elif dims.static(source) and math.prod(source) != math.prod(target):
+    elif dims.static(source) and dims.static(target) and math.prod(source) != math.prod(target):
         raise ValueError(f"{args[0]} does not fit into shape {target}")
     return TensorType(args[0].dtype, tuple(target))
 
@@ -77,15 +82,20 @@ def slice_extent(extent: int, begin: int, end: int, step: int) -> int:
     return len(range(*slice(begin, end, step).indices(extent)))
 
 
-@op("slice", begins="ints", ends="ints", steps="ints")
+@op("slice", begins="ints", ends="ints", steps="ints", dims=("strings", None))
 def _slice(args, attrs):
     _count(args, 1)
     rank = args[0].rank
+    taken = attrs.get("dims") or [""] * rank
+    if len(taken) != rank:
+        raise ValueError(f"dims {taken} for rank {rank}")
     if any(len(attrs[k]) != rank for k in ("begins", "ends", "steps")) or 0 in attrs["steps"]:
         raise ValueError(f"begins {attrs['begins']}, ends {attrs['ends']}, steps {attrs['steps']} for rank {rank}")
     out = []
-    for extent, b, e, s in zip(args[0].shape, attrs["begins"], attrs["ends"], attrs["steps"]):
-        if isinstance(extent, int):
+    for extent, b, e, s, symbol in zip(args[0].shape, attrs["begins"], attrs["ends"], attrs["steps"], taken):
+        if symbol:
+            out.append(symbol)
+        elif isinstance(extent, int):
             out.append(slice_extent(extent, b, e, s))
         elif b == 0 and s == 1 and e >= 2**31 - 1:
             out.append(extent)
@@ -98,11 +108,11 @@ def _slice(args, attrs):
         elif s == 1 and 0 <= b <= e:
             out.append(e - b)  # assumes that the extent reaches `end`; the server checks
         else:
-            raise ValueError(f"slice {b}:{e}:{s} of symbolic extent {extent!r}")
+            out.append(f"slice({extent},{b},{e},{s})")
     return TensorType(args[0].dtype, tuple(out))
 
 
-@op("expand", shape="ints")
+@op("expand", shape="extents")
 def _expand(args, attrs):
     _count(args, 1)
     return TensorType(args[0].dtype, dims.broadcast(args[0].shape, tuple(attrs["shape"])))
@@ -197,13 +207,13 @@ def _trilu(args, attrs):
     return args[0]
 
 
-@op("full", shape="ints", value="number", dtype="dtype")
+@op("full", shape="extents", value="number", dtype="dtype")
 def _full(args, attrs):
     _count(args, 0)
     return TensorType.of(attrs["dtype"], attrs["shape"])
 
 
-@op("iota", shape="ints", axis="int", dtype="dtype")
+@op("iota", shape="extents", axis="int", dtype="dtype")
 def _iota(args, attrs):
     _count(args, 0)
     dims.axis(attrs["axis"], len(attrs["shape"]))

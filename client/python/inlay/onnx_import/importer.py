@@ -240,8 +240,8 @@ class GraphImporter:
         if value.var is not None:
             return value.var
         if value.extents is not None and not value.constant:
-            symbols = [d for d in value.extents.reshape(-1) if isinstance(d, str)]
-            raise Unsupported(f"the symbolic dimension {symbols[0]!r} is used as data; fix it with shape=")
+            value.var = self.extents_as_data(value.extents)
+            return value.var
         if value.type is None:
             raise Unsupported(f"{value.name!r} is {value.array.dtype}, a dtype that the IR lacks")
         array = value.array
@@ -250,6 +250,18 @@ class GraphImporter:
         else:
             value.var = self.builder.literal(array, name=value.name)
         return value.var
+
+    def extents_as_data(self, extents: np.ndarray) -> Var:
+        """A tensor of numbers that a run alone knows: an extent is the sum of as many ones."""
+        parts = []
+        for d in extents.reshape(-1):
+            if isinstance(d, str):
+                ones = self.builder.op("full", shape=[d], value=1, dtype="i64")
+                parts.append(self.builder.op("reduce_sum", ones, axes=[0], keepdims=True))
+            else:
+                parts.append(self.builder.literal(np.array([d], np.int64)))
+        flat = parts[0] if len(parts) == 1 else self.builder.op("concat", *parts, axis=0)
+        return flat if extents.ndim == 1 else self.builder.op("reshape", flat, shape=list(extents.shape))
 
 
 def fold_or_refuse(node, inputs: list[Value | None], opset: int) -> list[np.ndarray]:

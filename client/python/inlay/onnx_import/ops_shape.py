@@ -64,7 +64,7 @@ def reshape(ctx: NodeContext) -> Value:
 def reshape_to(ctx: NodeContext, x: Value, target: list) -> Value:
     """Reshape to a list with at most one -1 and any symbolic extents that can be told from x's."""
     if -1 in target and any(isinstance(d, str) for d in target):
-        # -1 is what remains once equal symbols are cancelled; with none left it is a number.
+        # -1 is what remains once equal symbols are cancelled.
         left, known = list(x.shape), 1
         for d in target:
             if isinstance(d, str):
@@ -75,9 +75,10 @@ def reshape_to(ctx: NodeContext, x: Value, target: list) -> Value:
                 left.remove(d)
             elif d != -1:
                 known *= d
-        if not dims.static(left) or known == 0:
+        numbers = math.prod(d for d in left if isinstance(d, int))
+        if known == 0 or numbers % known:
             raise Unsupported(f"a reshape to {target} has several unknown extents; fix dimensions with shape=")
-        rest = math.prod(int(d) for d in left) // known
+        rest = dims.mul(dims.product([d for d in left if isinstance(d, str)]), numbers // known)
         target = [rest if d == -1 else d for d in target]
     return ctx.reshape(x, target)
 
@@ -120,7 +121,7 @@ def unsqueeze(ctx: NodeContext) -> Value:
 
 
 def insert_ones(ctx: NodeContext, x: Value, target: list) -> Value:
-    """A reshape that only adds or removes extents of 1, with any number of symbolic ones where they allow it."""
+    """A reshape that only adds or removes extents of 1."""
     return ctx.reshape(x, target)
 
 
@@ -174,18 +175,23 @@ def slice_inputs(ctx: NodeContext) -> Value:
     axes = ctx.ints(3, "axes") if ctx.has(3) else None
     steps = ctx.ints(4, "steps") if ctx.has(4) else None
     x = ctx[0]
+    taken = [""] * x.rank
     if any(isinstance(e, str) for e in ends):
         order = ctx.axes(axes if axes is not None else range(len(begins)), x.rank)
         for at, (axis, end) in enumerate(zip(order, ends)):
-            if isinstance(end, str):
-                if end != x.shape[axis]:
+            if not isinstance(end, str):
+                continue
+            if end != x.shape[axis]:
+                # As many as the symbol says (a run that wants more than there are is refused).
+                if begins[at] != 0 or (steps is not None and steps[at] != 1):
                     raise Unsupported(f"slices up to the symbolic dimension {end!r}; fix it with shape=")
-                ends[at] = _INT64_MAX
-    return slice_by(ctx, x, begins, [int(e) for e in ends], axes, steps)
+                taken[axis] = end
+            ends[at] = _INT64_MAX
+    return slice_by(ctx, x, begins, [int(e) for e in ends], axes, steps, taken)
 
 
-def slice_by(ctx: NodeContext, x: Value, begins, ends, axes, steps) -> Value:
-    """ONNX's Slice as a full-rank slice."""
+def slice_by(ctx: NodeContext, x: Value, begins, ends, axes, steps, taken=()) -> Value:
+    """ONNX's Slice as a full-rank slice. taken: by axis, the symbol that says how many, or ""."""
     axes = ctx.axes(axes if axes is not None else range(len(begins)), x.rank)
     steps = steps if steps is not None else [1] * len(begins)
     if not len(begins) == len(ends) == len(axes) == len(steps) or len(set(axes)) != len(axes):
@@ -202,7 +208,7 @@ def slice_by(ctx: NodeContext, x: Value, begins, ends, axes, steps) -> Value:
                 end = _INT64_MIN  # before the first element: everything down to it
         full[axis] = [begin, end, step]
     b, e, s = zip(*full) if full else ((), (), ())
-    return ctx.op("slice", x, begins=list(b), ends=list(e), steps=list(s))
+    return ctx.op("slice", x, begins=list(b), ends=list(e), steps=list(s), dims=list(taken) if any(taken) else None)
 
 
 @converter("Tile")
@@ -216,15 +222,15 @@ def expand(ctx: NodeContext) -> Value:
 
 
 def expand_to(ctx: NodeContext, x: Value, target: list) -> Value:
-    """Broadcast to max(x, target); a symbolic extent may only meet itself."""
+    """Broadcast to max(x, target); a symbolic extent meets itself or 1."""
     source = [1] * (len(target) - x.rank) + list(x.shape)
     offset = len(source) - len(target)
     wanted = [1] * offset + list(target)
     for i, (s, t) in enumerate(zip(source, wanted)):
-        if isinstance(t, str):
-            if s != t:
-                raise Unsupported(f"broadcasts to the symbolic dimension {t!r}; fix it with shape=")
+        if isinstance(t, str) and s == t:
             wanted[i] = 1
+        elif isinstance(t, str) and s != 1:
+            raise Unsupported(f"broadcasts {s} to the symbolic dimension {t!r}; fix it with shape=")
     if all(w == 1 or w == s for s, w in zip(source, wanted)) and len(source) == x.rank:
         return x
     return ctx.op("expand", x, shape=wanted)
@@ -235,9 +241,6 @@ def constant_of_shape(ctx: NodeContext) -> Value:
     value = ctx.attr("value")
     array = np.zeros(1, np.float32) if value is None else tensor_attr(value).reshape(-1)
     target = ctx.extents(0, "the shape")
-    for dim in target:
-        if isinstance(dim, str):
-            raise Unsupported(f"makes a tensor of the symbolic dimension {dim!r}; fix it with shape=")
     filler = constant_value("", array[:1].reshape(()))
     return full(ctx, filler, target)
 
@@ -250,10 +253,18 @@ def full(ctx: NodeContext, filler: Value, target: list) -> Value:
 
 @converter("Range")
 def range_(ctx: NodeContext) -> Value:
-    start, limit, delta = (ctx.const(i, what).reshape(-1)[0] for i, what in enumerate(("start", "limit", "delta")))
-    if delta == 0:
+    start, limit, delta = (ctx.extents(i, what)[0] if ctx[i].extents is not None else ctx.const(i, what).reshape(-1)[0]
+                           for i, what in enumerate(("start", "limit", "delta")))  # fmt: skip
+    if not isinstance(delta, str) and delta == 0:
         raise Unsupported("a delta of 0")
-    count = max(0, math.ceil((limit - start) / delta))
+    count: dims.Dim
+    if any(isinstance(v, str) for v in (start, limit, delta)):
+        # From 0 in steps of 1: as many as the limit says, which is an extent and so not below 0.
+        if isinstance(start, str) or isinstance(delta, str) or start != 0 or delta != 1:
+            raise Unsupported(f"a range from {start} to {limit} in steps of {delta}; fix its dimensions with shape=")
+        count = str(limit)
+    else:
+        count = max(0, math.ceil((limit - start) / delta))  # type: ignore[operator]
     dtype = ctx[0].dtype
     index = ctx.op("iota", shape=[count], axis=0, dtype=dtype)
     return ctx.op("add", ctx.op("mul", index, ctx.literal(delta, dtype)), ctx.literal(start, dtype))

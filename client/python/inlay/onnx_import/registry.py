@@ -184,17 +184,13 @@ class NodeContext:
         return x if x.dtype == dtype else self.op("cast", x, dtype=dtype)
 
     def reshape(self, x: Value, shape: Sequence[Dim]) -> Value:
-        """Reshape to extents of which one may be symbolic."""
+        """Reshape to extents, symbolic ones among them."""
         target = list(shape)
         if x.shape == tuple(target):
             return x
         symbolic = [i for i, d in enumerate(target) if isinstance(d, str)]
-        if len(symbolic) > 1:
-            raise Unsupported(f"a reshape to {target} has several symbolic dimensions; fix them with shape=")
-        if symbolic:
-            if -1 in target:
-                raise Unsupported(f"a reshape to {target} has a -1 and a symbolic dimension; fix it with shape=")
-            target[symbolic[0]] = -1
+        if len(symbolic) == 1 and -1 not in target:
+            target[symbolic[0]] = -1  # what remains
         return self.op("reshape", x, shape=target)
 
     def transpose(self, x: Value, perm: Sequence[int]) -> Value:

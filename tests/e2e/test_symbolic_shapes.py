@@ -1,0 +1,308 @@
+"""Models whose dimensions are left open (executor vm): compiled once, run at many sizes, in every way to run."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+
+import numpy as np
+import onnx
+import pytest
+from conftest import check_close, reference
+from onnx import TensorProto, helper
+
+import inlay
+from inlay.models.graph import Graph
+
+I64, F32 = TensorProto.INT64, TensorProto.FLOAT
+WIDTH, HEADS, VOCABULARY, POSITIONS = 32, 4, 50, 40
+
+
+def mlp() -> onnx.ModelProto:
+    g = Graph("mlp")
+    x = g.input("x", F32, ["batch", 24])
+    for i, (a, b) in enumerate([(24, 40), (40, 17)]):
+        x = g.op("Relu", g.linear(x, f"layer{i}", a, b))
+    return g.finish([(g.op("Softmax", x, axis=-1), "y", ["batch", 17])])
+
+
+def extent(g: Graph, x: str, axis: int) -> str:
+    """As PyTorch's exporter reads one dimension."""
+    return g.op("Gather", g.op("Shape", x), g.constant(axis))
+
+
+def dims(g: Graph, *values: str | int) -> str:
+    """The target of a Reshape."""
+    listed = [g.constant([v]) if isinstance(v, int) else g.op("Unsqueeze", v, g.constant([0])) for v in values]
+    return g.op("Concat", *listed, axis=0)
+
+
+def attention(g: Graph, x: str, bias: str, name: str, batch: str, length: str) -> str:
+    head = WIDTH // HEADS
+
+    def project(what: str) -> str:
+        y = g.linear(x, f"{name}.{what}", WIDTH, WIDTH)
+        return g.op("Transpose", g.op("Reshape", y, dims(g, batch, length, HEADS, head)), perm=[0, 2, 1, 3])
+
+    query, key, value = project("query"), project("key"), project("value")
+    scores = g.op("MatMul", query, g.op("Transpose", key, perm=[0, 1, 3, 2]))
+    scores = g.op("Add", g.op("Div", scores, g.scalar(head**0.5)), bias)
+    context = g.op("Transpose", g.op("MatMul", g.op("Softmax", scores, axis=-1), value), perm=[0, 2, 1, 3])
+    return g.linear(g.op("Reshape", context, dims(g, batch, length, WIDTH)), f"{name}.out", WIDTH, WIDTH)
+
+
+def transformer(causal: bool, layers: int = 2) -> onnx.ModelProto:
+    """BERT's encoder, or GPT-2's decoder, with open batch and length, in the nodes that exporters write."""
+    g = Graph("gpt" if causal else "bert")
+    ids = g.input("input_ids", I64, ["batch", "length"])
+    batch, length = extent(g, ids, 0), extent(g, ids, 1)
+    words = g.op("Gather", g.weight("words", (VOCABULARY, WIDTH), "embedding"), ids)
+    table = g.weight("places", (POSITIONS, WIDTH), "embedding")
+    to = g.op("Unsqueeze", length, g.constant([0]))
+    x = g.op("Add", words, g.op("Slice", table, g.constant([0]), to, g.constant([0]), g.constant([1])))
+    if causal:
+        at = g.op("Range", g.constant(0), length, g.constant(1))
+        before = g.op("LessOrEqual", g.op("Unsqueeze", at, g.constant([0])), g.op("Unsqueeze", at, g.constant([1])))
+        bias = g.op("Where", before, g.scalar(0.0), g.scalar(-1e9))
+    else:
+        mask = g.input("attention_mask", I64, ["batch", "length"])
+        kept = g.op("Cast", g.op("Unsqueeze", mask, g.constant([1, 2])), to=F32)
+        bias = g.op("Mul", g.op("Sub", g.scalar(1.0), kept), g.scalar(-1e9))
+    for i in range(layers):
+        x = g.layer_norm(g.op("Add", attention(g, x, bias, f"layer{i}", batch, length), x), f"norm{i}a", WIDTH, 1e-5)
+        inner = g.gelu(g.linear(x, f"up{i}", WIDTH, 64), f"gelu{i}")
+        x = g.layer_norm(g.op("Add", g.linear(inner, f"down{i}", 64, WIDTH), x), f"norm{i}b", WIDTH, 1e-5)
+    return g.finish([(x, "hidden", ["batch", "length", WIDTH])])
+
+
+def derived() -> onnx.ModelProto:
+    """Extents that follow from others: a sum, a product, and an input that must be twice as long as another."""
+    g = Graph("derived")
+    x, y = g.input("x", F32, ["n", 6]), g.input("y", F32, ["2*n", 6])
+    both = g.op("Concat", x, y, axis=0)
+    flat = g.op("Reshape", both, g.constant([-1]))
+    odd = g.op("Slice", x, g.constant([1]), g.constant([2**63 - 1]), g.constant([0]), g.constant([2]))
+    count = g.op("Cast", extent(g, x, 0), to=F32)
+    return g.finish([
+        (g.op("Tanh", flat), "flat", ["flat"]), (g.op("Exp", odd), "odd", ["odd", 6]),
+        (g.op("Div", g.op("ReduceSum", x, keepdims=0), count), "mean", []),
+    ])  # fmt: skip
+
+
+def inputs_at(model: onnx.ModelProto, **sizes: int) -> dict[str, np.ndarray]:
+    generator = np.random.default_rng(sum(sizes.values()))
+    arrays = {}
+    for info in model.graph.input:
+        tensor = info.type.tensor_type
+        shape = [inlay.ir.dims.substitute(d.dim_param, sizes) if d.dim_param else d.dim_value for d in tensor.shape.dim]
+        if "mask" in info.name:
+            arrays[info.name] = np.ones(shape, np.int64)
+            arrays[info.name][..., shape[-1] // 2 + 1 :] = 0
+        elif tensor.elem_type == I64:
+            arrays[info.name] = generator.integers(0, VOCABULARY, shape)
+        else:
+            arrays[info.name] = generator.standard_normal(shape).astype(np.float32)
+    return arrays
+
+
+CASES = {
+    "mlp": (mlp, [{"batch": n} for n in (1, 7, 64, 1000, 3)]),
+    "bert": (lambda: transformer(False), [{"batch": b, "length": s} for b, s in ((1, 1), (2, 7), (5, 40), (1, 13))]),
+    "gpt": (lambda: transformer(True), [{"batch": b, "length": s} for b, s in ((1, 1), (1, 37), (3, 8), (1, 40))]),
+    "derived": (derived, [{"n": n} for n in (1, 2, 31, 500)]),
+}
+
+
+def config(**options) -> inlay.CompilationConfig:
+    return inlay.config.cpu(executor="vm", **options)
+
+
+def build(model: onnx.ModelProto, client, **options) -> inlay.Executable:
+    return inlay.build(inlay.from_onnx(model, executor="vm"), config(**options), server=client)
+
+
+@pytest.mark.parametrize("mcpu", ["x86-64-v3", "native"])
+@pytest.mark.parametrize("name", CASES)
+def test_every_size_agrees_with_onnxruntime(name, mcpu, client, tmp_path):
+    make, sizes = CASES[name]
+    model = make()
+    module = inlay.from_onnx(model, executor="vm")
+    executable = inlay.build(module, inlay.config.cpu(mcpu, executor="vm", num_threads=1), server=client)
+    exported = inlay.load_library(executable.export_library(tmp_path / "model.so"))
+    here = executable.jit()
+    with executable.jit(remote=True) as remote:
+        for size in sizes:
+            inputs = inputs_at(model, **size)
+            want = reference(model, inputs)
+            for module in (exported, here, remote):
+                got = module["main"](**inputs)
+                check_close(list(got) if isinstance(got, tuple) else [got], want)
+    assert executable.inputs[0][2][0] in ("batch", "n")
+
+
+def test_a_size_compiles_nothing(client):
+    """One artifact serves all sizes, and the same model again is all hits."""
+    build(mlp(), client)
+    assert build(mlp(), client).report.actions_run == 0
+
+
+def test_two_threads(client):
+    model = transformer(False)
+    module = build(model, client, num_threads=2).jit()
+    for size in ({"batch": 3, "length": 29}, {"batch": 1, "length": 2}):
+        inputs = inputs_at(model, **size)
+        check_close([module["main"](**inputs)], reference(model, inputs))
+
+
+def test_the_same_sizes_again_take_no_memory(client):
+    model = transformer(False)
+    with build(model, client, num_threads=1).jit(remote=True) as remote:
+
+        def memory() -> int:
+            return next(h.memory_bytes for h in client.handles() if h.handle == remote.handle)
+
+        remote["main"](**inputs_at(model, batch=4, length=32))
+        before = memory()
+        for size in ({"batch": 4, "length": 32}, {"batch": 1, "length": 3}, {"batch": 2, "length": 32}):
+            remote["main"](**inputs_at(model, **size))
+            assert memory() == before
+        remote["main"](**inputs_at(model, batch=8, length=40))
+        assert memory() > before
+
+
+def test_wrong_sizes_are_named(client, tmp_path):
+    model = transformer(False)
+    executable = build(model, client, num_threads=1)
+    ids, mask = np.zeros((2, 5), np.int64), np.ones((2, 7), np.int64)
+    exported = inlay.load_library(executable.export_library(tmp_path / "model.so"))
+    with executable.jit(remote=True) as remote:
+        for module in (exported, remote):
+            with pytest.raises(
+                inlay.InlayError, match="'attention_mask': dimension 1 is 7, but 'length' is 5 from input"
+            ):
+                module["main"](ids, mask)
+            with pytest.raises(inlay.InlayError, match=r"input 0 .*input_ids"):
+                module["main"](np.zeros((2, 5, 1), np.int64), mask)
+            long = np.zeros((1, POSITIONS + 1), np.int64)
+            with pytest.raises(inlay.InlayError, match=r"'-length\+40' to be 0 or more; it is -1"):
+                module["main"](long, np.ones_like(long))
+            assert np.from_dlpack(module["main"](ids, mask[:, :5])).shape == (2, 5, WIDTH)
+    with pytest.raises(ValueError, match="expected"):
+        exported.ffi["main_into"](ids, mask[:, :5].copy(), np.zeros((2, 4, WIDTH), np.float32))
+    twice = inlay.build(inlay.from_onnx(derived(), executor="vm"), config(), server=client).jit()
+    with pytest.raises(inlay.InlayError, match=r"'y': dimension 0 is 5, but '2\*n' is 6 \(n = 3 from input 'x'\)"):
+        twice["main"](np.zeros((3, 6), np.float32), np.zeros((5, 6), np.float32))
+
+
+def test_no_rows_at_all(client):
+    executable = build(mlp(), client)
+    assert np.from_dlpack(executable.jit()["main"](np.zeros((0, 24), np.float32))).shape == (0, 17)
+
+
+def test_other_executors_name_the_dimension(client):
+    for executor in ("graph", "aot"):
+        with pytest.raises(
+            inlay.InlayError, match=r"symbolic extent 'batch'; fix it, as in --shape batch=1, or use executor vm"
+        ):
+            inlay.build(inlay.from_onnx(mlp()), inlay.config.cpu(executor=executor), server=client)
+
+
+def test_what_has_no_code_is_named(client):
+    g = Graph("cnn")
+    x = g.input("x", F32, ["batch", 3, 8, 8])
+    w = g.weight("w", (4, 3, 3, 3))
+    model = g.finish([(g.op("Conv", x, w, name="stem"), "y", ["batch", 4, 6, 6])])
+    with pytest.raises(inlay.InlayError, match=r"conv.*with dimension 'batch' left open"):
+        build(model, client)
+
+
+def test_measuring_wants_sizes(client):
+    with pytest.raises(
+        inlay.InlayError, match=r"search.mode is MEASURED, and config.executor.kind VM leaves dimension 'batch' open"
+    ):
+        build(mlp(), client, search="measured")
+
+
+def test_hints(client):
+    model = mlp()
+    executable = build(model, client, dim_hints={"batch": 512})
+    inputs = inputs_at(model, batch=5)
+    check_close([executable.jit()["main"](**inputs)], reference(model, inputs))
+    with pytest.raises(inlay.InlayError, match="dim_hints: batch is 0; it must be 1 to"):
+        build(model, client, dim_hints={"batch": 0})
+    with pytest.raises(inlay.InlayError, match="dim_hints are for dimensions that are left open"):
+        inlay.build(inlay.from_onnx(model, {"batch": 2}), inlay.config.cpu(dim_hints={"batch": 2}), server=client)
+
+
+def test_bundle(client, tmp_path):
+    model = transformer(False)
+    folder = tmp_path / "bundle"
+    build(model, client, num_threads=1).export_bundle(folder)
+    info = subprocess.run([folder / "run", "--info"], capture_output=True, text=True, check=True).stdout
+    assert "input input_ids: i64[batch, length]" in info
+    for size in ({"batch": 2, "length": 9}, {"batch": 1, "length": 31}):
+        inputs = inputs_at(model, **size)
+        np.savez(tmp_path / "x.npz", **inputs)
+        subprocess.run([folder / "run", "--input", tmp_path / "x.npz", "--output", tmp_path / "y.npz"], check=True)
+        check_close([np.load(tmp_path / "y.npz")["hidden"]], reference(model, inputs))
+    np.savez(tmp_path / "x.npz", **{**inputs, "attention_mask": np.ones((1, 3), np.int64)})
+    wrong = subprocess.run([folder / "run", "--input", tmp_path / "x.npz"], capture_output=True, text=True, check=False)
+    assert wrong.returncode == 1
+    assert "'attention_mask': dimension 1 is 3, but 'length' is 31 from input 'input_ids'" in wrong.stderr
+    wrong = subprocess.run([folder / "run", "--random", "1"], capture_output=True, text=True, check=False)
+    assert wrong.returncode == 1 and "i64[batch, length], of no one size" in wrong.stderr
+
+
+def test_command_line(client, tmp_path):
+    from click.testing import CliRunner
+
+    from inlay.cli import main
+
+    model = mlp()
+    onnx.save(model, tmp_path / "mlp.onnx")
+    library = str(tmp_path / "mlp.so")
+    runner = CliRunner()
+    made = runner.invoke(
+        main,
+        ["compile", str(tmp_path / "mlp.onnx"), "--executor", "vm", "--dim-hint", "batch=8", "-o", library,
+         "--server", client.address, "--json"],
+    )  # fmt: skip
+    assert made.exit_code == 0, made.output
+    assert json.loads(made.stdout)["inputs"] == [{"name": "x", "dtype": "f32", "shape": ["batch", 24]}]
+    assert "f32[batch, 24]" in runner.invoke(main, ["inspect", library]).output
+    inputs = inputs_at(model, batch=11)
+    np.savez(tmp_path / "x.npz", **inputs)
+    ran = runner.invoke(main, ["run", library, "--input", str(tmp_path / "x.npz"), "--output", str(tmp_path / "y.npz")])
+    assert ran.exit_code == 0, ran.output
+    check_close([np.load(tmp_path / "y.npz")["y"]], reference(model, inputs))
+    refused = runner.invoke(main, ["run", library, "--random", "1"])
+    assert refused.exit_code != 0 and "'batch' may be any number" in refused.output
+
+
+def test_profile(client):
+    model = mlp()
+    module = build(model, client, num_threads=1).jit()
+    times = np.from_dlpack(module.ffi["profile"](3, *inputs_at(model, batch=9).values()))
+    assert times.shape[0] == 3 and (times >= 0).all()
+
+
+def test_a_branch(client):
+    """An If over tensors whose sizes a run alone knows."""
+    then = helper.make_graph(
+        [helper.make_node("Exp", ["x"], ["t"])], "then", [], [helper.make_empty_tensor_value_info("t")]
+    )
+    other = helper.make_graph(
+        [helper.make_node("Neg", ["x"], ["e"])], "else", [], [helper.make_empty_tensor_value_info("e")]
+    )
+    x = helper.make_tensor_value_info("x", F32, ["n", 3])
+    c = helper.make_tensor_value_info("c", TensorProto.BOOL, [])
+    y = helper.make_tensor_value_info("y", F32, ["n", 3])
+    node = helper.make_node("If", ["c"], ["y"], then_branch=then, else_branch=other)
+    graph = helper.make_graph([node], "choice", [x, c], [y])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    module = build(model, client).jit()
+    for n in (1, 5, 300):
+        data = np.random.default_rng(n).standard_normal((n, 3)).astype(np.float32)
+        for flag in (True, False):
+            inputs = {"x": data, "c": np.array(flag)}
+            check_close([module["main"](**inputs)], reference(model, inputs))
