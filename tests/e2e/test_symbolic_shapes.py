@@ -12,7 +12,6 @@ from conftest import check_close, reference
 from onnx import TensorProto, helper
 
 import inlay
-from inlay.ir import FunctionBuilder
 from inlay.models.graph import Graph
 
 I64, F32 = TensorProto.INT64, TensorProto.FLOAT
@@ -227,12 +226,11 @@ def test_other_executors_name_the_dimension(client):
 
 
 def test_what_has_no_code_is_named(client):
-    b = FunctionBuilder()
-    x = b.param("x", "f32", ("batch", 3, 8, 8))
-    y = b.op("resize", x, sizes=[-1, -1, 16, 16], scales=[1.0, 1.0, 2.0, 2.0], mode="nearest", coordinate="asymmetric",
-             nearest_mode="floor")  # fmt: skip
-    with pytest.raises(inlay.InlayError, match=r"resize.*with dimension 'batch' left open"):
-        inlay.build(b.finish([y], ["y"]), config(), server=client)
+    g = Graph("steps")
+    x = g.input("x", F32, ["length", 2, 8])
+    y = g.op("LSTM", x, g.weight("w", (1, 16, 8)), g.weight("r", (1, 16, 4)), hidden_size=4)
+    with pytest.raises(inlay.InlayError, match=r"lstm.*with dimension 'length' left open"):
+        build(g.finish([(y, "y", ["length", 1, 2, 4])]), client)
 
 
 def test_measuring_wants_sizes(client):
