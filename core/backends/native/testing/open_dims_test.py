@@ -334,6 +334,37 @@ def test_images_of_any_size(s):
     s.check()
 
 
+def test_extents_by_name(s):
+    """Operators whose result's extents are attributes."""
+    both = [{"m": m, "n": n} for m in FEW for n in FEW]
+
+    def split_heads(b, d, x):
+        return b.op("transpose", b.op("reshape", x, shape=[d("m"), d("n"), 4, 8]), perm=[0, 2, 1, 3])
+
+    def join_heads(b, d, x):
+        return b.op("reshape", b.op("transpose", x, perm=[0, 2, 1, 3]), shape=[d("m"), d("n"), 32])
+
+    def causal(b, d, x):
+        n = d("n")
+        row, column = (b.op("iota", shape=[n, n], axis=axis, dtype="i64") for axis in (0, 1))
+        return b.op("where", b.op("less_equal", column, row), x, b.op("full", shape=[n, n], value=-1e9, dtype="f32"))
+
+    def first(b, d, x):
+        n = d("n")
+        if isinstance(n, str):
+            return b.op("slice", x, begins=[0, 0], ends=[END, 6], steps=[1, 1], dims=[n, ""])
+        return b.op("slice", x, begins=[0, 0], ends=[n, 6], steps=[1, 1])
+
+    s.open("split_heads", [("m", "n", 32)], split_heads, both)
+    s.open("join_heads", [("m", 4, "n", 8)], join_heads, both)
+    s.open("split_rows", [("n", 6)], lambda b, d, x: b.op("reshape", x, shape=[d("n"), 2, 3]), of_n())
+    s.open("expand", [("n", 1)], lambda b, d, x: b.op("expand", x, shape=[d("m"), d("n"), 7]), both)
+    s.open("count", [("m", "n")], lambda b, d, x: b.op("add", x, b.op("iota", shape=[d("m"), d("n")], axis=1, dtype="f32")), both)  # fmt: skip
+    s.open("causal", [("m", 3, "n", "n")], causal, both[::3])
+    s.open("positions", [(40, 6)], first, of_n([0, 1, 7, 40]))
+    s.check()
+
+
 def test_what_has_no_code_is_refused_by_name(s):
     shapes = [(5, "batch", 3), (1, 4, 3), (1, 4, 4), (1, 8), (1, "batch", 4)]
     s.open("rnn", shapes, lambda b, _, *t: b.op("rnn", *t, direction="forward", hidden_size=4)[0], [{"batch": 3}])
