@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -32,7 +33,8 @@ std::vector<TensorSpec> Specs(const nlohmann::json& list) {
   for (const auto& entry : list) {
     TensorSpec spec{entry.at("name").get<std::string>(), entry.at("dtype").get<std::string>(), {}};
     for (const auto& extent : entry.at("shape")) {
-      spec.shape.push_back(extent.is_number_integer() ? extent.get<int64_t>() : -1);
+      // Below zero: which of the plan's open extents it is (core/runtime/PLAN.md).
+      spec.shape.push_back(std::max<int64_t>(extent.get<int64_t>(), -1));
     }
     specs.push_back(std::move(spec));
   }
