@@ -15,7 +15,7 @@ namespace inlay {
 absl::StatusOr<std::string> ReadManifest(const std::string& path);
 
 // Loads an exported library into this process: a runnable module of kind "library". Its manifest is checked before any
-// of its code is mapped. It is not unloaded again, as with tvm_ffi.load_module: threads run its code. NOT_FOUND,
+// of its code is mapped. It is not unloaded again, as with tvm_ffi.load_module. NOT_FOUND,
 // FAILED_PRECONDITION (another CPU, a library that it needs is missing), INVALID_ARGUMENT. `num_threads`: of its pool;
 // 0: what it was compiled for.
 absl::StatusOr<Module> LoadLibrary(const std::string& path, int num_threads = 0);

@@ -83,7 +83,7 @@ absl::StatusOr<Module> Open(const std::string& path, const std::string& what, in
   (void)runtime::LoadDependencies(manifest.dependencies, &addresses);
   try {
     const tvm::ffi::Module library = tvm::ffi::Module::LoadFromFile(path);
-    // It stays in the process, as tvm_ffi.load_module has it: threads of its pool run its code.
+    // It stays in the process, as tvm_ffi.load_module has it (client/cpp/README.md).
     Function::GetGlobalRequired("ffi.ModuleGlobalsAdd")(library);
     const Module module = LoadedModule(library, std::move(manifest.signature), std::string(what));
     if (num_threads != 0) {
