@@ -124,7 +124,9 @@ class Client::Impl::Connection {
   grpc::Status Once(const CallContext& call, absl::Duration bound, grpc::ClientContext* context,
                     const std::function<grpc::Status(pb::CompileService::Stub&, grpc::ClientContext*)>& attempt) {
     if (!token_.empty()) context->AddMetadata("authorization", "Bearer " + token_);
-    const absl::Time deadline = std::min(call.deadline, absl::Now() + bound);
+    const absl::Time now = absl::Now(), deadline = std::min(call.deadline, now + bound);
+    // gRPC counts milliseconds: a call that is fast enough would still be made.
+    if (deadline <= now) return grpc::Status(grpc::DEADLINE_EXCEEDED, "no time was left");
     if (deadline != absl::InfiniteFuture()) context->set_deadline(absl::ToChronoTime(deadline));
     std::unique_ptr<CancelToken::Registration> registration;
     if (call.cancellation != nullptr) {
