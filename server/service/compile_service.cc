@@ -440,7 +440,8 @@ grpc::Status CompileServiceImpl::Run(grpc::ServerContext* context,
     return !token.status().ok();
   };
   absl::Status ran = (*module)->Run(input_pointers, output_pointers, stop, types.shapes());
-  if (!ran.ok()) return ToGrpc(ran);
+  // Stopped for its client: the token knows why. A server's clock may be ahead of the client's.
+  if (!ran.ok()) return ToGrpc(token.status().ok() ? ran : token.status());
   const double run_ms = absl::ToDoubleMilliseconds(absl::Now() - start);
   watch->Touch();
   for (size_t i = 0; i < outputs.size(); ++i) {
