@@ -3,16 +3,10 @@
 #include <algorithm>
 
 #include "core/ir/op_registry.h"
+#include "core/ir/work.h"
 
 namespace inlay::collage {
 namespace {
-
-double Elements(const ir::Type& type) {
-  if (type.is_tensor()) return type.tensor().is_static() ? static_cast<double>(type.tensor().NumElements()) : 0;
-  double sum = 0;
-  for (const ir::Type& field : type.tuple().fields) sum += Elements(field);
-  return sum;
-}
 
 double Extent(const ir::TensorType& type, int axis) {
   if (axis < 0) axis += type.rank();
@@ -29,17 +23,9 @@ bool IsConv(const ir::Binding& call) { return call.callee == "conv" || call.call
 
 // Multiply-adds of a contraction, else elements.
 double WorkOf(const ir::Binding& call) {
-  const double out = Elements(call.var->type);
-  if (call.callee == "matmul") {
-    return out * Extent(call.args[0].tensor_type(), call.attrs.BoolOr("transpose_a", false) ? -2 : -1);
-  }
-  if (IsConv(call)) {
-    const ir::TensorType& weights = call.args[1].tensor_type();
-    return (call.callee == "conv" ? out : Elements(call.args[0].type())) * Elements(call.args[1].type()) /
-           std::max(1.0, Extent(weights, 0));
-  }
-  double largest = out;
-  for (const ir::Operand& arg : call.args) largest = std::max(largest, Elements(arg.type()));
+  if (call.callee == "matmul" || IsConv(call)) return ir::CountFlops(call) / 2;
+  double largest = ir::CountElements(call.var->type);
+  for (const ir::Operand& arg : call.args) largest = std::max(largest, ir::CountElements(arg.type()));
   return largest;
 }
 

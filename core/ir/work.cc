@@ -7,13 +7,6 @@
 namespace inlay::ir {
 namespace {
 
-double Elements(const Type& type) {
-  if (type.is_tensor()) return type.tensor().is_static() ? static_cast<double>(type.tensor().NumElements()) : 0;
-  double sum = 0;
-  for (const Type& field : type.tuple().fields) sum += Elements(field);
-  return sum;
-}
-
 int64_t Bytes(const Type& type) {
   if (type.is_tensor()) return type.tensor().is_static() ? type.tensor().NumBytes() : 0;
   int64_t sum = 0;
@@ -52,23 +45,30 @@ int64_t ReadBytes(const Function& partition, const Var* param) {
 
 }  // namespace
 
+double CountElements(const Type& type) {
+  if (type.is_tensor()) return type.tensor().is_static() ? static_cast<double>(type.tensor().NumElements()) : 0;
+  double sum = 0;
+  for (const Type& field : type.tuple().fields) sum += CountElements(field);
+  return sum;
+}
+
 double CountFlops(const Binding& binding) {
   if (binding.kind != Binding::Kind::kCall || binding.args.empty()) return 0;
   const std::string& op = binding.callee;
-  const double out = Elements(binding.var->type);
+  const double out = CountElements(binding.var->type);
   if (op == "matmul") {
     const int rank = binding.args[0].tensor_type().rank();
     const bool transposed = rank > 1 && binding.attrs.BoolOr("transpose_a", false);
     return 2 * out * Extent(binding.args[0], transposed ? -2 : -1);
   }
-  if (op == "conv") return 2 * out * Elements(binding.args[1].type()) / std::max(1.0, Extent(binding.args[1], 0));
+  if (op == "conv") return 2 * out * CountElements(binding.args[1].type()) / std::max(1.0, Extent(binding.args[1], 0));
   if (op == "conv_transpose") {
-    return 2 * Elements(binding.args[0].type()) * Elements(binding.args[1].type()) /
+    return 2 * CountElements(binding.args[0].type()) * CountElements(binding.args[1].type()) /
            std::max(1.0, Extent(binding.args[1], 0));
   }
   if (op == "lstm" || op == "gru" || op == "rnn") {
     const double steps = Extent(binding.args[0], 0) * Extent(binding.args[0], 1);
-    return 2 * steps * (Elements(binding.args[1].type()) + Elements(binding.args[2].type()));
+    return 2 * steps * (CountElements(binding.args[1].type()) + CountElements(binding.args[2].type()));
   }
   if (op == "max_pool" || op == "avg_pool") {
     double taps = 1;
@@ -82,7 +82,7 @@ double CountFlops(const Binding& binding) {
     case OpPattern::kBroadcast:
       return out;
     case OpPattern::kReduction:
-      return Elements(binding.args[0].type());
+      return CountElements(binding.args[0].type());
     default:
       return 0;
   }

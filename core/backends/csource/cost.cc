@@ -5,19 +5,13 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
+#include "core/ir/work.h"
 
 namespace inlay::csource {
 namespace {
 
-double Elements(const ir::Type& type) {
-  if (type.is_tensor()) return type.tensor().is_static() ? static_cast<double>(type.tensor().NumElements()) : 0;
-  double sum = 0;
-  for (const ir::Type& field : type.tuple().fields) sum += Elements(field);
-  return sum;
-}
-
 double Bytes(const ir::Type& type) {
-  return type.is_tensor() ? Elements(type) * static_cast<double>(ir::ByteSize(type.tensor().dtype)) : 0;
+  return type.is_tensor() ? ir::CountElements(type) * static_cast<double>(ir::ByteSize(type.tensor().dtype)) : 0;
 }
 
 bool IsOneOf(const std::string& op, std::initializer_list<absl::string_view> names) {
@@ -26,8 +20,8 @@ bool IsOneOf(const std::string& op, std::initializer_list<absl::string_view> nam
 
 double FlopsOf(const ir::Binding& call) {
   if (call.kind != ir::Binding::Kind::kCall || call.args.empty()) return 0;
-  double out = Elements(call.var->type);
-  const double first = Elements(call.args[0].type());
+  double out = ir::CountElements(call.var->type);
+  const double first = ir::CountElements(call.args[0].type());
   if (call.callee == "matmul") {
     const ir::TensorType& a = call.args[0].tensor_type();
     const int last = a.rank() - 1;
@@ -35,7 +29,7 @@ double FlopsOf(const ir::Binding& call) {
     return 2 * out * static_cast<double>(a.dims[axis].value());
   }
   if (call.callee == "conv" || call.callee == "conv_transpose") {
-    const double weights = Elements(call.args[1].type());
+    const double weights = ir::CountElements(call.args[1].type());
     const double filters = static_cast<double>(call.args[1].tensor_type().dims[0].value());
     return 2 * (call.callee == "conv" ? out : first) * weights / filters;
   }

@@ -9,16 +9,10 @@
 #include "core/backends/native/native_backend.h"
 #include "core/backends/native/open_ops.h"
 #include "core/ir/op_registry.h"
+#include "core/ir/work.h"
 
 namespace inlay::native {
 namespace {
-
-double Elements(const ir::Type& type) {
-  if (type.is_tensor()) return type.tensor().is_static() ? static_cast<double>(type.tensor().NumElements()) : 0;
-  double sum = 0;
-  for (const ir::Type& field : type.tuple().fields) sum += Elements(field);
-  return sum;
-}
 
 double Bytes(const ir::Type& type) {
   if (type.is_tensor()) return type.tensor().is_static() ? static_cast<double>(type.tensor().NumBytes()) : 0;
@@ -43,23 +37,23 @@ double ProductOf(const std::vector<int64_t>& values) {
 double FlopsOf(const ir::Binding& binding) {
   if (binding.kind != ir::Binding::Kind::kCall || binding.args.empty()) return 0;
   const std::string& op = binding.callee;
-  double out = Elements(binding.var->type);
+  double out = ir::CountElements(binding.var->type);
   if (op == "matmul") {
     int rank = binding.args[0].tensor_type().rank();
     bool transposed = rank > 1 && binding.attrs.BoolOr("transpose_a", false);
     return 2 * out * Extent(binding.args[0], transposed ? -2 : -1);
   }
   if (op == "conv") {
-    double weights = Elements(binding.args[1].type());
+    double weights = ir::CountElements(binding.args[1].type());
     return 2 * out * weights / std::max(1.0, Extent(binding.args[1], 0));
   }
   if (op == "conv_transpose") {
-    return 2 * Elements(binding.args[0].type()) * Elements(binding.args[1].type()) /
+    return 2 * ir::CountElements(binding.args[0].type()) * ir::CountElements(binding.args[1].type()) /
            std::max(1.0, Extent(binding.args[1], 0));
   }
   if (op == "lstm" || op == "gru" || op == "rnn") {
     double steps = Extent(binding.args[0], 0) * Extent(binding.args[0], 1);
-    return 2 * steps * (Elements(binding.args[1].type()) + Elements(binding.args[2].type()));
+    return 2 * steps * (ir::CountElements(binding.args[1].type()) + ir::CountElements(binding.args[2].type()));
   }
   if (op == "max_pool" || op == "avg_pool") return out * ProductOf(binding.attrs.IntsOr("kernel", {1}));
   if (op == "softmax" || op == "log_softmax") return 20 * out;
@@ -67,7 +61,7 @@ double FlopsOf(const ir::Binding& binding) {
   static const auto* expensive =
       new std::vector<std::string>{"exp", "log", "tanh", "erf", "sigmoid", "gelu", "silu", "softplus", "elu"};
   if (std::find(expensive->begin(), expensive->end(), op) != expensive->end()) return 20 * out;
-  return std::max(out, Elements(binding.args[0].type()));
+  return std::max(out, ir::CountElements(binding.args[0].type()));
 }
 
 // Whether code generation will, most likely, take Winograd's way (winograd_plan.h): 1.4 to 5 times faster than direct.
@@ -82,7 +76,8 @@ bool IsLikelyWinograd(const ir::Binding& binding) {
   return weights.dtype == ir::DType::kF32 && weights.rank() == 4 && Extent(binding.args[1], 2) == 3 &&
          Extent(binding.args[1], 3) == 3 && ones("strides") && ones("dilations") &&
          binding.attrs.IntOr("groups", 1) == 1 && Extent(binding.args[1], 0) >= kChannels &&
-         Extent(binding.args[1], 1) >= kChannels && Elements(binding.var->type) >= kPixels * Extent(binding.args[1], 0);
+         Extent(binding.args[1], 1) >= kChannels &&
+         ir::CountElements(binding.var->type) >= kPixels * Extent(binding.args[1], 0);
 }
 
 bool IsContraction(const std::string& op) {

@@ -58,21 +58,7 @@ absl::Status EmitMatmul(FunctionEmitter& f, const Node& n) {
 
   Buffer packed;
   int64_t packed_matrix = plan.k * plan.packed_columns();
-  if (constant) {
-    packed = f.State(Product(b.batch).value() * packed_matrix * types.accumulator_bytes);
-    f.ParallelEach(
-        Product(b.batch), 1e3,
-        [&](Kernel& kernel, Value i) {
-          mlir::Type acc = types.Accumulator(kernel.o), stored = types.Stored(kernel.o);
-          Value from = b.Pointer(kernel, stored);
-          if (BatchOffset offset = b.OffsetOf(f, b.batch, b.batch_strides)) {
-            from = kernel.o.At(from, offset(kernel.o, i), stored);
-          }
-          EmitPackColumns(kernel.o, plan, {from, stored, b.row_stride.value(), b.column_stride.value()}, acc,
-                          kernel.o.At(kernel.Pointer(packed), kernel.o.Mul(i, packed_matrix), acc));
-        },
-        Phase::kInit);
-  }
+  if (constant) packed = PackConstant(f, b, plan, types);
   double cost = 2.0 * batch * m * columns * k / (4.0 * plan.lanes) / std::max<int64_t>(plan.tasks(), 1) + 50;
   EmitTasks(f, plan.tasks(), cost, plan.scratch_bytes(), [&](Kernel& kernel, Value begin, Value end, Value scratch) {
     mlir::Type stored = types.Stored(kernel.o);

@@ -11,6 +11,8 @@
 
 namespace inlay::native {
 
+struct GemmTypes;
+
 // An operand as matrices of a view: `batch` in front, rows x columns last, transposed if asked for, rank 1 promoted.
 struct Matrices {
   View view;
@@ -28,6 +30,9 @@ struct Matrices {
   // Where batch element `i` of `result` begins, `strides` those of this operand's batch axes.
   BatchOffset OffsetOf(FunctionEmitter& f, const Shape& result, Shape strides) const;
 };
+
+// The state that holds constant matrices packed for `plan` (kPacked), all of them one after another; _init fills it.
+Buffer PackConstant(FunctionEmitter& f, const Matrices& b, const GemmPlan& plan, const GemmTypes& types);
 
 }  // namespace inlay::native
 

@@ -58,7 +58,7 @@ class OpenMatmul {
   }
 
   void Emit() {
-    if (constant_) PackWeights();
+    if (constant_) packed_ = PackConstant(f_, b_, plan_, types_);
     Extent tasks = Product(batch_shape_) * row_blocks_ * panels_;
     double each = 2.0 * plan_.nr() / (4.0 * plan_.lanes);
     f_.Parallel(tasks, Cycles(Extent::Min(m_, mc_) * k_) * each + 50, [&](Kernel& kernel, Value begin, Value end) {
@@ -91,22 +91,6 @@ class OpenMatmul {
   bool blocked() const { return kc_ != k_ || k_ == Extent(0); }
   int64_t q_elements() const { return constant_ ? 0 : kc_.value() * plan_.nr(); }
   int64_t packed_matrix() const { return plan_.k * plan_.packed_columns(); }
-
-  void PackWeights() {
-    packed_ = f_.State(Product(b_.batch).value() * packed_matrix() * types_.accumulator_bytes);
-    f_.ParallelEach(
-        Product(b_.batch), 1e3,
-        [&](Kernel& kernel, Value i) {
-          mlir::Type acc = types_.Accumulator(kernel.o), stored = types_.Stored(kernel.o);
-          Value from = b_.Pointer(kernel, stored);
-          if (BatchOffset offset = b_.OffsetOf(f_, b_.batch, b_.batch_strides)) {
-            from = kernel.o.At(from, offset(kernel.o, i), stored);
-          }
-          EmitPackColumns(kernel.o, plan_, {from, stored, b_.row_stride, b_.column_stride}, acc,
-                          kernel.o.At(kernel.Pointer(packed_), kernel.o.Mul(i, packed_matrix()), acc));
-        },
-        Phase::kInit);
-  }
 
   // The code of a task.
   class Task {
