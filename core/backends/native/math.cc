@@ -25,31 +25,44 @@ Value Polynomial(Ops& o, Value x, std::initializer_list<double> coefficients) {
   return y;
 }
 
-// The expansions' constants are those of Cephes (expf, logf, tanhf).
+// The expansions' constants are those of Cephes (expf, logf, tanhf); exp with FMA is a minimax fit of its own.
 constexpr uint32_t kMagicBits = 0x4b400000;  // of 1.5 * 2^23
+constexpr int kBias = 127;                   // of f32's exponents
 
-// x = n ln 2 + r. Adding 1.5 * 2^23 rounds n to an integer and leaves it in the low bits of `shifted`: no conversion
-// that NaN would make undefined. Gives e^r.
-Value ExpReduced(Ops& o, Value x, Value* shifted) {
+// x = n ln 2 + r. Adding 1.5 * 2^23 rounds n to an integer and leaves n + `bias` in the low bits of `shifted`: no
+// conversion that NaN would make undefined. Gives e^r.
+Value ExpReduced(Ops& o, Value x, int bias, Value* shifted) {
   Type type = x.getType();
-  Value magic = o.ConstF(type, 12582912.0);
+  Value magic = o.ConstF(type, 12582912.0 + bias);
   *shifted = o.Fma(x, o.ConstF(type, 1.44269504088896341), magic);
   Value n = o.SubF(*shifted, magic);
   Value r = o.Fma(n, o.ConstF(type, -0.693359375), x);
   r = o.Fma(n, o.ConstF(type, 2.12194440e-4), r);
+  if (o.cpu().fma) {
+    return Polynomial(o, r,
+                      {1.3820661697536707e-3, 8.368674665689468e-3, 4.166826605796814e-2, 0.1666652113199234,
+                       0.4999999403953552, 1.0, 1.0});
+  }
+  // Without FMA, 1 + r is rounded once only where r and the rest are added first; the fit has a term more to spare.
   Value p = Polynomial(
       o, r, {1.9875691500E-4, 1.3981999507E-3, 8.3334519073E-3, 4.1665795894E-2, 1.6666665459E-1, 5.0000001201E-1});
   return o.AddF(o.Fma(o.MulF(r, r), p, r), o.ConstF(type, 1.0));
 }
 
+Value AtMost(Ops& o, Value x, double bound) {  // NaN passes
+  Value limit = o.ConstF(x.getType(), bound);
+  return o.Select(o.CompareF(Compare::kGt, x, limit), limit, x);
+}
+Value AtLeast(Ops& o, Value x, double bound) {
+  Value limit = o.ConstF(x.getType(), bound);
+  return o.Select(o.CompareF(Compare::kLt, x, limit), limit, x);
+}
+
 Value ExpF32(Ops& o, Value x) {
-  Type type = x.getType();
-  // Beyond these the result is infinity or zero anyway; written so that NaN passes.
-  Value high = o.ConstF(type, 89.0), low = o.ConstF(type, -104.0);
-  x = o.Select(o.CompareF(Compare::kGt, x, high), high, x);
-  x = o.Select(o.CompareF(Compare::kLt, x, low), low, x);
+  // Beyond these the result is infinity or zero anyway.
+  x = AtLeast(o, AtMost(o, x, 89), -104);
   Value shifted;
-  Value p = ExpReduced(o, x, &shifted);
+  Value p = ExpReduced(o, x, 0, &shifted);
   // 2^n in two factors, so that results near overflow and subnormal ones come out right.
   Type i32 = o.b.getI32Type();
   Value bits = o.Bitcast(shifted, i32);
@@ -57,19 +70,28 @@ Value ExpF32(Ops& o, Value x) {
   Value half = o.ShiftRight(bits, o.ConstI(bits.getType(), 1), true);
   Value rest = o.SubI(bits, half);
   auto power = [&](Value exponent) {
-    Value biased = o.AddI(exponent, o.ConstI(exponent.getType(), 127));
+    Value biased = o.AddI(exponent, o.ConstI(exponent.getType(), kBias));
     return o.Bitcast(o.ShiftLeft(biased, o.ConstI(exponent.getType(), 23)), o.b.getF32Type());
   };
   return o.MulF(o.MulF(p, power(half)), power(rest));
 }
 
-// At -88 n is -127, whose biased exponent is 0: the factor is 0.0.
-Value ExpOfNonPositiveF32(Ops& o, Value x) {
-  Value low = o.ConstF(x.getType(), -88.0), shifted;
-  Value p = ExpReduced(o, o.Select(o.CompareF(Compare::kLt, x, low), low, x), &shifted);
+// Of x from -88, where n is -127, whose biased exponent is 0: the factor is 0.0; to 89, where it is infinity.
+// Subnormal results are 0, those above 2^127.5 infinity.
+Value ExpInOneFactor(Ops& o, Value x) {
+  Value shifted;
+  Value p = ExpReduced(o, x, kBias, &shifted);
   Value bits = o.Bitcast(shifted, o.b.getI32Type());
-  Value biased = o.SubI(bits, o.ConstI(bits.getType(), kMagicBits - 127));
-  return o.MulF(p, o.Bitcast(o.ShiftLeft(biased, o.ConstI(bits.getType(), 23)), o.b.getF32Type()));
+  return o.MulF(p, o.Bitcast(o.ShiftLeft(bits, o.ConstI(bits.getType(), 23)), o.b.getF32Type()));
+}
+
+Value ExpOfNonPositiveF32(Ops& o, Value x) { return ExpInOneFactor(o, AtLeast(o, x, -88)); }
+
+// 1 + exp(-x): what sigmoids divide by.
+Value SigmoidDivisor(Ops& o, Value x) {
+  Value minus = o.NegF(x);
+  Value e = IsF32(x) ? ExpInOneFactor(o, AtLeast(o, AtMost(o, minus, 89), -88)) : o.Libm("exp", {minus});
+  return o.AddF(o.ConstF(x.getType(), 1.0), e);
 }
 
 Value LogF32(Ops& o, Value x) {
@@ -110,7 +132,8 @@ Value TanhF32(Ops& o, Value x) {
       Polynomial(o, z, {-5.70498872745E-3, 2.06390887954E-2, -5.37397155531E-2, 1.33314422036E-1, -3.33332819422E-1});
   Value small = o.Fma(o.MulF(z, x), p, x);
   Value one = o.ConstF(type, 1.0), two = o.ConstF(type, 2.0);
-  Value large = o.SubF(one, o.DivF(two, o.AddF(ExpF32(o, o.AddF(magnitude, magnitude)), one)));
+  Value e = ExpInOneFactor(o, AtMost(o, o.AddF(magnitude, magnitude), 20));  // 1 from 9.02 on
+  Value large = o.SubF(one, o.DivF(two, o.AddF(e, one)));
   return o.Select(o.CompareF(Compare::kLt, magnitude, o.ConstF(type, 0.625)), small, o.CopySign(large, x));
 }
 
@@ -155,9 +178,15 @@ Value Log1pOfPositive(Ops& o, Value x) {
   return o.Select(zero, x, o.MulF(Log(o, w), ratio));
 }
 
-Value Sigmoid(Ops& o, Value x) {
-  Value one = o.ConstF(x.getType(), 1.0);
-  return o.DivF(one, o.AddF(one, Exp(o, o.NegF(x))));
+Value Sigmoid(Ops& o, Value x) { return o.DivF(o.ConstF(x.getType(), 1.0), SigmoidDivisor(o, x)); }
+Value Silu(Ops& o, Value x) { return o.DivF(x, SigmoidDivisor(o, x)); }
+
+// 0.5 x (1 + tanh(u)) = x / (1 + exp(-2u)), u = sqrt(2 / pi) (x + 0.044715 x^3): one exponential, no cancellation.
+Value GeluTanh(Ops& o, Value x) {
+  Type type = x.getType();
+  constexpr double kFactor = 1.5957691216057308;
+  Value slope = o.Fma(o.MulF(x, x), o.ConstF(type, kFactor * 0.044715), o.ConstF(type, kFactor));
+  return o.DivF(x, SigmoidDivisor(o, o.MulF(x, slope)));
 }
 
 Value Softplus(Ops& o, Value x) {

@@ -1,7 +1,8 @@
 // Transcendental functions on elements, scalars and vectors alike.
 //
 // f32 (which f16 and bf16 are computed in) has own expansions of what models spend time in, good for every input:
-//   Exp 1 ulp · Log 1 ulp · Tanh 1.5 ulp · Sigmoid 2.5 ulp (0 below -88) · Softplus 3 ulp · Erf 2 ulp (2.5 without FMA)
+//   Exp 1 ulp · Log 1 ulp · Tanh 1.5 ulp · Sigmoid, Silu 2.5 ulp (0 below -88) · Softplus 3 ulp · Erf 2 ulp (2.5
+//   without FMA) · Gelu for x >= -1 2 ulp, below within 3e-8 (without AVX2 3 ulp and 2e-7) · GeluTanh 2.5 ulp and 5e-8
 // (testing/math_accuracy_test.py measures them over the whole range; NaN, infinities and subnormals as C's functions).
 // Everything else, and all of f64, is libm's function on each lane.
 #ifndef INLAY_CORE_BACKENDS_NATIVE_MATH_H_
@@ -20,6 +21,9 @@ mlir::Value Log1pOfPositive(Ops& o, mlir::Value x);  // log(1 + x), x >= 0
 mlir::Value Tanh(Ops& o, mlir::Value x);
 mlir::Value Erf(Ops& o, mlir::Value x);
 mlir::Value Sigmoid(Ops& o, mlir::Value x);
+mlir::Value Silu(Ops& o, mlir::Value x);
+mlir::Value Gelu(Ops& o, mlir::Value x);      // x times the normal distribution's integral up to x
+mlir::Value GeluTanh(Ops& o, mlir::Value x);  // its approximation by tanh
 mlir::Value Softplus(Ops& o, mlir::Value x);
 // x to the power of y, both of one float type.
 mlir::Value Pow(Ops& o, mlir::Value x, mlir::Value y);

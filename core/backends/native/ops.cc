@@ -427,6 +427,13 @@ Value Ops::Shuffle(Value x, Value y, const std::vector<int64_t>& mask) {
   return b.create<mlir::vector::ShuffleOp>(loc, x, y, llvm::ArrayRef<int64_t>(mask));
 }
 
+Value Ops::Lookup(const std::vector<float>& table, Value index) {
+  auto type = mlir::VectorType::get({Lanes(index)}, b.getF32Type());
+  Value values = b.create<arith::ConstantOp>(loc, mlir::DenseElementsAttr::get(type, llvm::ArrayRef<float>(table)));
+  return Intrinsic(table.size() == 16 ? "llvm.x86.avx512.permvar.sf.512" : "llvm.x86.avx2.permps", type,
+                   {values, index});
+}
+
 Value Ops::ReverseLanes(Value x) {
   std::vector<int64_t> mask;
   for (int64_t i = Lanes(x) - 1; i >= 0; --i) mask.push_back(i);

@@ -109,6 +109,10 @@ class Ops : public KernelBuilder {
   mlir::Value Extract(mlir::Value vector, int64_t lane);
   mlir::Value FromLanes(const std::vector<mlir::Value>& lanes);
   mlir::Value Shuffle(mlir::Value x, mlir::Value y, const std::vector<int64_t>& mask);
+  // table[index mod entries] for each lane of `index` (i32), by a permutation. The table has as many entries as a
+  // vector of the CPU has f32 lanes, and so has `index`: with AVX-512 16, with AVX2 8.
+  int64_t TableEntries() const { return cpu_.vector_bytes >= 32 ? cpu_.vector_bytes / 4 : 0; }  // 0: none
+  mlir::Value Lookup(const std::vector<float>& table, mlir::Value index);
   mlir::Value ReverseLanes(mlir::Value x);
   // All lanes combined by a tree of `combine` over halves.
   mlir::Value ReduceLanes(mlir::Value x, const std::function<mlir::Value(mlir::Value, mlir::Value)>& combine);

@@ -65,15 +65,8 @@ Value Relu(Ops& o, const Node& n, Value x) {
   return o.Select(o.CompareN(Compare::kGt, In(n), Zero(o, x), x), Zero(o, x), x);
 }
 
-Value Gelu(Ops& o, const Node& n, Value x) {
-  Value half = o.MulF(x, o.ConstF(x.getType(), 0.5));
-  Value one = One(o, x);
-  if (n.attrs->StringOr("approximate", "none") == "tanh") {
-    Value cube = o.MulF(o.MulF(x, x), x);
-    Value inner = o.Fma(cube, o.ConstF(x.getType(), 0.044715), x);
-    return o.MulF(half, o.AddF(one, Tanh(o, o.MulF(inner, o.ConstF(x.getType(), 0.7978845608028654)))));
-  }
-  return o.MulF(half, o.AddF(one, Erf(o, o.MulF(x, o.ConstF(x.getType(), 0.70710678118654752)))));
+Value GeluOf(Ops& o, const Node& n, Value x) {
+  return n.attrs->StringOr("approximate", "none") == "tanh" ? GeluTanh(o, x) : Gelu(o, x);
 }
 
 Value LeakyRelu(Ops& o, const Node& n, Value x) {
@@ -232,8 +225,8 @@ void RegisterElementwise(LoweringTable* table) {
   t["ceil"] = OfOne(1, [](Ops& o, const Node&, Value x) { return o.Ceil(x); });
   t["round"] = OfOne(1, [](Ops& o, const Node&, Value x) { return o.RoundEven(x); });
   t["relu"] = OfOne(1, Relu);
-  t["gelu"] = OfOne(30, Gelu);
-  t["silu"] = OfOne(20, [](Ops& o, const Node&, Value x) { return o.MulF(x, Sigmoid(o, x)); });
+  t["gelu"] = OfOne(20, GeluOf);
+  t["silu"] = OfOne(20, [](Ops& o, const Node&, Value x) { return Silu(o, x); });
   t["softplus"] = OfOne(35, [](Ops& o, const Node&, Value x) { return Softplus(o, x); });
   t["leaky_relu"] = OfOne(2, LeakyRelu);
   t["elu"] = OfOne(15, Elu);

@@ -27,6 +27,14 @@ LIMITS = {
 }
 
 
+def normal_integral(x: np.ndarray) -> np.ndarray:
+    return 0.5 * np.vectorize(math.erfc, otypes=[np.float64])(-x / math.sqrt(2))
+
+
+def gelu_tanh(x: np.ndarray) -> np.ndarray:
+    return x / (1 + np.exp(-2 * math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+
+
 def inputs() -> np.ndarray:
     """Every exponent with many mantissas, both signs; the ranges where results vary, densely; the special values."""
     random = np.random.default_rng(5)
@@ -73,6 +81,54 @@ def test_bounds(target):
     if target.endswith("v2"):  # no fused multiply-adds
         limits["erf"] = 2.5
     assert all(found[op] <= limits[op] for op in limits), found
+
+
+@pytest.mark.parametrize("target", runnable([f"llvm -mcpu=x86-64-v{level}" for level in (4, 3, 2)]))
+def test_gelu(target):
+    """2 ulp down to -1; below, where x * Phi(x) goes to 0 and nobody divides by it, an absolute bound."""
+    x = inputs()
+    x = np.concatenate([x, np.linspace(-8, 8, 400_001, dtype=np.float32), np.linspace(5, 6, 20_001, dtype=np.float32)])
+    functions = {
+        "none": lambda v: v * normal_integral(v),
+        "tanh": gelu_tanh,
+        "silu": lambda v: v / (1 + np.exp(-v)),
+    }
+    suite = Suite()
+    for name in functions:
+        b = FunctionBuilder()
+        p = b.param("x", "f32", x.shape)
+        y = b.op("silu", p) if name == "silu" else b.op("gelu", p, approximate=name)
+        suite.add(name, b.finish([y]), [x])
+    b = FunctionBuilder()  # a row of one, and with AVX-512 shorter vectors: the same bits
+    short = x[:9].reshape(3, 3)
+    suite.add("short", b.finish([b.op("gelu", b.op("transpose", b.param("x", "f32", (3, 3)), perm=[1, 0]))]), [short])
+    found = {}
+    with tempfile.TemporaryDirectory() as directory, np.errstate(all="ignore"):
+        library, _ = suite.compile(target, directory)
+
+        def run(name, values):
+            manifest = artifact_pb2.StaticLibraryManifest()
+            manifest.ParseFromString(pathlib.Path(directory, f"t_{name}.manifest").read_bytes())
+            kernel = Kernel(library, manifest, 1)
+            kernel.init([values])
+            kernel.run()
+            return kernel.results()[0]
+
+        for name, reference in functions.items():
+            got, want = run(name, x), reference(x.astype(np.float64))
+            assert np.isnan(got[np.isnan(x)]).all() and (got[x == np.inf] == np.inf).all()
+            zeros = x == 0
+            assert (got[zeros] == 0).all() and (np.signbit(got[zeros]) == np.signbit(x[zeros])).all()
+            high, low = x >= -1, (x < -1) & np.isfinite(x)
+            if name == "silu":
+                high, low = x > -87, (x <= -87) & np.isfinite(x)
+            found[name] = errors(got[high], want[high]), np.abs(got[low] - np.nan_to_num(want[low])).max()
+        np.testing.assert_array_equal(run("short", short), run("none", x)[:9].reshape(3, 3).T)
+    print(found)
+    no_table = target.endswith("v2")
+    assert found["none"][0] <= (3.0 if no_table else 2.0) and found["none"][1] <= (2e-7 if no_table else 3e-8), found
+    assert found["tanh"][0] <= 2.5 and found["tanh"][1] <= 5e-8, found
+    assert found["silu"][0] <= 2.5 and found["silu"][1] <= 2e-36, found
 
 
 @pytest.mark.parametrize("target", runnable([f"llvm -mcpu=x86-64-v{level}" for level in (4, 3, 2)]))
