@@ -14,10 +14,14 @@
 //     %0 = mul(@w0, @w1)
 //     return %0
 //   }
+#include <algorithm>
+#include <optional>
+
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
+#include "core/ir/work.h"
 #include "core/passes/passes.h"
 
 namespace inlay::passes {
@@ -28,9 +32,10 @@ using ir::Block;
 using ir::Operand;
 using ir::VarPtr;
 
-// A value much larger than all it is made from is cheaper to make again than to keep.
+// A value much larger than what it can be made from is cheaper to make again than to keep, unless that is work.
 constexpr int64_t kAlwaysWorthKeeping = 1 << 20;
 constexpr int64_t kMaxGrowth = 4;
+constexpr double kWork = 16;  // operations a byte; cores do about as many while they read one from memory
 
 int64_t Bytes(const ir::Type& type) {
   if (type.is_tensor()) return type.tensor().is_static() ? type.tensor().NumBytes() : 0;
@@ -39,27 +44,29 @@ int64_t Bytes(const ir::Type& type) {
   return bytes;
 }
 
+// Only what main uses is kept: how large the values between a weight and that are does not matter.
 class Lifter {
  public:
-  explicit Lifter(ir::Function* main) : main_(main) {
-    for (const Binding& binding : main_->body.bindings) {
-      if (binding.kind != Binding::Kind::kTupleGetItem) PinTuples(binding);
-    }
-    for (const Operand& result : main_->body.results) PinTuple(result);
-  }
+  explicit Lifter(ir::Function* main) : main_(main) {}
 
   // Moves the bindings; main gets a parameter for each value that what stays behind uses.
   ir::Function Run() {
-    std::vector<Binding> staying;
-    for (Binding& binding : main_->body.bindings) {
-      if (Liftable(binding)) {
-        lifted_.insert(binding.var.get());
-        transform_.body.bindings.push_back(std::move(binding));
-      } else {
-        staying.push_back(std::move(binding));
-      }
+    std::vector<Binding> bindings = std::move(main_->body.bindings);
+    main_->body.bindings.clear();
+    for (const Binding& binding : bindings) {
+      if (Bytes(binding.var->type) == 0) continue;  // nothing is known of its size
+      if (std::optional<Source> source = SourceOf(binding)) sources_[binding.var.get()] = *source;
     }
-    main_->body.bindings = std::move(staying);
+    for (const Operand& result : main_->body.results) used_in_main_.insert(result.var.get());
+    // Users first: a value is where a user of it is.
+    for (auto binding = bindings.rbegin(); binding != bindings.rend(); ++binding) Place(*binding);
+    for (Binding& binding : bindings) {
+      const ir::Var* var = binding.var.get();
+      const bool stays = staying_.contains(var);
+      if (used_in_transform_.contains(var))
+        transform_.body.bindings.push_back(stays ? Copy(binding) : Renamed(binding));
+      if (stays) main_->body.bindings.push_back(std::move(binding));
+    }
     Export(&main_->body);
     return std::move(transform_);
   }
@@ -67,32 +74,66 @@ class Lifter {
   int num_lifted() const { return static_cast<int>(params_.size()); }
 
  private:
-  // A tuple can't be a parameter. One that is used otherwise than by taking an item stays where it is.
-  void PinTuple(const Operand& operand) {
-    if (operand.is_var() && operand.var->type.is_tuple()) pinned_.insert(operand.var.get());
-  }
-  void PinTuples(const Binding& binding) {
-    for (const Operand& arg : binding.args) PinTuple(arg);
-    for (const Block& nested : binding.blocks) {
-      for (const Binding& inner : nested.bindings) PinTuples(inner);
-      for (const Operand& result : nested.results) PinTuple(result);
-    }
-  }
+  // From how few bytes a value of weights alone can be made, and with how many operations.
+  struct Source {
+    int64_t bytes = 0;
+    double flops = 0;
+  };
 
-  bool IsConstant(const Operand& operand) const {
-    return operand.constant != nullptr || lifted_.contains(operand.var.get());
-  }
-
-  bool Liftable(const Binding& binding) const {
-    if (binding.kind == Binding::Kind::kTupleGetItem) return IsConstant(binding.args[0]);
-    if (binding.kind != Binding::Kind::kCall || pinned_.contains(binding.var.get())) return false;
-    int64_t inputs = 0;
+  std::optional<Source> SourceOf(const Binding& binding) const {
+    if (binding.kind != Binding::Kind::kCall && binding.kind != Binding::Kind::kTupleGetItem) return std::nullopt;
+    Source source{0, ir::CountFlops(binding)};
     for (const Operand& arg : binding.args) {
-      if (!IsConstant(arg)) return false;
-      inputs += Bytes(arg.type());
+      if (arg.constant != nullptr) {
+        source.bytes += Bytes(arg.type());
+      } else if (auto made = sources_.find(arg.var.get()); made != sources_.end()) {
+        const int64_t bytes = Bytes(arg.type());
+        source.bytes += std::min(bytes, made->second.bytes);
+        if (made->second.bytes < bytes) source.flops += made->second.flops;
+      } else {
+        return std::nullopt;
+      }
     }
-    const int64_t bytes = Bytes(binding.var->type);
-    return bytes > 0 && (bytes <= kAlwaysWorthKeeping || bytes / kMaxGrowth <= inputs);
+    return source;
+  }
+
+  // A tuple can't be a parameter: who uses one has it made where it is used.
+  static bool IsWorthKeeping(const ir::Type& type, const Source& source) {
+    const int64_t bytes = Bytes(type);
+    return type.is_tensor() && (bytes <= kAlwaysWorthKeeping || bytes / kMaxGrowth <= source.bytes ||
+                                source.flops >= kWork * static_cast<double>(bytes));
+  }
+
+  void Place(const Binding& binding) {
+    const ir::Var* var = binding.var.get();
+    if (auto source = sources_.find(var); source == sources_.end()) {
+      staying_.insert(var);
+    } else if (used_in_main_.contains(var)) {
+      (IsWorthKeeping(var->type, source->second) ? used_in_transform_ : staying_).insert(var);
+    }
+    if (staying_.contains(var)) Use(binding, &used_in_main_);
+    if (used_in_transform_.contains(var)) Use(binding, &used_in_transform_);
+  }
+
+  static void Use(const Binding& binding, absl::flat_hash_set<const ir::Var*>* users) {
+    for (const Operand& arg : binding.args) users->insert(arg.var.get());
+    for (const Block& nested : binding.blocks) {
+      for (const Binding& inner : nested.bindings) Use(inner, users);
+      for (const Operand& result : nested.results) users->insert(result.var.get());
+    }
+  }
+
+  // Of a value that both functions make for themselves: transform_params' own.
+  Binding Copy(const Binding& binding) {
+    Binding copy = Renamed(binding);
+    copy.var = copies_[binding.var.get()] = ir::MakeVar(binding.var->name, binding.var->type);
+    return copy;
+  }
+  Binding Renamed(Binding binding) const {
+    for (Operand& arg : binding.args) {
+      if (auto copy = copies_.find(arg.var.get()); copy != copies_.end()) arg = copy->second;
+    }
+    return binding;
   }
 
   void Export(Block* block) {
@@ -104,7 +145,10 @@ class Lifter {
   }
 
   void Export(Operand* operand) {
-    if (!operand->is_var() || !lifted_.contains(operand->var.get())) return;
+    if (!operand->is_var() || !used_in_transform_.contains(operand->var.get()) ||
+        staying_.contains(operand->var.get())) {
+      return;
+    }
     VarPtr& param = params_[operand->var.get()];
     if (param == nullptr) {
       transform_.body.results.push_back(*operand);
@@ -116,8 +160,9 @@ class Lifter {
 
   ir::Function* main_;
   ir::Function transform_;
-  absl::flat_hash_set<const ir::Var*> lifted_, pinned_;
-  absl::flat_hash_map<const ir::Var*, VarPtr> params_;
+  absl::flat_hash_map<const ir::Var*, Source> sources_;  // of what is made of weights alone
+  absl::flat_hash_set<const ir::Var*> used_in_main_, used_in_transform_, staying_;
+  absl::flat_hash_map<const ir::Var*, VarPtr> copies_, params_;
 };
 
 class LiftTransformParamsPass : public Pass {

@@ -153,6 +153,51 @@ TEST(LiftTransformParamsTest, TuplesStayWhole) {
   EXPECT_EQ(module.functions["transform_params"].body.bindings.size(), 2);
 }
 
+// A network on constant coordinates (relative position biases): its hidden values are larger than what is kept of them.
+TEST(LiftTransformParamsTest, WhatIsBetweenMayBeLarge) {
+  FunctionBuilder b;
+  VarPtr x = b.Param("x", F32({4096, 3}));
+  VarPtr hidden = b.Call("relu", {b.Call("matmul", {Weight({4096, 2}, "at"), Weight({2, 384}, "in")})});
+  VarPtr bias = b.Call("matmul", {hidden, Weight({384, 3}, "out")});
+  b.Return({b.Call("add", {x, bias})});
+  ir::IRModule module = RunPass(b.Module(), LiftTransformParams());
+  EXPECT_EQ(Body(module), "  %0: f32[4096, 3] = add(%x, %lifted0)\n  return %0\n");
+  EXPECT_EQ(module.functions["transform_params"].body.bindings.size(), 3);
+}
+
+TEST(LiftTransformParamsTest, WhatIsMuchWorkIsKept) {
+  FunctionBuilder b;
+  VarPtr x = b.Param("x", F32({1024, 1024}));
+  VarPtr product = b.Call("matmul", {Weight({1024, 64}, "a"), Weight({64, 1024}, "b")});
+  b.Return({b.Call("add", {x, product})});
+  ir::IRModule module = RunPass(b.Module(), LiftTransformParams());
+  EXPECT_EQ(Body(module), "  %0: f32[1024, 1024] = add(%x, %lifted0)\n  return %0\n");
+}
+
+TEST(LiftTransformParamsTest, BothMayMakeWhatIsNotWorthKeeping) {
+  FunctionBuilder b;
+  VarPtr x = b.Param("x", F32({1024, 1024}));
+  VarPtr wide = b.Call("expand", {Weight({1024})}, {{"shape", Ints{1024, 1024}}});
+  VarPtr wider = b.Call("neg", {wide});
+  VarPtr sum = b.Call("reduce_sum", {b.Call("exp", {wide})}, {{"axes", Ints{0}}, {"keepdims", false}});
+  b.Return({b.Call("add", {b.Call("matmul", {x, wider}), sum})});
+  EXPECT_EQ(Print(RunPass(b.Module(), LiftTransformParams())),
+            "@w0: f32[1024] \"w\"\n\n"
+            "fn @main(%x: f32[1024, 1024], %lifted0: f32[1024]) {num_lifted_params=1} {\n"
+            "  %0: f32[1024, 1024] = expand(@w0, shape=[1024, 1024])\n"
+            "  %1: f32[1024, 1024] = neg(%0)\n"
+            "  %2: f32[1024, 1024] = matmul(%x, %1, transpose_a=false, transpose_b=false)\n"
+            "  %3: f32[1024, 1024] = add(%2, %lifted0)\n"
+            "  return %3\n"
+            "}\n\n"
+            "fn @transform_params() {\n"
+            "  %0: f32[1024, 1024] = expand(@w0, shape=[1024, 1024])\n"
+            "  %1: f32[1024, 1024] = exp(%0)\n"
+            "  %2: f32[1024] = reduce_sum(%1, axes=[0], keepdims=false)\n"
+            "  return %2\n"
+            "}\n");
+}
+
 TEST(LiftTransformParamsTest, WhatGrowsMuchIsMadeAgain) {
   FunctionBuilder b;
   VarPtr x = b.Param("x", F32({1024, 1024}));

@@ -95,6 +95,12 @@ def test_status_codes_become_errors_of_one_line(server, client, module, code, ki
         assert "main: binding 3 (conv1): rank 2" in str(caught.value)
 
 
+def test_a_server_that_lacks_the_method_is_called_older(server, client, module):
+    server.fail["Compile"] = [(grpc.StatusCode.UNIMPLEMENTED, "", ())]  # as gRPC's C++ servers answer
+    with pytest.raises(inlay.UnsupportedError, match="older than this client.*inlay drain"):
+        inlay.build(module, server=client)
+
+
 def test_no_server_says_so_and_what_to_do(tmp_path, module):
     client = client_module.Client(f"unix:{tmp_path}/none.sock")
     with pytest.raises(inlay.ServerUnavailableError, match="inlay serve"):
