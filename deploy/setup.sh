@@ -5,7 +5,7 @@
 #   deploy/setup.sh [--examples] [--dev] [--bench] [--no-build]
 #     --examples  also what deploy/quickstart.sh needs (onnxruntime, MiniLM's weights and tokenizer)
 #     --dev       also what deploy/test.sh needs (pytest, ruff, mypy, clang-format); implies --examples
-#     --bench     also peers and model sources of `inlay bench` (openvino, torch, transformers, IREE: about 1.3 GB)
+#     --bench     also peers and model sources of `inlay bench` (openvino, torch, transformers, timm, IREE: about 1.3 GB)
 #     --no-build  only packages and .venv
 #
 # Environment: PYTHON (default python3, 3.11 or newer), INLAY_JOBS (default: cores).

@@ -454,7 +454,11 @@ def drain(server, timeout, as_json):
 @click.option("--vs", default="all", show_default=True, metavar="A,B", help="Peers (--list-peers), all, or none.")
 @click.option("--list-peers", is_flag=True, help="Say which peers there are, and which are installed.")
 @click.option(
-    "--random", "random_count", type=click.IntRange(min=1), metavar="N", help="N real architectures, random sizes."
+    "--random",
+    "random_count",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="N real architectures (transformers, timm), random sizes and batches.",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Of --random.")
 @click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True, help="Of us and of every peer.")

@@ -94,10 +94,10 @@ def from_rpc_error(
     elif code == _CODES.CANCELLED:
         kind, text = RequestCancelledError, f"{what}: cancelled"
     elif code == _CODES.UNIMPLEMENTED and not details:  # gRPC's own answer for a method that the server has not
-        kind, text = (
-            UnsupportedError,
+        kind = UnsupportedError
+        text = (
             f"{what}: the server at {address} does not know this request: it is older than this client. `inlay info` "
-            "says its version, `inlay drain` ends it; your own is started anew when it is needed",
+            "says its version, `inlay drain` ends it; your own is started anew when it is needed"
         )
     elif code == _CODES.UNIMPLEMENTED:
         kind, text = UnsupportedError, f"{what}: not supported: {details}"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import io
 import random
 import re
@@ -53,11 +54,31 @@ def module(seed: int, number: int, attention: str = "sdpa") -> Any:
     try:
         import torch
 
+        _repair_torchvision()
         torch.manual_seed(hash((seed, number)) & 0x7FFFFFFF)
         network = source.network(family, sizes, attention)
     except ImportError as error:
-        raise InlayError(f"{family} needs {error.name or error}: deploy/setup.sh --bench") from None
+        raise InlayError(f"{family}: {error}; deploy/setup.sh --bench installs what it needs") from None
     return _lively(network.eval())
+
+
+_TORCHVISION: list[Any] = []  # torch forgets what a Library defined when that is collected
+
+
+def _repair_torchvision() -> None:
+    """Where PyPI's torchvision (for CUDA) meets the CPU build of torch, importing it fails, and with it transformers and
+    timm: it describes two operators that its library, which can't be loaded, should have defined. No model needs them."""
+    import torch
+
+    try:
+        importlib.import_module("torchvision")
+    except ModuleNotFoundError:  # transformers can do without
+        return
+    except RuntimeError:
+        library = torch.library.Library("torchvision", "FRAGMENT")
+        for name in ("nms", "qnms"):
+            library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+        _TORCHVISION.append(library)
 
 
 def _lively(network: Any) -> Any:
@@ -81,6 +102,7 @@ def inputs(seed: int, number: int) -> tuple[Any, ...]:
     """Seeded inputs of `module`, in its order; masks are ones."""
     import torch
 
+    _repair_torchvision()
     source, family, sizes, batch = _choice(seed, number)
     return source.inputs(family, sizes, batch, torch.Generator().manual_seed(seed))
 
