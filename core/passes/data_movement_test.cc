@@ -1,4 +1,4 @@
-// fold_pads and sink_reshapes.
+// fold_pads, sink_reshapes and recognise_assignment.
 #include "core/passes/pass_test_util.h"
 
 namespace inlay::passes {
@@ -83,6 +83,77 @@ TEST(SinkReshapesTest, OthersStay) {
   b.Return({b.Call("add", {flat, z}), b.Call("add", {flat, other}), b.Call("neg", {last}),
             b.Call("softmax", {flat}, {{"axis", int64_t{0}}}), b.Call("matmul", {flat, z}, {{"transpose_a", true}})});
   EXPECT_EQ(BodyAfter(b, SinkReshapes()), Body(b.Module()));
+}
+
+// As PyTorch exports x[begin0:, begin1:] = y: a literal for each axis, broadcast, joined.
+VarPtr Assign(FunctionBuilder& b, VarPtr x, VarPtr y, Ints begins) {
+  const Ints box = y->type.tensor().Shape();
+  std::vector<Operand> parts;
+  for (size_t axis = 0; axis < box.size(); ++axis) {
+    Ints shape(box.size() - axis, 1), counted;
+    shape[0] = box[axis];
+    for (int64_t i = 0; i < box[axis]; ++i) counted.push_back(begins[axis] + i);
+    Ints tuple = box;
+    tuple.push_back(1);
+    VarPtr part = b.Call("expand", {IntLiteral(shape, counted)}, {{"shape", box}});
+    parts.push_back(b.Call("reshape", {part}, {{"shape", tuple}}));
+  }
+  return b.Call("scatter_nd", {x, b.Call("concat", parts, {{"axis", static_cast<int64_t>(box.size())}}), y});
+}
+
+std::string AfterAssignment(const FunctionBuilder& b) {
+  return Body(RunPass(RunPass(b.Module(), RecogniseAssignment()), DeadCode()));
+}
+
+TEST(RecogniseAssignmentTest, Inside) {
+  FunctionBuilder b;
+  VarPtr x = b.Param("x", F32({4, 8})), y = b.Param("y", F32({2, 7}));
+  b.Return({Assign(b, x, y, {1, 1})});
+  EXPECT_EQ(AfterAssignment(b),
+            "  %0: f32[2, 1] = slice(%x, begins=[1, 0], ends=[3, 1], steps=[1, 1])\n"
+            "  %1: f32[2, 8] = concat(%0, %y, axis=1)\n"
+            "  %2: f32[1, 8] = slice(%x, begins=[0, 0], ends=[1, 8], steps=[1, 1])\n"
+            "  %3: f32[1, 8] = slice(%x, begins=[3, 0], ends=[4, 8], steps=[1, 1])\n"
+            "  %4: f32[4, 8] = concat(%2, %1, %3, axis=0)\n"
+            "  return %4\n");
+}
+
+TEST(RecogniseAssignmentTest, OfAllAndFromTheEnd) {
+  FunctionBuilder b;
+  VarPtr x = b.Param("x", F32({4, 8})), y = b.Param("y", F32({4, 8})), z = b.Param("z", F32({4, 3}));
+  b.Return({Assign(b, x, y, {0, 0}), Assign(b, x, z, {-4, -3})});
+  EXPECT_EQ(AfterAssignment(b),
+            "  %0: f32[4, 5] = slice(%x, begins=[0, 0], ends=[4, 5], steps=[1, 1])\n"
+            "  %1: f32[4, 8] = concat(%0, %z, axis=1)\n"
+            "  return %y, %1\n");
+}
+
+TEST(RecogniseAssignmentTest, OfRowsByOneLiteral) {
+  FunctionBuilder b;
+  VarPtr x = b.Param("x", F32({4, 8})), y = b.Param("y", F32({2, 8})), z = b.Param("z", F32({1, 2}));
+  b.Return({b.Call("scatter_nd", {x, IntLiteral({2, 1}, {2, 3}), y}),
+            b.Call("scatter_nd", {x, IntLiteral({1, 2, 2}, {3, 0, 3, 1}), z})});
+  EXPECT_EQ(AfterAssignment(b),
+            "  %0: f32[2, 8] = slice(%x, begins=[0, 0], ends=[2, 8], steps=[1, 1])\n"
+            "  %1: f32[4, 8] = concat(%0, %y, axis=0)\n"
+            "  %2: f32[1, 6] = slice(%x, begins=[3, 2], ends=[4, 8], steps=[1, 1])\n"
+            "  %3: f32[1, 8] = concat(%z, %2, axis=1)\n"
+            "  %4: f32[3, 8] = slice(%x, begins=[0, 0], ends=[3, 8], steps=[1, 1])\n"
+            "  %5: f32[4, 8] = concat(%4, %3, axis=0)\n"
+            "  return %1, %5\n");
+}
+
+TEST(RecogniseAssignmentTest, OthersStay) {
+  FunctionBuilder b;
+  VarPtr x = b.Param("x", F32({4, 8})), y = b.Param("y", F32({2, 8})), z = b.Param("z", F32({2, 2}));
+  VarPtr at = b.Param("at", ir::MakeTensorType(ir::DType::kI64, {2, 1}));
+  b.Return({b.Call("scatter_nd", {x, IntLiteral({2, 1}, {3, 2}), y}),  // downwards
+            b.Call("scatter_nd", {x, IntLiteral({2, 1}, {3, 4}), y}),  // out of bounds
+            b.Call("scatter_nd", {x, at, y}),
+            b.Call("scatter_nd", {x, IntLiteral({2, 1}, {0, 1}), y}, {{"reduction", std::string("add")}}),
+            // The box's axes are those of x the other way round.
+            b.Call("scatter_nd", {x, IntLiteral({2, 2, 2}, {0, 0, 1, 0, 0, 1, 1, 1}), z})});
+  EXPECT_EQ(AfterAssignment(b), Body(b.Module()));
 }
 
 }  // namespace

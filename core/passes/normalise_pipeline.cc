@@ -14,6 +14,7 @@ PassManager BuildNormalisePipeline(const target::CompilationConfig& config) {
     manager.Add(Canonicalise());
     manager.Add(FoldConstants());
     manager.Add(Simplify());
+    manager.Add(RecogniseAssignment());
     // Before patterns: exporters compute x - mean(x) twice.
     manager.Add(CommonSubexpression());
     manager.Add(DeadCode());

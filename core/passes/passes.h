@@ -15,6 +15,7 @@ std::unique_ptr<Pass> RequireStaticShapes();
 std::unique_ptr<Pass> Canonicalise();
 std::unique_ptr<Pass> FoldConstants();
 std::unique_ptr<Pass> Simplify();
+std::unique_ptr<Pass> RecogniseAssignment();
 std::unique_ptr<Pass> FoldPads();
 std::unique_ptr<Pass> SinkReshapes();
 std::unique_ptr<Pass> RecogniseComposites();

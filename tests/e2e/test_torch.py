@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
 import threading
 import warnings
 
+import onnx
 import pytest
 import torch
 from conftest import ATOL, RTOL, environment
@@ -99,6 +101,34 @@ def test_random_architecture(number, client, compiled):
 
     network, inputs = random_architectures.module(11, number), random_architectures.inputs(11, number)
     check_both(network, inputs, client, compiled)
+
+
+@pytest.mark.parametrize(
+    "box",
+    [
+        (slice(None), slice(1, None)),
+        (slice(None), slice(None), slice(2, 5)),
+        (slice(1, 2), slice(0, 3), slice(-3, None)),
+        (0, slice(None), 6),
+        (slice(None), slice(None, None, 2)),
+        (slice(None),),
+    ],
+    ids=str,
+)
+def test_assignment_to_a_slice_by_way_of_onnx(box, client):
+    class Assigning(nn.Module):
+        def forward(self, x, y):
+            x = x.clone()
+            x[box] = x[box] * 2 + y
+            return x
+
+    x, y = torch.randn(3, 5, 7), torch.randn(1)
+    buffer = io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(Assigning(), (x, y), buffer, opset_version=17, dynamo=False)
+    module = inlay.from_onnx(onnx.load_from_string(buffer.getvalue()))
+    close(torch.from_dlpack(inlay.build(module, server=client).jit()["main"](x, y)), Assigning()(x, y))
 
 
 # --- torch.compile ---------------------------------------------------------------------------------------------------
