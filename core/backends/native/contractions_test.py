@@ -188,6 +188,11 @@ def convs(suite):
     conv(suite, (1, 3, 30, 30), (8, 3, 7, 7), strides=[2, 2], pads=[3] * 4, constant=False)
     conv(suite, (1, 3, 9, 11), (8, 3, 3, 3), tail=per_row)
     conv(suite, (2, 6, 10, 9), (8, 3, 3, 3), groups=2, dilations=[2, 1], pads=[2, 1, 1, 0])
+    for channels in (4, 12, 16, 32):
+        x, w = (2, 2 * channels, 15, 14), (2 * channels, channels, 3, 3)
+        conv(suite, x, w, groups=2, pads=[1] * 4, with_bias=True, tail=residual)
+        conv(suite, x, w, groups=2, pads=[1] * 4, strides=[2, 2], tail=silu)
+        conv(suite, x, w, groups=2, pads=[1] * 4, strides=[2, 2], constant=False, tail=per_row)
     conv(suite, (1, 4, 25), (6, 4, 5), pads=[2, 2], tail=residual)
     conv(suite, (1, 2, 5, 6, 7), (4, 2, 2, 3, 3), strides=[1, 2, 1], with_bias=True)
     conv(

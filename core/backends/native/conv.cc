@@ -1,5 +1,6 @@
 #include "core/backends/native/conv.h"
 
+#include "core/backends/native/conv_bands.h"
 #include "core/backends/native/conv_planes.h"
 #include "core/backends/native/depthwise.h"
 #include "core/backends/native/packing.h"
@@ -137,6 +138,10 @@ void EmitConvTasks(KernelBuilder& kb, const ConvKernel& kernel, Value begin, Val
   }
   if (plan.method == ConvMethod::kPixelRows) {
     EmitPixelRows(kb, kernel, begin, end, scratch);
+    return;
+  }
+  if (plan.method == ConvMethod::kBands) {
+    EmitBandTasks(kb, kernel, begin, end, scratch);
     return;
   }
   const ConvShape& s = plan.shape;

@@ -1,5 +1,5 @@
 // Time of each distinct convolution of a model, one core: conv_benchmark [cpu] [resnet50|mobilenet|grouped] [layer name
-// part]
+// part], or of those named as c,m,groups,in,kernel,stride,pad: conv_benchmark cpu shapes c,m,... c,m,...
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -149,12 +149,13 @@ double Measure(const std::string& cpu, const Layer& l, double* flops) {
   }
   if (!panels) best_pad = 0;
   printf(
-      "%-18s x%ld %8.1f us + pad %6.1f  %6.1f GF/s  method %d tile %ldx%ld (last %ld) kc %ld model %3.0f%% compile "
+      "%-18s x%ld %8.1f us + pad %6.1f  %6.1f GF/s  method %d tile %ldx%ld (last %ld) kc %ld band %ld model %3.0f%%, "
+      "%.1f us at 4.1 GHz, compile "
       "%.0f ms\n",
       l.name, l.count, best * 1e6, best_pad * 1e6, *flops / (best + best_pad) / 1e9, static_cast<int>(plan.method),
-      plan.gemm.mr, plan.gemm.nv, plan.gemm.nv_last, plan.gemm.kc,
+      plan.gemm.mr, plan.gemm.nv, plan.gemm.nv_last, plan.gemm.kc, plan.band,
       plan.method == ConvMethod::kDepthwise ? 0 : 100 * *flops / (4.0 * plan.lanes) / EstimateCycles(plan.gemm),
-      compile);
+      plan.cycles / 4100, compile);
   fflush(stdout);
   return (best + best_pad) * 1e6;
 }
@@ -170,6 +171,20 @@ void MeasureAll(const std::string& cpu, const Layer (&layers)[n], const std::str
   printf("all: %.2f ms, %.1f GF/s\n", microseconds / 1e3, all_flops / microseconds / 1e3);
 }
 
+void MeasureShapes(const std::string& cpu, int num_shapes, char** shapes) {
+  for (int i = 0; i < num_shapes; ++i) {
+    Layer l{shapes[i], 0, 0, 0, 0, 0, 0, 0, 1};
+    long v[7];
+    if (sscanf(shapes[i], "%ld,%ld,%ld,%ld,%ld,%ld,%ld", v, v + 1, v + 2, v + 3, v + 4, v + 5, v + 6) != 7) {
+      fprintf(stderr, "not c,m,groups,in,kernel,stride,pad: %s\n", shapes[i]);
+      continue;
+    }
+    l.c = v[0], l.m = v[1], l.groups = v[2], l.in = v[3], l.kernel = v[4], l.stride = v[5], l.pad = v[6];
+    double flops;
+    Measure(cpu, l, &flops);
+  }
+}
+
 }  // namespace
 }  // namespace inlay::native
 
@@ -178,5 +193,6 @@ int main(int argc, char** argv) {
   if (model == "resnet50") inlay::native::MeasureAll(cpu, inlay::native::kResNet50, part);
   if (model == "mobilenet") inlay::native::MeasureAll(cpu, inlay::native::kMobileNetV2, part);
   if (model == "grouped") inlay::native::MeasureAll(cpu, inlay::native::kGrouped, part);
+  if (model == "shapes") inlay::native::MeasureShapes(cpu, argc - 3, argv + 3);
   return 0;
 }

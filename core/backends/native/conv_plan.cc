@@ -35,6 +35,9 @@ double PanelCycles(const ConvPlan& plan) {
 
 // A band and its results should stay in L2 beside what else a task touches.
 static constexpr int64_t kBandBytes = 128 << 10;
+static constexpr int64_t kMinBandTasks = 8;
+// All padded planes, which stay in L2 up to this.
+static constexpr int64_t kPlaneBytes = 1 << 20;
 
 ConvShape TransposedConvShape(int64_t n, int64_t c, int64_t m, int64_t groups, const Spatial& in, const Spatial& kernel,
                               const Spatial& stride, const Spatial& dilation, const Spatial& pad, const Spatial& out) {
@@ -72,6 +75,56 @@ int64_t DepthwiseBlockRows(const VectorIsa& isa, const ConvPlan& plan) {
     if (cost(rows) < cost(best)) best = rows;
   }
   return best;
+}
+
+// Cycles of padding what the plan pads: rows, and vectors of each phase. Measured on Zen 5.
+static double PadCycles(const ConvPlan& plan) {
+  double rows = static_cast<double>(plan.phases[0] * plan.padded[0]) * (plan.phases[1] * plan.padded[1]);
+  int64_t vectors = plan.phases[2] * ((plan.padded[2] + plan.lanes - 1) / plan.lanes);
+  double plane = rows * (4 + 3.0 * vectors), planes = static_cast<double>(plan.shape.n) * plan.shape.c;
+  if (plan.method == ConvMethod::kBands) return plane * planes * plan.bands();
+  double bytes = static_cast<double>(plan.padded_elements()) * plan.gemm.element_bytes;
+  // Written to L3, and read from there.
+  return plane * planes + (bytes > kPlaneBytes ? bytes / 12 : 0);
+}
+
+// The plan with a band of so many rows.
+static ConvPlan PlanBands(const VectorIsa& isa, const ConvPlan& plan, int64_t band) {
+  ConvPlan result = plan;
+  const ConvShape& s = plan.shape;
+  result.method = ConvMethod::kBands;
+  result.padded_input = false;
+  result.band = band;
+  result.SetPadded(band);
+  result.gemm = PlanGemm(isa, ColumnSource::kDirect, plan.gemm.element_bytes, s.n * s.groups, s.m / s.groups,
+                         result.band_columns(), result.group_channels() * s.taps());
+  const GemmPlan& g = result.gemm;
+  // Of the epilogue: a vector or a scalar of a row, and where in the rows the vectors of a tile lie.
+  int64_t pixels = band * s.out[2], tiles = (g.m + g.mr - 1) / g.mr;
+  double epilogue = g.m * (pixels / g.lanes * 4.0 + pixels % g.lanes * 5.0) + tiles * (pixels / g.lanes) * 12.0;
+  result.cycles = (EstimateCycles(g) + g.batch * epilogue) * result.bands();
+  return result;
+}
+
+// The cheapest number of bands; none if no band's planes fit a task's scratch.
+static void ConsiderBands(const VectorIsa& isa, ConvPlan* plan) {
+  const ConvShape& s = plan->shape;
+  const Spatial ones{1, 1, 1};
+  if (s.reversed || s.input_dilation != ones || s.in[0] != 1 || s.out[0] != 1 || s.kernel[0] != 1) return;
+  const ConvPlan other = *plan;
+  double least = 0.97 * (other.cycles + PadCycles(other));  // ties go to the others
+  int64_t last = 0;
+  for (int64_t bands = 1; bands <= s.out[1]; ++bands) {
+    int64_t band = (s.out[1] + bands - 1) / bands;
+    // Threads want a few tasks each.
+    if (band == last || (s.n * s.groups * bands < kMinBandTasks && band > 1)) continue;
+    last = band;
+    ConvPlan candidate = PlanBands(isa, other, band);
+    const double cycles = candidate.cycles + PadCycles(candidate);
+    if (candidate.scratch_bytes() > kMaxScratchBytes || cycles >= least) continue;
+    least = cycles;
+    *plan = candidate;
+  }
 }
 
 ConvPlan PlanConv(const VectorIsa& isa, const ConvShape& shape, int64_t element_bytes) {
@@ -129,11 +182,12 @@ ConvPlan PlanConv(const VectorIsa& isa, const ConvShape& shape, int64_t element_
   };
   if (shape.taps() == 1) {
     consider(0);
-    return plan;
+  } else {
+    for (int64_t mr = kMinPixelTile; mr + 2 <= isa.registers; ++mr) {
+      if (IsPixelTile(shape, mr)) consider(mr);
+    }
   }
-  for (int64_t mr = kMinPixelTile; mr + 2 <= isa.registers; ++mr) {
-    if (IsPixelTile(shape, mr)) consider(mr);
-  }
+  if (plan.padded_input) ConsiderBands(isa, &plan);
   return plan;
 }
 
@@ -154,7 +208,16 @@ int64_t ConvPlan::padded_elements() const {
   return (method == ConvMethod::kDepthwise ? 1 : shape.n * shape.c) * plane_elements() + slack_elements();
 }
 
-int64_t ConvPlan::tasks() const { return method == ConvMethod::kDepthwise ? shape.n * shape.c : gemm.tasks(); }
+int64_t ConvPlan::band_plane_elements() const {
+  // The last panel's vectors may run on beyond the last plane.
+  int64_t elements = group_channels() * plane_elements() + gemm.packed_columns();
+  return (elements + lanes - 1) / lanes * lanes;
+}
+
+int64_t ConvPlan::tasks() const {
+  if (method == ConvMethod::kBands) return gemm.batch * bands();
+  return method == ConvMethod::kDepthwise ? shape.n * shape.c : gemm.tasks();
+}
 
 int64_t ConvPlan::packed_weight_elements() const {
   if (method == ConvMethod::kDepthwise) return 0;
@@ -164,6 +227,9 @@ int64_t ConvPlan::packed_weight_elements() const {
 }
 
 int64_t ConvPlan::scratch_bytes() const {
+  if (method == ConvMethod::kBands) {
+    return (band_plane_elements() + gemm.mr * gemm.packed_columns()) * gemm.element_bytes;
+  }
   if (method != ConvMethod::kDepthwise) return gemm.scratch_bytes();
   if (block_rows > 0) return (zero_row_elements() + block_rows * shape.out[2] + lanes) * gemm.element_bytes;
   // The padded plane, then the results in rows as wide as the padded ones.

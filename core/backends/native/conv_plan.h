@@ -3,8 +3,8 @@
 // Row i = output channel, column j = output pixel (all spatial axes flattened), k = (input channel, kernel tap); a
 // batch element = (image, group). A pointwise convolution reads its columns where they lie. All others first copy the
 // input into planes that have the padding in them and are split by the stride (element (q, p) of a strided axis is the
-// padded coordinate q * stride + p), so that every tap reads contiguous pixels; then the columns are packed panel by
-// panel.
+// padded coordinate q * stride + p), so that every tap reads contiguous pixels. The methods differ in which operand is
+// read as vectors, and in whether the columns are packed.
 #ifndef INLAY_CORE_BACKENDS_NATIVE_CONV_PLAN_H_
 #define INLAY_CORE_BACKENDS_NATIVE_CONV_PLAN_H_
 
@@ -44,6 +44,10 @@ enum class ConvMethod {
   // For few pixels, which would leave much of the last vector empty, as long as k is affine in the plane.
   kPixelRows,
   kDepthwise,
+  // Weights as P, pixels where they lie in planes that the task pads itself, a band of output rows at a time: in its
+  // scratch, for which the channels of a group must be few. A column is a position in the padded rows, so that every
+  // tap reads vectors that run on from one row to the next; those between the rows are computed and dropped.
+  kBands,
 };
 
 struct ConvPlan {
@@ -54,9 +58,9 @@ struct ConvPlan {
   Spatial padded{1, 1, 1};  // extent of a phase plane
   int64_t lanes = 16;
   bool padded_input = false;  // the tasks read the padded copy
-  int64_t band = 0;           // kDepthwise: output rows that are padded and computed at a time
+  int64_t band = 0;           // kDepthwise, kBands: output rows that are padded and computed at a time
   int64_t block_rows = 0;     // kDepthwise straight from x: output rows that are computed at a time; 0: not so
-  double cycles = 0;          // estimated, of one call; not of kDepthwise
+  double cycles = 0;          // estimated, of one call, without padding; not of kDepthwise
 
   int64_t bands() const { return (shape.out[1] + band - 1) / band; }
   int64_t phase_elements() const { return padded[0] * padded[1] * padded[2]; }
@@ -68,6 +72,10 @@ struct ConvPlan {
   int64_t tasks() const;
   int64_t packed_weight_elements() const;
   int64_t scratch_bytes() const;  // of a worker
+
+  int64_t group_channels() const { return shape.c / shape.groups; }
+  int64_t band_columns() const { return (band - 1) * padded[2] + shape.out[2]; }
+  int64_t band_plane_elements() const;  // kBands: of all planes of a group's band
 
   void SetPadded(int64_t out_rows);
 };

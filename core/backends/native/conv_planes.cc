@@ -12,40 +12,74 @@ namespace {
 using mlir::Type;
 using mlir::Value;
 
+// Of a row: more are a loop of scalars.
+constexpr int64_t kMaxEdgeVectors = 40;
+
 int64_t CeilDiv(int64_t x, int64_t y) { return x >= 0 ? (x + y - 1) / y : -(-x / y); }
 
-// A row of a phase plane, a vector at a time: element q is x[q * stride + phase - pad] where that exists, else zero.
-void PadRow(KernelBuilder& kb, const ConvPlan& plan, Value x, Type element, Type accumulator, int64_t phase, Value to) {
+// A run of stride vectors, by phase: lane l of result p is their element l * stride + p. A power of two.
+std::vector<Value> Deinterleave(KernelBuilder& kb, const std::vector<Value>& run) {
+  if (run.size() == 1) return run;
+  const int64_t lanes = mlir::cast<mlir::VectorType>(run[0].getType()).getNumElements();
+  std::vector<Value> half[2];
+  for (int64_t parity : {0, 1}) {
+    llvm::SmallVector<int64_t> mask(lanes);
+    for (int64_t l = 0; l < lanes; ++l) mask[l] = 2 * l + parity;
+    for (size_t i = 0; i < run.size(); i += 2) {
+      half[parity].push_back(kb.b.create<mlir::vector::ShuffleOp>(kb.loc, run[i], run[i + 1], mask));
+    }
+    half[parity] = Deinterleave(kb, half[parity]);
+  }
+  std::vector<Value> phases;
+  for (size_t i = 0; i < run.size(); ++i) phases.push_back(half[i % 2][i / 2]);
+  return phases;
+}
+
+// A row of every phase plane: element q of phase p is x[q * stride + p - pad] where that exists, else zero.
+void PadRow(KernelBuilder& kb, const ConvPlan& plan, Value x, Type element, Type accumulator,
+            const std::vector<Value>& to) {
   const ConvShape& s = plan.shape;
-  int64_t stride = s.stride[2], width = plan.padded[2], lanes = plan.lanes;
-  int64_t begin = std::max<int64_t>(CeilDiv(s.pad[2] - phase, stride), 0);
-  int64_t end = std::min(CeilDiv(s.in[2] + s.pad[2] - phase, stride), width);
-  Type vector = KernelBuilder::Vector(lanes, element);
-  int64_t chunks = (width + lanes - 1) / lanes;
-  if (stride > 2 || chunks > 40) {
-    auto zero = [&](Value q) { kb.Store(kb.Zero(accumulator), kb.At(to, q, accumulator)); };
-    kb.For(kb.Int(0), kb.Int(std::min(begin, width)), 1, zero);
-    kb.For(kb.Int(begin), kb.Int(end), 1, [&](Value q) {
-      Value from = kb.At(x, kb.Add(kb.Mul(q, stride), phase - s.pad[2]), element);
-      kb.Store(kb.Widen(kb.Load(element, from), accumulator), kb.At(to, q, accumulator));
-    });
-    kb.For(kb.Int(std::max(end, begin)), kb.Int(width), 1, zero);
+  const int64_t stride = s.stride[2], width = plan.padded[2], lanes = plan.lanes;
+  // Vectors [left, right) have all their lanes inside of x; the others are code each.
+  const int64_t vectors = (width + lanes - 1) / lanes;
+  auto first = [&](int64_t vector) { return vector * lanes * stride - s.pad[2]; };
+  const int64_t left = std::clamp<int64_t>(CeilDiv(s.pad[2], lanes * stride), 0, vectors);
+  int64_t right = std::max(left, width / lanes);
+  while (right > left && first(right) > s.in[2]) --right;
+  const bool power_of_two = (stride & (stride - 1)) == 0;
+  if (!power_of_two || stride > lanes || vectors - (right - left) > kMaxEdgeVectors) {
+    for (size_t phase = 0; phase < to.size(); ++phase) {
+      const int64_t offset = static_cast<int64_t>(phase) - s.pad[2];
+      const int64_t begin = std::clamp<int64_t>(CeilDiv(-offset, stride), 0, width);
+      const int64_t end = std::clamp(CeilDiv(s.in[2] - offset, stride), begin, width);
+      auto zero = [&](Value q) { kb.Store(kb.Zero(accumulator), kb.At(to[phase], q, accumulator)); };
+      kb.For(kb.Int(0), kb.Int(begin), 1, zero);
+      kb.For(kb.Int(begin), kb.Int(end), 1, [&](Value q) {
+        Value from = kb.At(x, kb.Add(kb.Mul(q, stride), offset), element);
+        kb.Store(kb.Widen(kb.Load(element, from), accumulator), kb.At(to[phase], q, accumulator));
+      });
+      kb.For(kb.Int(end), kb.Int(width), 1, zero);
+    }
     return;
   }
-  for (int64_t q = 0; q < width; q += lanes) {
-    int64_t first = q * stride + phase - s.pad[2];  // of x, in lane 0
-    Value value;
-    if (stride == 1) {
-      value = kb.LoadLanes(vector, kb.At(x, first, element), -first, s.in[2] - first);
-    } else {
-      Value low = kb.LoadLanes(vector, kb.At(x, first, element), -first, s.in[2] - first);
-      Value high = kb.LoadLanes(vector, kb.At(x, first + lanes, element), -first - lanes, s.in[2] - first - lanes);
-      llvm::SmallVector<int64_t> even(lanes);
-      for (int64_t l = 0; l < lanes; ++l) even[l] = 2 * l;
-      value = kb.b.create<mlir::vector::ShuffleOp>(kb.loc, low, high, even);
+  // As `like` says what lies inside.
+  auto pad = [&](Value vector, int64_t like) {
+    std::vector<Value> run;
+    Value from = kb.At(x, kb.Add(kb.Mul(vector, lanes * stride), -s.pad[2]), element);
+    for (int64_t i = 0; i < stride; ++i) {
+      const int64_t at = first(like) + i * lanes;
+      run.push_back(
+          kb.LoadLanes(KernelBuilder::Vector(lanes, element), kb.At(from, i * lanes, element), -at, s.in[2] - at));
     }
-    kb.StoreFirst(kb.Widen(value, accumulator), kb.At(to, q, accumulator), width - q);
-  }
+    run = Deinterleave(kb, run);
+    for (size_t phase = 0; phase < to.size(); ++phase) {
+      Value at = kb.At(to[phase], kb.Mul(vector, lanes), accumulator);
+      kb.StoreFirst(kb.Widen(run[phase], accumulator), at, width - like * lanes);
+    }
+  };
+  for (int64_t vector = 0; vector < left; ++vector) pad(kb.Int(vector), vector);
+  kb.For(kb.Int(left), kb.Int(right), 1, [&](Value vector) { pad(vector, left); });
+  for (int64_t vector = right; vector < vectors; ++vector) pad(kb.Int(vector), vector);
 }
 
 void ZeroRow(KernelBuilder& kb, int64_t width, int64_t lanes, Type accumulator, Value to) {
@@ -98,19 +132,18 @@ void EmitPadPlane(KernelBuilder& kb, const ConvPlan& plan, Value x, Type element
                                 kb.And(kb.Less(kb.Int(-1), in_h), kb.Less(in_h, kb.Int(s.in[1]))));
           Value phase = kb.Mul(kb.Add(kb.Mul(pd, plan.phases[1]), ph), plan.phases[2]);
           Value row = kb.Add(kb.Mul(phase, plan.phase_elements()), kb.Mul(kb.Add(kb.Mul(d, rows), h), plan.padded[2]));
-          auto for_phases = [&](const std::function<void(int64_t, Value)>& body) {
-            for (int64_t pw = 0; pw < plan.phases[2]; ++pw) {
-              body(pw, kb.At(to, kb.Add(row, pw * plan.phase_elements()), accumulator));
-            }
-          };
+          std::vector<Value> at;
+          for (int64_t pw = 0; pw < plan.phases[2]; ++pw) {
+            at.push_back(kb.At(to, kb.Add(row, pw * plan.phase_elements()), accumulator));
+          }
           kb.If(
               inside,
               [&] {
                 Value from = kb.At(x, kb.Mul(kb.Add(kb.Mul(in_d, s.in[1]), in_h), s.in[2]), element);
-                for_phases([&](int64_t pw, Value at) { PadRow(kb, plan, from, element, accumulator, pw, at); });
+                PadRow(kb, plan, from, element, accumulator, at);
               },
               [&] {
-                for_phases([&](int64_t, Value at) { ZeroRow(kb, plan.padded[2], plan.lanes, accumulator, at); });
+                for (Value phase : at) ZeroRow(kb, plan.padded[2], plan.lanes, accumulator, phase);
               });
         });
       });

@@ -167,6 +167,25 @@ TEST_P(ConvTest, GroupedPixelRows) {
   Check(GetParam(), {1, 32, 32, 2, {3, 5, 7}, {3, 3, 3}, k1, k1, {1, 1, 1}, {1, 1, 1}});
 }
 
+TEST_P(ConvTest, Bands) {
+  const Spatial k155{1, 5, 5}, k144{1, 4, 4}, k022{0, 2, 2};
+  for (int64_t channels : {2, 4, 6, 10, 12, 24}) {  // of a group; rows of a tile, a rest of them
+    for (int64_t extent : {3, 7, 14, 31}) {
+      Check(GetParam(), {1, 2 * channels, 2 * channels, 2, {1, extent, extent}, k133, k1, k1, k011, k011});
+      Check(GetParam(), {2, 2 * channels, 6 * channels, 2, {1, 2 * extent, extent}, k133, k122, k1, k011, k011});
+    }
+  }
+  Check(GetParam(), {1, 8, 8, 2, {1, 37, 100}, k133, k1, k122, k022, k022});
+  Check(GetParam(), {1, 8, 8, 2, {1, 37, 50}, k155, k133, k1, k022, k022});                        // stride 3
+  Check(GetParam(), {1, 8, 8, 2, {1, 37, 150}, k144, k144, k1, k0, k0});                           // stride 4
+  Check(GetParam(), {1, 8, 8, 2, {1, 20, 30}, k133, {1, 2, 1}, {1, 2, 3}, {0, 3, 0}, {0, 1, 4}});  // uneven pads
+  Check(GetParam(), {1, 8, 8, 2, {1, 20, 30}, k133, k122, k1, {0, -2, -3}, {0, -1, 0}});           // which crop
+  Check(GetParam(), {1, 8, 6, 2, {1, 9, 21}, {1, 1, 5}, k1, k1, {0, 0, 2}, {0, 0, 2}});            // one axis
+  Check(GetParam(), {1, 3, 20, 1, {1, 224, 224}, k133, k122, k1, k011, k011});                     // in bands
+  Check(GetParam(), {2, 16, 20, 1, {1, 120, 111}, k133, k122, k1, k011, k011});
+  Check(GetParam(), {1, 6, 6, 2, {1, 40, 40}, k133, k1, k1, {0, 90, 90}, {0, 3, 90}});  // rows of nothing but padding
+}
+
 TEST_P(ConvTest, Strides) {
   Check(GetParam(), {1, 3, 10, 1, {1, 32, 30}, {1, 7, 7}, k122, k1, {0, 3, 3}, {0, 3, 3}});
   Check(GetParam(), {1, 3, 10, 1, {1, 32, 30}, {1, 4, 4}, {1, 4, 4}, k1, k0, k0});

@@ -7,14 +7,17 @@ namespace inlay::native {
 using mlir::Type;
 using mlir::Value;
 
+// Multiply-adds of an innermost loop that is unrolled: its counter and addresses are then no part of few of them.
+constexpr int64_t kMaxUnrolled = 96;
+
 std::vector<Value> EmitRegisterTile(KernelBuilder& kb, const RegisterTile& tile, Value begin, Value end,
                                     const std::vector<Value>& accumulators) {
   Type vector = KernelBuilder::Vector(tile.lanes, tile.accumulator);
   Type q_vector = KernelBuilder::Vector(tile.lanes, tile.q_element);
-  // k: steps done; at: of the element of P.
+  // k: steps done; at: of the operand that has the inner loops.
   auto step = [&](Value k, Value at, const std::vector<Value>& in) {
-    Value q = kb.At(tile.q, kb.Mul(k, tile.q_k_stride), tile.q_element);
-    Value p = kb.At(tile.p, at, tile.p_element);
+    Value q = kb.At(tile.q, tile.inner_of_q ? at : kb.Mul(k, tile.q_k_stride), tile.q_element);
+    Value p = kb.At(tile.p, tile.inner_of_q ? kb.Mul(k, tile.p_k_stride) : at, tile.p_element);
     std::vector<Value> row;
     for (int64_t v = 0; v < tile.vectors; ++v) {
       int64_t columns = tile.q_columns - v * tile.lanes;
@@ -37,12 +40,21 @@ std::vector<Value> EmitRegisterTile(KernelBuilder& kb, const RegisterTile& tile,
       [&](size_t level, Value k, Value at, const std::vector<Value>& in) {
         if (level == tile.inner.size()) return step(k, at, in);
         const InnerLoop& loop = tile.inner[level];
-        return kb.For(kb.Int(0), kb.Int(loop.extent), 1, in, [&](Value i, const std::vector<Value>& in) {
-          return nest(level + 1, kb.Add(kb.Mul(k, loop.extent), i), kb.Add(at, loop.p_offset(kb, i)), in);
-        });
+        auto body = [&](Value i, const std::vector<Value>& in) {
+          return nest(level + 1, kb.Add(kb.Mul(k, loop.extent), i), kb.Add(at, loop.offset(kb, i)), in);
+        };
+        // Of P, LLVM would keep the elements that neighbouring rows share, for want of registers on the stack.
+        const bool innermost = level + 1 == tile.inner.size();
+        if (!innermost || !tile.inner_of_q || loop.extent * tile.rows * tile.vectors > kMaxUnrolled) {
+          return kb.For(kb.Int(0), kb.Int(loop.extent), 1, in, body);
+        }
+        std::vector<Value> out = in;
+        for (int64_t i = 0; i < loop.extent; ++i) out = body(kb.Int(i), out);
+        return out;
       };
+  const int64_t outer_stride = tile.inner_of_q ? tile.q_k_stride : tile.p_k_stride;
   return kb.For(begin, end, 1, accumulators,
-                [&](Value k, const std::vector<Value>& in) { return nest(0, k, kb.Mul(k, tile.p_k_stride), in); });
+                [&](Value k, const std::vector<Value>& in) { return nest(0, k, kb.Mul(k, outer_stride), in); });
 }
 
 }  // namespace inlay::native

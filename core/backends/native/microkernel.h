@@ -11,7 +11,7 @@ namespace inlay::native {
 
 struct InnerLoop {
   int64_t extent;
-  std::function<mlir::Value(KernelBuilder&, mlir::Value i)> p_offset;  // of iteration i, in elements
+  std::function<mlir::Value(KernelBuilder&, mlir::Value i)> offset;  // of iteration i, in elements
 };
 
 struct RegisterTile {
@@ -23,8 +23,9 @@ struct RegisterTile {
   mlir::Type p_element;
   int64_t p_row_stride = 0, p_k_stride = 1;
   std::vector<int64_t> p_rows;
-  // Where k runs over several loops of P (channel, then taps): those within a step of the outermost.
+  // Where k runs over several loops of P (channel, then taps), or of Q: those within a step of the outermost.
   std::vector<InnerLoop> inner;
+  bool inner_of_q = false;
   // Q's row k is at q + k * q_k_stride; of its vectors * lanes columns, the first q_columns may be read.
   mlir::Value q;
   mlir::Type q_element;
@@ -34,7 +35,7 @@ struct RegisterTile {
 };
 
 // accumulators (row-major, rows x vectors) += P * Q for steps [begin, end) of the outermost loop on k; q and p point at
-// k = 0. Q's rows follow each other in the order of the loops.
+// k = 0. The rows of Q (with inner_of_q, the elements of P) follow each other in the order of the loops.
 std::vector<mlir::Value> EmitRegisterTile(KernelBuilder& kb, const RegisterTile& tile, mlir::Value begin,
                                           mlir::Value end, const std::vector<mlir::Value>& accumulators);
 

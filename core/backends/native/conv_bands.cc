@@ -1,0 +1,123 @@
+#include "core/backends/native/conv_bands.h"
+
+#include "core/backends/native/conv_planes.h"
+#include "core/backends/native/microkernel.h"
+#include "mlir/IR/BuiltinTypes.h"
+
+namespace inlay::native {
+namespace {
+
+using mlir::Type;
+using mlir::Value;
+
+class BandEmitter {
+ public:
+  BandEmitter(KernelBuilder& kb, const ConvKernel& kernel, Value task, Value scratch)
+      : kb_(kb), kernel_(kernel), plan_(kernel.plan), s_(plan_.shape), g_(plan_.gemm), type_(kernel.accumulator) {
+    batch_ = kb.Div(task, plan_.bands());
+    row_ = kb.Mul(kb.Rem(task, plan_.bands()), plan_.band);
+    planes_ = scratch;
+    results_ = kb.At(scratch, plan_.band_plane_elements(), type_);
+  }
+
+  void Emit() {
+    const int64_t channels = plan_.group_channels();
+    Value x = kb_.At(kernel_.input, kb_.Mul(batch_, channels * s_.in_elements()), kernel_.input_element);
+    kb_.For(channels, [&](Value c) {
+      EmitPadPlane(kb_, plan_, kb_.At(x, kb_.Mul(c, s_.in_elements()), kernel_.input_element), kernel_.input_element,
+                   type_, row_, kb_.At(planes_, kb_.Mul(c, plan_.plane_elements()), type_));
+    });
+    const int64_t group = plan_.packed_weight_elements() / s_.groups, whole = g_.m / g_.mr;
+    Value weights = kb_.At(kernel_.weights, kb_.Mul(kb_.Rem(batch_, s_.groups), group), kernel_.weight_element);
+    kb_.For(kb_.Int(0), kb_.Int((g_.m + g_.mr - 1) / g_.mr), 1, [&](Value tile) {
+      Value p = kb_.At(weights, kb_.Mul(tile, g_.mr * g_.k), kernel_.weight_element);
+      Value first = kb_.Mul(tile, g_.mr);
+      if (g_.m_tail() == 0) {
+        Panels(g_.mr, p);
+        StoreRows(first, kb_.Int(g_.mr));
+        return;
+      }
+      kb_.If(kb_.Less(tile, kb_.Int(whole)), [&] { Panels(g_.mr, p); }, [&] { Panels(g_.m_tail(), p); });
+      StoreRows(first, kb_.Min(kb_.Int(g_.mr), kb_.Sub(kb_.Int(g_.m), first)));
+    });
+  }
+
+ private:
+  // The sums of `rows` output channels at all of the band's columns.
+  void Panels(int64_t rows, Value weights) {
+    const bool last_differs = g_.nv_last != g_.nv;
+    kb_.For(g_.panels() - (last_differs ? 1 : 0), [&](Value panel) { Panel(rows, g_.nv, weights, panel); });
+    if (last_differs) Panel(rows, g_.nv_last, weights, kb_.Int(g_.panels() - 1));
+  }
+
+  void Panel(int64_t rows, int64_t vectors, Value weights, Value panel) {
+    Value column = kb_.Mul(panel, g_.nr());
+    RegisterTile t;
+    t.rows = rows;
+    t.vectors = vectors;
+    t.lanes = g_.lanes;
+    t.accumulator = type_;
+    t.p = weights;
+    t.p_element = kernel_.weight_element;
+    t.p_row_stride = 1;
+    t.p_k_stride = g_.mr;
+    t.q = kb_.At(planes_, column, type_);
+    t.q_element = type_;
+    t.q_k_stride = plan_.plane_elements();
+    t.q_columns = vectors * g_.lanes;
+    t.inner_of_q = true;
+    for (int d = 1; d < 3; ++d) {
+      t.inner.push_back({s_.kernel[d], [this, d](KernelBuilder& kb, Value tap) {
+                           Value at[3] = {kb.Int(0), kb.Int(0), kb.Int(0)};
+                           at[d] = tap;
+                           return TapOffset(kb, plan_, at[0], at[1], at[2]);
+                         }});
+    }
+    std::vector<Value> sums(rows * vectors, kb_.Zero(KernelBuilder::Vector(g_.lanes, type_)));
+    sums = EmitRegisterTile(kb_, t, kb_.Int(0), kb_.Int(plan_.group_channels()), sums);
+    for (int64_t r = 0; r < rows; ++r) {
+      Value to = kb_.At(results_, kb_.Add(column, r * g_.packed_columns()), type_);
+      for (int64_t v = 0; v < vectors; ++v) kb_.Store(sums[r * vectors + v], kb_.At(to, v * g_.lanes, type_));
+    }
+  }
+
+  // Channels [first, first + rows) to the epilogue: the pixels without what lies between the rows.
+  void StoreRows(Value first, Value rows) {
+    Value pixels = kb_.Int(plan_.band * s_.out[2]);
+    if (s_.out[1] % plan_.band != 0) {
+      pixels = kb_.Mul(kb_.Min(kb_.Int(plan_.band), kb_.Sub(kb_.Int(s_.out[1]), row_)), s_.out[2]);
+    }
+    Value whole = kb_.Mul(kb_.Div(pixels, g_.lanes), g_.lanes), first_pixel = kb_.Mul(row_, s_.out[2]);
+    auto for_rows = [&](Value pixel, const std::function<Value(Value offset)>& load) {
+      kb_.For(kb_.Int(0), rows, 1, [&](Value r) {
+        kernel_.epilogue(kb_, batch_, kb_.Add(first, r), kb_.Add(first_pixel, pixel),
+                         load(kb_.Mul(r, g_.packed_columns())));
+      });
+    };
+    kb_.For(kb_.Int(0), whole, g_.lanes, [&](Value pixel) {
+      PixelVector at = LocatePixels(kb_, plan_, results_, type_, pixel, plan_.band);
+      for_rows(pixel, [&](Value offset) { return LoadPixels(kb_, plan_, at, offset, type_); });
+    });
+    kb_.For(whole, pixels, 1, [&](Value pixel) {
+      Value at = kb_.Add(kb_.Mul(kb_.Div(pixel, s_.out[2]), plan_.padded[2]), kb_.Rem(pixel, s_.out[2]));
+      for_rows(pixel, [&](Value offset) { return kb_.Load(type_, kb_.At(results_, kb_.Add(at, offset), type_)); });
+    });
+  }
+
+  KernelBuilder& kb_;
+  const ConvKernel& kernel_;
+  const ConvPlan& plan_;
+  const ConvShape& s_;
+  const GemmPlan& g_;
+  const Type type_;
+  Value batch_, row_;  // of the task; the band's first output row
+  Value planes_, results_;
+};
+
+}  // namespace
+
+void EmitBandTasks(KernelBuilder& kb, const ConvKernel& kernel, Value begin, Value end, Value scratch) {
+  kb.For(begin, end, 1, [&](Value task) { BandEmitter(kb, kernel, task, scratch).Emit(); });
+}
+
+}  // namespace inlay::native
