@@ -356,6 +356,15 @@ void FunctionEmitter::WithLanesOrScalar(const Extent& extent, int64_t lanes, int
   emit(1);
 }
 
+void FunctionEmitter::FirstRegular(const std::vector<std::function<void()>>& ways) {
+  for (const auto& way : ways) {
+    way();
+    if (last_irregular_ == 0) return;
+    DropLastKernel();
+  }
+  ways[0]();
+}
+
 void FunctionEmitter::WithLanes(const Extent& extent, int64_t lanes, const std::function<void(int64_t)>& emit) {
   if (AlwaysFits(extent, lanes)) return emit(lanes);
   int irregular = 0;

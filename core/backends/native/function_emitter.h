@@ -55,6 +55,8 @@ class FunctionEmitter {
   // Emits with vectors of `lanes` along `extent`; again with scalars if that met irregular accesses that computing does
   // not pay for.
   void WithLanesOrScalar(const Extent& extent, int64_t lanes, int cost, const std::function<void(int64_t lanes)>& emit);
+  // Emits the first of these ways, each one kernel, that meets no irregular accesses; where all do, the first.
+  void FirstRegular(const std::vector<std::function<void()>>& ways);
   // Emits kernels for extents of `lanes` and more, and where an open one may be less, others with scalars for that
   // case: which of them run is decided by each call.
   void WithLanes(const Extent& extent, int64_t lanes, const std::function<void(int64_t lanes)>& emit);

@@ -71,7 +71,7 @@ std::vector<std::vector<float>> Coefficients(int64_t entries, const Pieces& piec
 
 // x Phi(x) = max(x, 0) - |x| Q(|x|): one formula for both signs, and Q's error is never multiplied.
 Value GeluByTable(Ops& o, Value x) {
-  int64_t entries = o.TableEntries();
+  int64_t entries = Ops::Lanes(x);
   Pieces pieces = PiecesOf(entries);
   std::vector<std::vector<float>> table = Coefficients(entries, pieces);
   Type type = x.getType();
@@ -84,8 +84,9 @@ Value GeluByTable(Ops& o, Value x) {
   Value shifted = o.Fma(t, o.ConstF(type, 1.0 / pieces.width), magic);
   Value number = o.Bitcast(shifted, o.b.getI32Type());
   Value r = o.Fma(o.SubF(shifted, magic), o.ConstF(type, -pieces.width), t);
-  Value q = o.Lookup(table[pieces.degree], number);
-  for (int power = pieces.degree - 1; power >= 0; --power) q = o.Fma(q, r, o.Lookup(table[power], number));
+  auto coefficient = [&](int power) { return o.Permute(o.ConstLanes(table[power]), number); };
+  Value q = coefficient(pieces.degree);
+  for (int power = pieces.degree - 1; power >= 0; --power) q = o.Fma(q, r, coefficient(power));
   Value positive = o.Select(o.CompareF(Compare::kGt, zero, x), zero, x);  // NaN passes
   return o.Fma(o.NegF(t), q, positive);
 }
@@ -94,8 +95,8 @@ Value GeluByTable(Ops& o, Value x) {
 
 Value Gelu(Ops& o, Value x) {
   Type type = x.getType();
-  int64_t entries = o.TableEntries(), lanes = Ops::Lanes(x);
-  if (!mlir::getElementTypeOrSelf(type).isF32() || entries == 0) {
+  int64_t entries = o.cpu().vector_bytes / 4, lanes = Ops::Lanes(x);
+  if (!mlir::getElementTypeOrSelf(type).isF32() || entries < 8) {
     Value half = o.MulF(x, o.ConstF(type, 0.5)), one = o.ConstF(type, 1.0);
     return o.MulF(half, o.AddF(one, Erf(o, o.MulF(x, o.ConstF(type, 0.70710678118654752)))));
   }

@@ -176,6 +176,10 @@ class TaskEmitter {
     Value first_column = kb_.Mul(panel_, plan_.nr());
     Type vector = KernelBuilder::Vector(plan_.lanes, g_.accumulator);
     Value vectors = kb_.Div(columns_, plan_.lanes);
+    // Two or three vectors at a time, where they come out even: they share the loads of the epilogue's constants.
+    int64_t columns, step = 1;
+    if (IsConstant(columns_, &columns))
+      step = columns / plan_.lanes % 2 == 0 ? 2 : columns / plan_.lanes % 3 == 0 ? 3 : 1;
     kb_.For(kb_.Int(0), rows, 1, [&](Value r) {
       Value from = kb_.At(scratch_, kb_.Mul(r, nv_ * plan_.lanes), g_.accumulator);
       Value row = kb_.Add(row_begin, r);
@@ -183,7 +187,9 @@ class TaskEmitter {
         g_.epilogue(kb_, batch_, row, kb_.Add(first_column, column),
                     kb_.Load(type, kb_.At(from, column, g_.accumulator)));
       };
-      kb_.For(kb_.Int(0), vectors, 1, [&](Value v) { apply(kb_.Mul(v, plan_.lanes), vector); });
+      kb_.For(kb_.Int(0), vectors, step, [&](Value v) {
+        for (int64_t i = 0; i < step; ++i) apply(kb_.Mul(kb_.Add(v, i), plan_.lanes), vector);
+      });
       if (plan_.n % plan_.lanes != 0) {
         kb_.For(kb_.Mul(vectors, plan_.lanes), columns_, 1, [&](Value c) { apply(c, g_.accumulator); });
       }
@@ -205,9 +211,13 @@ class TaskEmitter {
           block.push_back(kb_.Load(vector, kb_.At(from, r * width, g_.accumulator)));
         }
         StoreAll(TransposeSquare(kb_, block), square);
-        kb_.For(kb_.Int(0), kb_.Min(kb_.Int(lanes), kb_.Sub(columns_, j)), 1, [&](Value c) {
-          g_.epilogue(kb_, batch_, kb_.Add(kb_.Add(first, j), c), kb_.Add(row_begin, i),
-                      kb_.Load(vector, kb_.At(square, kb_.Mul(c, lanes), g_.accumulator)));
+        int64_t step = plan_.n % 2 == 0 && lanes % 2 == 0 ? 2 : 1;
+        kb_.For(kb_.Int(0), kb_.Min(kb_.Int(lanes), kb_.Sub(columns_, j)), step, [&](Value pair) {
+          for (int64_t v = 0; v < step; ++v) {
+            Value c = kb_.Add(pair, v);
+            g_.epilogue(kb_, batch_, kb_.Add(kb_.Add(first, j), c), kb_.Add(row_begin, i),
+                        kb_.Load(vector, kb_.At(square, kb_.Mul(c, lanes), g_.accumulator)));
+          }
         });
       });
     });

@@ -93,6 +93,11 @@ Value Ops::Const(Type type, double value) {
   return IsFloatType(type) ? ConstF(type, value) : ConstI(type, static_cast<int64_t>(value));
 }
 
+Value Ops::ConstLanes(const std::vector<float>& lanes) {
+  auto type = mlir::VectorType::get({static_cast<int64_t>(lanes.size())}, b.getF32Type());
+  return b.create<arith::ConstantOp>(loc, mlir::DenseElementsAttr::get(type, llvm::ArrayRef<float>(lanes)));
+}
+
 Value Ops::Iota(int64_t lanes, int64_t stride) {
   std::vector<int64_t> values(lanes);
   for (int64_t i = 0; i < lanes; ++i) values[i] = i * stride;
@@ -427,11 +432,11 @@ Value Ops::Shuffle(Value x, Value y, const std::vector<int64_t>& mask) {
   return b.create<mlir::vector::ShuffleOp>(loc, x, y, llvm::ArrayRef<int64_t>(mask));
 }
 
-Value Ops::Lookup(const std::vector<float>& table, Value index) {
-  auto type = mlir::VectorType::get({Lanes(index)}, b.getF32Type());
-  Value values = b.create<arith::ConstantOp>(loc, mlir::DenseElementsAttr::get(type, llvm::ArrayRef<float>(table)));
-  return Intrinsic(table.size() == 16 ? "llvm.x86.avx512.permvar.sf.512" : "llvm.x86.avx2.permps", type,
-                   {values, index});
+Value Ops::Permute(Value x, Value index) {
+  const char* name = Lanes(x) == 16  ? "llvm.x86.avx512.permvar.sf.512"
+                     : Lanes(x) == 8 ? "llvm.x86.avx2.permps"
+                                     : "llvm.x86.avx.vpermilvar.ps";
+  return Intrinsic(name, x.getType(), {x, index});
 }
 
 Value Ops::ReverseLanes(Value x) {

@@ -43,7 +43,8 @@ class Ops : public KernelBuilder {
   // Constants, of scalar or vector type.
   mlir::Value ConstF(mlir::Type type, double value);
   mlir::Value ConstI(mlir::Type type, int64_t value);
-  mlir::Value Const(mlir::Type type, double value);     // by the type: float or integer (truncated)
+  mlir::Value Const(mlir::Type type, double value);  // by the type: float or integer (truncated)
+  mlir::Value ConstLanes(const std::vector<float>& lanes);
   mlir::Value Iota(int64_t lanes, int64_t stride = 1);  // i64 vector 0, stride, 2 * stride, ...
 
   // Floats.
@@ -109,10 +110,12 @@ class Ops : public KernelBuilder {
   mlir::Value Extract(mlir::Value vector, int64_t lane);
   mlir::Value FromLanes(const std::vector<mlir::Value>& lanes);
   mlir::Value Shuffle(mlir::Value x, mlir::Value y, const std::vector<int64_t>& mask);
-  // table[index mod entries] for each lane of `index` (i32), by a permutation. The table has as many entries as a
-  // vector of the CPU has f32 lanes, and so has `index`: with AVX-512 16, with AVX2 8.
-  int64_t TableEntries() const { return cpu_.vector_bytes >= 32 ? cpu_.vector_bytes / 4 : 0; }  // 0: none
-  mlir::Value Lookup(const std::vector<float>& table, mlir::Value index);
+  // f32 x[index[i]] in each lane i, by one permutation; `index` is i32, of as many lanes, and counts modulo their
+  // number.
+  bool CanPermute(int64_t lanes) const {
+    return cpu_.vector_bytes >= 32 && (lanes == 4 || lanes == 8 || (lanes == 16 && cpu_.vector_bytes == 64));
+  }
+  mlir::Value Permute(mlir::Value x, mlir::Value index);
   mlir::Value ReverseLanes(mlir::Value x);
   // All lanes combined by a tree of `combine` over halves.
   mlir::Value ReduceLanes(mlir::Value x, const std::function<mlir::Value(mlir::Value, mlir::Value)>& combine);

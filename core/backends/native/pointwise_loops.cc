@@ -11,6 +11,7 @@ using mlir::Value;
 namespace {
 
 constexpr int64_t kChunk = 4096;  // elements of a work item where one row is all there is
+constexpr int kLongCost = 12;     // of an expression that is computed for two vectors at a time
 
 }  // namespace
 
@@ -65,20 +66,26 @@ void FunctionEmitter::EmitRows(const Loop& loop, int64_t lanes) {
   bool chunked = rows.is_static() && rows.value() < 8 && (!inner.is_static() || inner.value() >= 2 * kChunk);
   Extent chunk = chunked ? Extent(kChunk) : inner, chunks = chunked ? CeilDiv(inner, kChunk) : Extent(1);
   Cycles cycles = Cycles(chunk) / lanes * (loop.cost + 2);
+  // Long computations two vectors at a time: they share the loads of constants.
+  bool twice = lanes > 1 && loop.cost >= kLongCost && inner.is_static() &&
+               (inner.IsMultipleOf(2 * lanes) || inner.value() >= 16 * lanes);
+  int64_t step = twice ? 2 * lanes : lanes;
   ParallelEach(rows * chunks, cycles, [&](Kernel& k, Value item) {
     Ops& o = k.o;
     k.shapes = loop.shapes;
     Indices indices = Delinearise(o, o.Div(item, chunks), outer);
     Value low = o.Mul(o.Rem(item, chunks), chunk);
     Value high = chunks == Extent(1) ? o.Int(inner) : o.Min(o.Add(low, chunk), o.Int(inner));
-    o.For(low, high, lanes, [&](Value i) {
-      // The last vector of a row whose length is no multiple starts earlier: some elements are stored twice.
-      if (!inner.IsMultipleOf(lanes)) i = o.Min(i, o.Int(inner - lanes));
-      Eval e(k, lanes);
-      Indices at = indices;
-      at.push_back(Index(i, lanes == 1 ? 0 : 1));
-      if (loop.scalar) at.clear();
-      k.StoreElement(loop.root, at, lowering.element(e, node, loop.output, at));
+    o.For(low, high, step, [&](Value i) {
+      // The last vectors of a row whose length is no multiple start earlier: some elements are stored twice.
+      if (!inner.IsMultipleOf(step)) i = o.Min(i, o.Int(inner - step));
+      for (int64_t v = 0; v < step; v += lanes) {
+        Eval e(k, lanes);
+        Indices at = indices;
+        at.push_back(Index(v == 0 ? i : o.Add(i, v), lanes == 1 ? 0 : 1));
+        if (loop.scalar) at.clear();
+        k.StoreElement(loop.root, at, lowering.element(e, node, loop.output, at));
+      }
     });
   });
 }

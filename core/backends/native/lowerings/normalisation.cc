@@ -5,6 +5,7 @@
 #include "core/backends/native/loops.h"
 #include "core/backends/native/lowering.h"
 #include "core/backends/native/math.h"
+#include "core/backends/native/packing.h"
 
 namespace inlay::native {
 namespace {
@@ -51,6 +52,74 @@ void LayerNormInPasses(FunctionEmitter& f, const Node& n, int axis) {
       v = o.Fma(v, e.At(scale, e.BroadcastTo(scale, at)), e.At(bias, e.BroadcastTo(bias, at)));
       k.StoreResult(n.out(), whole(at), v);
       return Values{};
+    });
+  });
+}
+
+// Of an input that is contiguous along dimension `along` of the rows, not in the rows (a transposition before it): the
+// lanes of a vector are `side` rows. What is normalised is transposed in registers on its way out.
+void LayerNormAcrossRows(FunctionEmitter& f, const Node& n, int along, int64_t side) {
+  const Tensor &x = n.in(0), &scale = n.in(1), &bias = n.in(2);
+  int last = x.rank() - 1;
+  DType acc = Accumulator(x.dtype);
+  int64_t extent = x.dims[last].value(), length = x.dims[along].value();
+  Shape outer(x.dims.begin(), x.dims.end() - 1);
+  outer[along] = CeilDiv(length, side);
+  int cost = 0;
+  f.Expression(x, nullptr, nullptr, &cost);
+  f.Parallel(Product(outer), Cycles(extent) * (cost + 12), [&](Kernel& k, Value begin, Value end) {
+    Ops& o = k.o;
+    Value scratch = k.Scratch(extent * side * ir::ByteSize(acc));
+    mlir::Type vector = o.ComputeType(acc, side);
+    Value count = o.ConstF(vector, static_cast<double>(extent));
+    int64_t step = extent % 4 == 0 ? 4 : 1;  // as many sums, so that none waits for the one before
+    auto sum_up = [&](const std::function<Value(Value)>& element) {
+      Values sums =
+          o.For(o.Int(0), o.Int(extent), step, Values(step, o.ConstF(vector, 0)), [&](Value i, const Values& before) {
+            Values after;
+            for (int64_t s = 0; s < step; ++s) {
+              after.push_back(o.AddF(before[s], element(o.Add(i, s))));
+            }
+            return after;
+          });
+      return step == 1 ? sums[0] : o.AddF(o.AddF(sums[0], sums[1]), o.AddF(sums[2], sums[3]));
+    };
+    o.For(begin, end, 1, [&](Value item) {
+      Indices row = Delinearise(o, item, outer);
+      Value band = o.Min(o.Mul(row[along].base, side), o.Int(length - side));
+      row[along] = Index(band, 1);
+      row.emplace_back();
+      auto kept = [&](Value i) { return o.LoadElements(acc, scratch, o.Mul(i, side), side); };
+      Value mean = o.DivF(sum_up([&](Value i) {
+                            Eval e(k, side);
+                            Indices at = row;
+                            at[last] = i;
+                            Value v = e.At(x, at);
+                            o.StoreElements(acc, v, scratch, o.Mul(i, side));
+                            return v;
+                          }),
+                          count);
+      Value squares = sum_up([&](Value i) {
+        Value d = o.SubF(kept(i), mean);
+        return o.MulF(d, d);
+      });
+      Value epsilon = o.ConstF(vector, n.attrs->FloatOr("epsilon", 1e-5));
+      Value factor = o.DivF(o.ConstF(vector, 1), o.Sqrt(o.AddF(o.DivF(squares, count), epsilon)));
+      o.For(o.Int(0), o.Int(extent), side, [&](Value first) {
+        if (extent % side != 0) first = o.Min(first, o.Int(extent - side));
+        Values square;
+        for (int64_t i = 0; i < side; ++i) square.push_back(o.MulF(o.SubF(kept(o.Add(first, i)), mean), factor));
+        square = TransposeSquare(o, square);
+        Eval e(k, side);
+        Indices channels = {Index(first, 1)};
+        Value scales = e.At(scale, e.BroadcastTo(scale, channels)), biases = e.At(bias, e.BroadcastTo(bias, channels));
+        Indices at = row;
+        at[last] = channels[0];
+        for (int64_t i = 0; i < side; ++i) {
+          at[along] = o.Add(band, i);
+          k.StoreResult(n.out(), at, o.Fma(square[i], scales, biases));
+        }
+      });
     });
   });
 }
@@ -142,7 +211,14 @@ absl::Status LayerNorm(FunctionEmitter& f, const Node& n) {
     });
   };
   if (extent.is_static()) {
-    emit();
+    std::vector<std::function<void()>> ways = {emit};
+    for (int along = axis - 1; along >= 0 && inner.size() == 1 && axis + 1 == x.rank(); --along) {
+      if (!x.inlined || !x.dims[along].is_static() || lanes == 1) continue;
+      int64_t side = std::min({f.LanesFor(tensors, x.dims[along]), lanes, int64_t{16}});
+      if (side < 8 || extent.value() * side * bytes > Kernel::kMaxStackBytes) continue;  // 4: gathering is as fast
+      ways.push_back([&f, &n, along, side] { LayerNormAcrossRows(f, n, along, side); });
+    }
+    f.FirstRegular(ways);
   } else {
     f.Either({{inner.back(), lanes, INT64_MAX}, {extent, 0, Kernel::kMaxOpenRow}}, emit,
              [&] { LayerNormInPasses(f, n, axis); });

@@ -97,7 +97,162 @@ std::vector<Axis> AxesOf(const Node& n) {
 
 bool Trivial(const Axis& a) { return a.in == a.out && a.scale == 1.0; }
 
-// The tables are small constants of the module: indices as i64, weights as f32 (f64 for f64).
+// An axis that is resized. The tables are small constants of the module: indices as i64, weights as f32 (f64 for f64).
+struct Table {
+  int axis;
+  Taps taps;
+  std::vector<Buffer> index, weight;
+};
+
+template <typename T>
+Buffer DataOf(FunctionEmitter& f, const std::vector<T>& values) {
+  return f.Data(std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)));
+}
+
+// Where the vectors along an enlarged last axis come from: vector j's taps are `lanes` consecutive elements from
+// base[tap][j] on, permuted by relative[tap][j * lanes ...].
+struct Windows {
+  std::vector<std::vector<int64_t>> base;
+  std::vector<std::vector<int32_t>> relative;
+  std::vector<std::vector<float>> weight;
+};
+
+// One window for all taps where it holds them, else one for each. False: neither does.
+bool FindWindows(const Taps& taps, int64_t in, int64_t out, int64_t lanes, Windows* windows) {
+  int64_t count = static_cast<int64_t>(taps.index.size());
+  auto fill = [&](bool joint) {
+    *windows = {};
+    for (int64_t tap = 0; tap < count; ++tap) {
+      std::vector<int64_t> bases;
+      std::vector<int32_t> relative;
+      std::vector<float> weight;
+      for (int64_t begin = 0; begin < out; begin += lanes) {
+        int64_t first = std::min(begin, out - lanes), base = in - lanes;
+        for (int64_t t = joint ? 0 : tap; t < (joint ? count : tap + 1); ++t) {
+          for (int64_t i = first; i < first + lanes; ++i) base = std::min(base, taps.index[t][i]);
+        }
+        bases.push_back(base);
+        for (int64_t i = first; i < first + lanes; ++i) {
+          if (taps.index[tap][i] - base >= lanes) return false;
+          relative.push_back(static_cast<int32_t>(taps.index[tap][i] - base));
+          weight.push_back(static_cast<float>(taps.weight[tap][i]));
+        }
+      }
+      windows->base.push_back(bases);
+      windows->relative.push_back(relative);
+      windows->weight.push_back(weight);
+    }
+    return true;
+  };
+  return fill(true) || fill(false);
+}
+
+// Of two axes as one: every tap of the one with every tap of the other.
+Taps Combine(const Taps& rows, const Taps& columns, int64_t in_columns) {
+  Taps taps;
+  for (size_t r = 0; r < rows.index.size(); ++r) {
+    for (size_t c = 0; c < columns.index.size(); ++c) {
+      taps.index.emplace_back();
+      taps.weight.emplace_back();
+      for (size_t i = 0; i < rows.index[r].size(); ++i) {
+        for (size_t j = 0; j < columns.index[c].size(); ++j) {
+          taps.index.back().push_back(rows.index[r][i] * in_columns + columns.index[c][j]);
+          taps.weight.back().push_back(rows.weight[r][i] * columns.weight[c][j]);
+        }
+      }
+    }
+  }
+  return taps;
+}
+
+// The last axis is one of those resized, enlarged: vectors along it are permutations of consecutive elements, which the
+// other axes' taps are summed up in first. Small images, with rows shorter than a vector: along both axes, as one.
+// False: something else must do.
+bool ResizeRows(FunctionEmitter& f, const Node& n, const std::vector<Table>& tables, bool nearest) {
+  const Tensor &x = n.in(0), &out = n.out();
+  int last = out.rank() - 1;
+  if (!ir::IsFloat(x.dtype) || x.dtype == DType::kF64) return false;
+  std::vector<int64_t> outer(out.shape.begin(), out.shape.end() - 1);
+  Taps taps = tables.back().taps;
+  int64_t in = x.shape[last], width = out.shape[last];
+  size_t others = tables.size() - 1;
+  ShapeMap shapes;
+  std::vector<int> groups(std::max(last - 1, 0), 1);
+  groups.push_back(2);
+  int64_t whole = f.cpu().vector_bytes / 4;
+  bool flat = others == 1 && tables[0].axis == last - 1 && !x.inlined && in < whole && width < 2 * whole &&
+              width * outer.back() <= 4096 && f.MergeDims(n, groups, &shapes);
+  if (flat) {
+    taps = Combine(tables[0].taps, tables[1].taps, in);
+    in *= x.shape[last - 1];
+    width *= outer.back();
+    outer.pop_back();
+    others = 0;
+  }
+  int64_t lanes = std::min(f.LanesFor({&x, &out}, width), f.LanesFor({&x, &out}, in));
+  Windows windows;
+  if (!f.ops().CanPermute(lanes) || !FindWindows(taps, in, width, lanes, &windows)) return false;
+  std::vector<Buffer> base, relative, weight;
+  for (size_t tap = 0; tap < windows.base.size(); ++tap) {
+    bool same = tap > 0 && windows.base[tap] == windows.base[tap - 1];
+    base.push_back(same ? base.back() : DataOf(f, windows.base[tap]));
+    relative.push_back(DataOf(f, windows.relative[tap]));
+    weight.push_back(DataOf(f, windows.weight[tap]));
+  }
+  int64_t points = static_cast<int64_t>(taps.index.size());
+  for (size_t t = 0; t < others; ++t) points *= static_cast<int64_t>(tables[t].index.size());
+  int64_t vectors = (width + lanes - 1) / lanes;
+  f.ParallelEach(Product(outer), static_cast<double>(vectors * (points + 4)), [&](Kernel& k, Value item) {
+    Ops& o = k.o;
+    if (flat) k.shapes = shapes;
+    Indices row = Delinearise(o, item, outer);
+    // Of the other axes, the same for the whole row.
+    std::vector<std::vector<Value>> indices(others), weights(others);
+    for (size_t t = 0; t < others; ++t) {
+      Value position = row[tables[t].axis].base;
+      for (size_t tap = 0; tap < tables[t].index.size(); ++tap) {
+        indices[t].push_back(o.LoadElements(DType::kI64, k.Pointer(tables[t].index[tap]), position));
+        if (nearest) continue;
+        weights[t].push_back(
+            o.Broadcast(o.LoadElements(DType::kF32, k.Pointer(tables[t].weight[tap]), position), lanes));
+      }
+    }
+    o.For(o.Int(0), o.Int(vectors), 1, [&](Value j) {
+      Eval e(k, lanes);
+      std::function<Value(size_t, Indices)> sum_of_others = [&](size_t t, Indices from) -> Value {
+        if (t == others) return e.At(x, from);
+        Value sum;
+        for (size_t tap = 0; tap < indices[t].size(); ++tap) {
+          from[tables[t].axis] = indices[t][tap];
+          Value v = sum_of_others(t + 1, from);
+          if (nearest) return v;
+          sum = sum ? o.Fma(v, weights[t][tap], sum) : o.MulF(v, weights[t][tap]);
+        }
+        return sum;
+      };
+      Value first = o.Mul(j, lanes), window, sum;
+      for (size_t tap = 0; tap < base.size(); ++tap) {
+        if (tap == 0 || windows.base[tap] != windows.base[tap - 1]) {
+          Indices from = row;
+          if (flat) from.push_back(e.Constant(0));  // x has memory, in which the rows of an image follow each other
+          from.emplace_back(o.LoadElements(DType::kI64, k.Pointer(base[tap]), j), 1);
+          window = sum_of_others(0, from);
+        }
+        Value v = o.Permute(window, o.LoadElements(DType::kI32, k.Pointer(relative[tap]), first, lanes));
+        if (!nearest) {
+          Value w = o.LoadElements(DType::kF32, k.Pointer(weight[tap]), first, lanes);
+          v = sum ? o.Fma(v, w, sum) : o.MulF(v, w);
+        }
+        sum = v;
+      }
+      Indices at = row;
+      at.emplace_back(o.Min(first, o.Int(width - lanes)), 1);
+      k.StoreResult(out, at, sum);
+    });
+  });
+  return true;
+}
+
 absl::Status Resize(FunctionEmitter& f, const Node& n) {
   const Tensor &x = n.in(0), &out = n.out();
   if (out.NumElements() == 0) return absl::OkStatus();
@@ -105,36 +260,23 @@ absl::Status Resize(FunctionEmitter& f, const Node& n) {
   std::vector<Axis> axes = AxesOf(n);
   bool nearest = n.attrs->StringOr("mode", "nearest") == "nearest";
   DType acc = x.dtype == DType::kF64 ? DType::kF64 : DType::kF32;
-  struct Table {
-    int axis;
-    Taps taps;
-    std::vector<Buffer> index, weight;
-  };
   std::vector<Table> tables;
   int64_t points = 1;
   for (int i = 0; i < x.rank(); ++i) {
     if (Trivial(axes[i])) continue;
     Table table{i, TapsOf(*n.attrs, axes[i]), {}, {}};
     points *= static_cast<int64_t>(table.taps.index.size());
-    for (const std::vector<int64_t>& values : table.taps.index) {
-      table.index.push_back(f.Data(std::string(reinterpret_cast<const char*>(values.data()), values.size() * 8)));
-    }
+    for (const std::vector<int64_t>& values : table.taps.index) table.index.push_back(DataOf(f, values));
     for (const std::vector<double>& values : table.taps.weight) {
-      std::string data;
-      for (double v : values) {
-        float narrow = static_cast<float>(v);
-        if (acc == DType::kF64)
-          data.append(reinterpret_cast<const char*>(&v), 8);
-        else
-          data.append(reinterpret_cast<const char*>(&narrow), 4);
-      }
-      table.weight.push_back(f.Data(data));
+      std::vector<float> narrow(values.begin(), values.end());
+      table.weight.push_back(acc == DType::kF64 ? DataOf(f, values) : DataOf(f, narrow));
     }
     tables.push_back(std::move(table));
   }
   std::vector<int64_t> outer(out.shape.begin(), out.rank() > 0 ? out.shape.end() - 1 : out.shape.end());
   int64_t inner = out.rank() > 0 ? out.shape.back() : 1;
   bool vary = !tables.empty() && tables.back().axis == out.rank() - 1;  // the last axis is resized
+  if (vary && ResizeRows(f, n, tables, nearest)) return absl::OkStatus();
   int64_t wanted = f.LanesFor({&x, &out}, inner);
   if (nearest && vary) wanted = 1;
   f.WithLanesOrScalar(inner, wanted, nearest ? 2 : 1000, [&](int64_t lanes) {

@@ -24,6 +24,50 @@ def f32(s, *shape):
     return s.data("f32", shape, -1, 1)
 
 
+def test_resize_tails(s):
+    for extent, size in ((7, 14), (20, 40)):
+        attrs = {"sizes": [2, 5, size, size], "scales": [1.0, 1.0, size / extent, size / extent], "mode": "linear",
+                 "coordinate": "half_pixel", "nearest_mode": "floor"}  # fmt: skip
+        x = f32(s, 2, 5, extent, extent)
+        for name, shape in {
+            "images": (2, 5, size, size),
+            "channels": (5, 1, 1),
+            "rows": (size, 1),
+            "columns": (size,),
+        }.items():
+            s.build(f"resize_{size}_{name}", [x, f32(s, *shape)], lambda b, x, r: b.op("relu", b.op("add", b.op("resize", x, **attrs), r)))  # fmt: skip
+        s.build(f"resize_{size}_of", [x, f32(s, 5, 1, 1)], lambda b, x, r: b.op("resize", b.op("mul", x, r), **attrs))
+    s.check()
+
+
+def test_layer_norm_of_a_transposition(s):
+    """Its rows are not contiguous in memory: vectors go across them, and the results are transposed."""
+    for shape, perm in {
+        (2, 16, 8, 56): [0, 2, 3, 1],
+        (1, 37, 3, 21): [0, 2, 3, 1],  # no multiples of a vector
+        (1, 5, 3, 40): [0, 2, 3, 1],  # rows shorter than one
+        (2, 24, 4, 4): [0, 2, 3, 1],
+        (64, 40): [1, 0],
+        (3, 20, 30): [2, 0, 1],
+    }.items():  # fmt: skip
+        channels = shape[perm[-1]]
+        rows = [shape[p] for p in perm[:-1]]
+
+        def norm(b, x, g, c):
+            return b.op("layer_norm", b.op("transpose", x, perm=perm), g, c, axis=len(perm) - 1)
+
+        inputs = [f32(s, *shape), f32(s, channels), f32(s, channels)]
+        s.build(f"across_{len(shape)}_{channels}", inputs, norm)
+        s.build(f"across_tail_{len(shape)}_{channels}", [*inputs, f32(s, *rows, channels)], lambda b, x, g, c, r: b.op("add", b.op("relu", norm(b, x, g, c)), r))  # fmt: skip
+    x = f32(s, 1, 16, 4, 32)
+    x[0, 3, 1, 5], x[0, 2, 2, 9] = np.nan, np.inf  # spoil their rows alone
+    s.build("across_nan", [x, f32(s, 16), f32(s, 16)], lambda b, x, g, c: b.op("layer_norm", b.op("transpose", x, perm=[0, 2, 3, 1]), g, c, axis=3))  # fmt: skip
+    for dtype in ("f16", "f64"):
+        inputs = [s.data(dtype, (1, 24, 2, 32)), s.data(dtype, (24,)), s.data(dtype, (24,))]
+        s.build(f"across_{dtype}", inputs, lambda b, x, g, c: b.op("layer_norm", b.op("transpose", x, perm=[0, 2, 3, 1]), g, c, axis=3))  # fmt: skip
+    s.check()
+
+
 def test_contraction_tails(s):
     x, w, bias, residual = f32(s, 1, 8, 14, 14), f32(s, 16, 8, 3, 3), f32(s, 16), f32(s, 1, 16, 14, 14)
     attrs = conv_attrs(2, pads=1)
