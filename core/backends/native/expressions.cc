@@ -117,6 +117,15 @@ bool FunctionEmitter::MergeDims(const Node& node, const std::vector<int>& groups
   return true;
 }
 
+int FunctionEmitter::FollowingDims(const Tensor& root, int d) {
+  const Node* node = root.producer;
+  if (node == nullptr || node->op != "transpose" || node->in(0).inlined) return 1;
+  const std::vector<int64_t> perm = node->attrs->Ints("perm");
+  int count = 1;
+  while (count <= d && perm[d - count] + 1 == perm[d - count + 1] && root.dims[d - count].is_static()) ++count;
+  return root.dims[d].is_static() ? count : 1;
+}
+
 int64_t FunctionEmitter::LanesForBytes(int64_t widest, const Extent& extent) const {
   int64_t lanes = std::max<int64_t>(cpu_.vector_bytes / widest, 1);
   while (extent.is_static() && lanes > extent.value() && lanes > 1) lanes /= 2;

@@ -93,6 +93,9 @@ class FunctionEmitter {
   // All tensors that the value of `root` is computed from without memory in between, itself included.
   std::vector<const Tensor*> Expression(const Tensor& root, const Tensor* stop = nullptr, bool* pointwise = nullptr,
                                         int* cost = nullptr) const;
+  // Of a transposition of what lies in memory: how many dimensions up to `d` follow each other there as they do in the
+  // result, so that an index along d may run on over all of them.
+  static int FollowingDims(const Tensor& root, int d);
 
   // Loops that store each element of `root`, computed by its producer's `element`.
   void Pointwise(const Tensor& root);
@@ -121,8 +124,9 @@ class FunctionEmitter {
   };
   // Vectors along the last dimension.
   void EmitRows(const Loop& loop, int64_t lanes);
-  // Vectors along dimension `along`, stored along the last: squares of elements transposed in registers.
-  void EmitTransposed(const Loop& loop, int along, int64_t lanes);
+  // Vectors along dimension `along`, and on over `following` dimensions up to it, stored along the last: squares of
+  // elements transposed in registers.
+  void EmitTransposed(const Loop& loop, int along, int following, int64_t lanes);
   void DropLastKernel();
 
   void AssignResults();

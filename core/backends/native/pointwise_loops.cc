@@ -44,11 +44,13 @@ void FunctionEmitter::Pointwise(const Tensor& root) {
   // Perhaps another dimension is the one along which memory is contiguous (a transposition).
   int irregular = last_irregular_;
   for (int along = static_cast<int>(loop.shape.size()) - 2; along >= 0; --along) {
-    int64_t side = std::min({LanesFor(tensors, loop.shape[along]), LanesFor(tensors, inner), int64_t{16}});
+    int following = loop.shapes.empty() && !loop.scalar ? FollowingDims(root, along) : 1;
+    Extent length = Product(loop.shape, along + 1 - following, along + 1);
+    int64_t side = std::min({LanesFor(tensors, length), LanesFor(tensors, inner), int64_t{16}});
     if (side < 4 || root.dtype == ir::DType::kBool) continue;
     DropLastKernel();
-    EmitTransposed(loop, along, side);
-    if (last_irregular_ == 0) return finish({{inner, side, INT64_MAX}, {loop.shape[along], side, INT64_MAX}});
+    EmitTransposed(loop, along, following, side);
+    if (last_irregular_ == 0) return finish({{inner, side, INT64_MAX}, {length, side, INT64_MAX}});
     DropLastKernel();
     EmitRows(loop, lanes);
   }
@@ -112,12 +114,13 @@ void TransposeSquare(Ops& o, std::vector<Value>* rows) {
 
 }  // namespace
 
-void FunctionEmitter::EmitTransposed(const Loop& loop, int along, int64_t side) {
+void FunctionEmitter::EmitTransposed(const Loop& loop, int along, int following, int64_t side) {
   const Node& node = *loop.root.producer;
   const Lowering& lowering = *FindLowering(node.op);
   Shape outer = loop.shape;
   int last = static_cast<int>(loop.shape.size()) - 1;
-  Extent length = loop.shape[along], inner = loop.shape[last];
+  Extent length = Product(loop.shape, along + 1 - following, along + 1), inner = loop.shape[last];
+  for (int d = along + 1 - following; d < along; ++d) outer[d] = 1;
   outer[along] = CeilDiv(length, side);
   outer.pop_back();
   Cycles cycles = Cycles(inner) * (loop.cost + 8);

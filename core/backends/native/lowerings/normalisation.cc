@@ -58,12 +58,13 @@ void LayerNormInPasses(FunctionEmitter& f, const Node& n, int axis) {
 
 // Of an input that is contiguous along dimension `along` of the rows, not in the rows (a transposition before it): the
 // lanes of a vector are `side` rows. What is normalised is transposed in registers on its way out.
-void LayerNormAcrossRows(FunctionEmitter& f, const Node& n, int along, int64_t side) {
+void LayerNormAcrossRows(FunctionEmitter& f, const Node& n, int along, int following, int64_t side) {
   const Tensor &x = n.in(0), &scale = n.in(1), &bias = n.in(2);
   int last = x.rank() - 1;
   DType acc = Accumulator(x.dtype);
-  int64_t extent = x.dims[last].value(), length = x.dims[along].value();
+  int64_t extent = x.dims[last].value(), length = Product(x.dims, along + 1 - following, along + 1).value();
   Shape outer(x.dims.begin(), x.dims.end() - 1);
+  for (int d = along + 1 - following; d < along; ++d) outer[d] = 1;
   outer[along] = CeilDiv(length, side);
   int cost = 0;
   f.Expression(x, nullptr, nullptr, &cost);
@@ -214,9 +215,12 @@ absl::Status LayerNorm(FunctionEmitter& f, const Node& n) {
     std::vector<std::function<void()>> ways = {emit};
     for (int along = axis - 1; along >= 0 && inner.size() == 1 && axis + 1 == x.rank(); --along) {
       if (!x.inlined || !x.dims[along].is_static() || lanes == 1) continue;
-      int64_t side = std::min({f.LanesFor(tensors, x.dims[along]), lanes, int64_t{16}});
+      bool tail = &f.StoredTensor(n) != &n.out();
+      int following = tail ? 1 : FunctionEmitter::FollowingDims(x, along);
+      Extent length = Product(x.dims, along + 1 - following, along + 1);
+      int64_t side = std::min({f.LanesFor(tensors, length), lanes, int64_t{16}});
       if (side < 8 || extent.value() * side * bytes > Kernel::kMaxStackBytes) continue;  // 4: gathering is as fast
-      ways.push_back([&f, &n, along, side] { LayerNormAcrossRows(f, n, along, side); });
+      ways.push_back([&f, &n, along, following, side] { LayerNormAcrossRows(f, n, along, following, side); });
     }
     f.FirstRegular(ways);
   } else {

@@ -40,13 +40,30 @@ def test_resize_tails(s):
     s.check()
 
 
+def test_transpositions_of_short_rows(s):
+    """Where dimensions stay neighbours, vectors run on over them."""
+    for shape, perm in {
+        (2, 24, 7, 7): [0, 2, 3, 1],
+        (1, 17, 3, 5): [0, 2, 3, 1],
+        (3, 7, 7, 24): [0, 3, 1, 2],
+        (2, 19, 3, 3, 5): [0, 2, 3, 4, 1],
+        (2, 21, 3, 3, 5): [2, 3, 0, 4, 1],
+    }.items():
+        x = f32(s, *shape)
+        name = "_".join(str(p) for p in (*shape, *perm))
+        s.build(f"short_{name}", [x], lambda b, x: b.op("transpose", x, perm=perm))
+        s.build(f"short_tail_{name}", [x], lambda b, x: b.op("exp", b.op("transpose", x, perm=perm)))
+        s.build(f"short_of_{name}", [x], lambda b, x: b.op("transpose", b.op("neg", x), perm=perm))
+    s.check()
+
+
 def test_layer_norm_of_a_transposition(s):
     """Its rows are not contiguous in memory: vectors go across them, and the results are transposed."""
     for shape, perm in {
         (2, 16, 8, 56): [0, 2, 3, 1],
         (1, 37, 3, 21): [0, 2, 3, 1],  # no multiples of a vector
         (1, 5, 3, 40): [0, 2, 3, 1],  # rows shorter than one
-        (2, 24, 4, 4): [0, 2, 3, 1],
+        (2, 24, 7, 7): [0, 2, 3, 1],  # vectors that span image rows
         (64, 40): [1, 0],
         (3, 20, 30): [2, 0, 1],
     }.items():  # fmt: skip
