@@ -102,6 +102,10 @@ void EmitPadInput(KernelBuilder& kb, const ConvPlan& plan, Value x, Type element
 }
 
 void EmitPackConvWeights(KernelBuilder& kb, const ConvPlan& plan, Value w, Type element, Type packed, Value to) {
+  if (plan.method == ConvMethod::kDepthwiseChannels) {
+    EmitPackDepthwiseWeights(kb, plan, w, element, packed, to);
+    return;
+  }
   const ConvShape& s = plan.shape;
   const GemmPlan& g = plan.gemm;
   int64_t taps = s.taps(), rows = s.m / s.groups, channels = s.c / s.groups;
@@ -132,7 +136,7 @@ void EmitPackConvWeights(KernelBuilder& kb, const ConvPlan& plan, Value w, Type 
 
 void EmitConvTasks(KernelBuilder& kb, const ConvKernel& kernel, Value begin, Value end, Value scratch) {
   const ConvPlan& plan = kernel.plan;
-  if (plan.method == ConvMethod::kDepthwise) {
+  if (plan.is_depthwise()) {
     EmitDepthwiseTasks(kb, kernel, begin, end, scratch);
     return;
   }

@@ -13,8 +13,8 @@ namespace inlay::native {
 void EmitPadInput(KernelBuilder& kb, const ConvPlan& plan, mlir::Value x, mlir::Type element, mlir::Type accumulator,
                   mlir::Value begin, mlir::Value end, mlir::Value to);
 
-// w to the layout of the tasks, plan.packed_weight_elements() of `packed` (kPixelRows widens, the others keep the
-// type); not for kDepthwise, whose tasks read the weights as they are.
+// w to the layout of the tasks, plan.packed_weight_elements() of `packed` (which has the elements' type, or
+// the accumulator's where plan.widens_weights()); not for kDepthwise, whose tasks read the weights as they are.
 void EmitPackConvWeights(KernelBuilder& kb, const ConvPlan& plan, mlir::Value w, mlir::Type element, mlir::Type packed,
                          mlir::Value to);
 

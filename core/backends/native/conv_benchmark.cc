@@ -1,5 +1,5 @@
-// Time of each distinct convolution of a model, one core: conv_benchmark [cpu] [resnet50|mobilenet|grouped] [layer name
-// part], or of those named as c,m,groups,in,kernel,stride,pad: conv_benchmark cpu shapes c,m,... c,m,...
+// Time of each distinct convolution of a model, one core: conv_benchmark [cpu] [resnet50|mobilenet|grouped|depthwise]
+// [layer name part], or of those named as c,m,groups,in,kernel,stride,pad: conv_benchmark cpu shapes c,m,... c,m,...
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -79,6 +79,26 @@ const Layer kGrouped[] = {
     {"resnext 7 1024", 1024, 1024, 32, 7, 3, 1, 1, 2},
 };
 
+// Depthwise: ConvNeXt's 7x7, EfficientNet's and MobileNetV3's 5x5, FastViT's and RepLKNet's large ones, two filters a
+// channel.
+const Layer kDepthwise[] = {
+    {"3x3 112 32", 32, 32, 32, 112, 3, 1, 1, 1},         {"3x3/2 112 96", 96, 96, 96, 112, 3, 2, 1, 1},
+    {"3x3 56 144", 144, 144, 144, 56, 3, 1, 1, 1},       {"3x3/2 56 144", 144, 144, 144, 56, 3, 2, 1, 1},
+    {"3x3 28 192", 192, 192, 192, 28, 3, 1, 1, 1},       {"3x3/2 28 192", 192, 192, 192, 28, 3, 2, 1, 1},
+    {"3x3 14 384", 384, 384, 384, 14, 3, 1, 1, 1},       {"3x3/2 14 576", 576, 576, 576, 14, 3, 2, 1, 1},
+    {"3x3 7 960", 960, 960, 960, 7, 3, 1, 1, 1},         {"5x5 112 16", 16, 16, 16, 112, 5, 1, 2, 1},
+    {"5x5/2 56 144", 144, 144, 144, 56, 5, 2, 2, 1},     {"5x5 28 240", 240, 240, 240, 28, 5, 1, 2, 1},
+    {"5x5 14 480", 480, 480, 480, 14, 5, 1, 2, 1},       {"5x5/2 14 672", 672, 672, 672, 14, 5, 2, 2, 1},
+    {"5x5 7 1152", 1152, 1152, 1152, 7, 5, 1, 2, 1},     {"7x7 112 32", 32, 32, 32, 112, 7, 1, 3, 1},
+    {"7x7 56 64", 64, 64, 64, 56, 7, 1, 3, 1},           {"7x7 28 128", 128, 128, 128, 28, 7, 1, 3, 1},
+    {"7x7 14 256", 256, 256, 256, 14, 7, 1, 3, 1},       {"7x7 7 512", 512, 512, 512, 7, 7, 1, 3, 1},
+    {"7x7/2 56 64", 64, 64, 64, 56, 7, 2, 3, 1},         {"7x7/2 28 128", 128, 128, 128, 28, 7, 2, 3, 1},
+    {"7x7 10 256", 256, 256, 256, 10, 7, 1, 3, 1},       {"9x9 28 128", 128, 128, 128, 28, 9, 1, 4, 1},
+    {"9x9 14 256", 256, 256, 256, 14, 9, 1, 4, 1},       {"31x31 28 64", 64, 64, 64, 28, 31, 1, 15, 1},
+    {"7x7/2 two 64 64", 64, 128, 64, 64, 7, 2, 3, 1},    {"7x7/2 two 32 128", 128, 256, 128, 32, 7, 2, 3, 1},
+    {"7x7/2 two 16 256", 256, 512, 256, 16, 7, 2, 3, 1},
+};
+
 // Of this thread: machines that build are busy.
 double Seconds() {
   timespec now;
@@ -154,8 +174,8 @@ double Measure(const std::string& cpu, const Layer& l, double* flops) {
       "%.0f ms\n",
       l.name, l.count, best * 1e6, best_pad * 1e6, *flops / (best + best_pad) / 1e9, static_cast<int>(plan.method),
       plan.gemm.mr, plan.gemm.nv, plan.gemm.nv_last, plan.gemm.kc, plan.band,
-      plan.method == ConvMethod::kDepthwise ? 0 : 100 * *flops / (4.0 * plan.lanes) / EstimateCycles(plan.gemm),
-      plan.cycles / 4100, compile);
+      plan.is_depthwise() ? 0 : 100 * *flops / (4.0 * plan.lanes) / EstimateCycles(plan.gemm), plan.cycles / 4100,
+      compile);
   fflush(stdout);
   return (best + best_pad) * 1e6;
 }
@@ -194,5 +214,6 @@ int main(int argc, char** argv) {
   if (model == "mobilenet") inlay::native::MeasureAll(cpu, inlay::native::kMobileNetV2, part);
   if (model == "grouped") inlay::native::MeasureAll(cpu, inlay::native::kGrouped, part);
   if (model == "shapes") inlay::native::MeasureShapes(cpu, argc - 3, argv + 3);
+  if (model == "depthwise") inlay::native::MeasureAll(cpu, inlay::native::kDepthwise, part);
   return 0;
 }

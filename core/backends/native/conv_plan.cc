@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/backends/native/depthwise_plan.h"
+
 namespace inlay::native {
 
 namespace {
@@ -33,8 +35,6 @@ double PanelCycles(const ConvPlan& plan) {
 
 }  // namespace
 
-// A band and its results should stay in L2 beside what else a task touches.
-static constexpr int64_t kBandBytes = 128 << 10;
 static constexpr int64_t kMinBandTasks = 8;
 // All padded planes, which stay in L2 up to this.
 static constexpr int64_t kPlaneBytes = 1 << 20;
@@ -54,27 +54,6 @@ ConvShape TransposedConvShape(int64_t n, int64_t c, int64_t m, int64_t groups, c
   s.reversed = true;
   for (int d = 0; d < 3; ++d) s.pad[d] = (kernel[d] - 1) * dilation[d] - pad[d];
   return s;
-}
-
-// Output rows whose sums stay in registers while the input's rows go by once; 0 where rows need a padded copy.
-int64_t DepthwiseBlockRows(const VectorIsa& isa, const ConvPlan& plan) {
-  const ConvShape& s = plan.shape;
-  const Spatial ones{1, 1, 1};
-  const bool fits = s.in[0] == 1 && s.out[0] == 1 && s.kernel[0] == 1 && s.dilation == ones &&
-                    s.input_dilation == ones && s.stride[1] == s.stride[2] && s.stride[2] <= 2 &&
-                    s.taps() <= kMaxDepthwiseTaps;
-  if (!fits) return 0;
-  const int64_t most = isa.registers >= 32 ? 8 : 4;
-  auto cost = [&](int64_t rows) {
-    const int64_t loaded = (rows - 1) * s.stride[1] + s.kernel[1];
-    const int64_t tail = rows * s.out[2] % plan.lanes;  // pixels one by one
-    return static_cast<double>((s.out[1] + rows - 1) / rows) * (loaded * s.kernel[2] + tail);
-  };
-  int64_t best = 1;
-  for (int64_t rows = 2; rows <= std::min(most, s.out[1]); ++rows) {
-    if (cost(rows) < cost(best)) best = rows;
-  }
-  return best;
 }
 
 // Cycles of padding what the plan pads: rows, and vectors of each phase. Measured on Zen 5.
@@ -140,18 +119,8 @@ ConvPlan PlanConv(const VectorIsa& isa, const ConvShape& shape, int64_t element_
   }
   plan.SetPadded(shape.out[1]);
   if (shape.groups == shape.c && shape.c > 1) {
-    plan.method = ConvMethod::kDepthwise;
-    plan.block_rows = DepthwiseBlockRows(isa, plan);
-    if (plan.block_rows > 0 && plan.scratch_bytes() <= kMaxScratchBytes) return plan;
-    plan.block_rows = 0;
-    plan.band = shape.out[1];
-    bool divisible = shape.out[0] == 1 && shape.input_dilation == ones;
-    while (divisible && plan.band > 1 && plan.scratch_bytes() > kBandBytes) {
-      plan.band = (plan.band + 1) / 2;
-      plan.SetPadded(plan.band);
-    }
+    if (PlanDepthwise(isa, &plan)) return plan;
     // Else a contraction with as many rows as a channel makes: slow, and rare.
-    if (plan.scratch_bytes() <= kMaxScratchBytes) return plan;
     plan.SetPadded(shape.out[1]);
   }
   bool pointwise = shape.taps() == 1 && dense;
@@ -216,11 +185,14 @@ int64_t ConvPlan::band_plane_elements() const {
 
 int64_t ConvPlan::tasks() const {
   if (method == ConvMethod::kBands) return gemm.batch * bands();
-  return method == ConvMethod::kDepthwise ? shape.n * shape.c : gemm.tasks();
+  if (method == ConvMethod::kDepthwise) return shape.n * shape.c;
+  if (method == ConvMethod::kDepthwiseChannels) return shape.n * channel_blocks();
+  return gemm.tasks();
 }
 
 int64_t ConvPlan::packed_weight_elements() const {
   if (method == ConvMethod::kDepthwise) return 0;
+  if (method == ConvMethod::kDepthwiseChannels) return channel_blocks() * shape.taps() * lanes;
   if (method == ConvMethod::kPixelRows) return shape.groups * gemm.k * gemm.packed_columns();
   int64_t rows = shape.m / shape.groups;
   return shape.groups * ((rows + gemm.mr - 1) / gemm.mr * gemm.mr) * gemm.k;
@@ -230,12 +202,7 @@ int64_t ConvPlan::scratch_bytes() const {
   if (method == ConvMethod::kBands) {
     return (band_plane_elements() + gemm.mr * gemm.packed_columns()) * gemm.element_bytes;
   }
-  if (method != ConvMethod::kDepthwise) return gemm.scratch_bytes();
-  if (block_rows > 0) return (zero_row_elements() + block_rows * shape.out[2] + lanes) * gemm.element_bytes;
-  // The padded plane, then the results in rows as wide as the padded ones.
-  int64_t results = shape.out[0] * band * padded[2] + 2 * lanes + slack_elements();
-  int64_t accumulator_bytes = gemm.element_bytes;
-  return (padded_elements() + results + 32) * accumulator_bytes;
+  return is_depthwise() ? DepthwiseScratchElements(*this) * gemm.element_bytes : gemm.scratch_bytes();
 }
 
 }  // namespace inlay::native

@@ -34,33 +34,38 @@ struct ConvShape {
 ConvShape TransposedConvShape(int64_t n, int64_t c, int64_t m, int64_t groups, const Spatial& in, const Spatial& kernel,
                               const Spatial& stride, const Spatial& dilation, const Spatial& pad, const Spatial& out);
 
-// Depthwise: the weights of so many taps are held in registers (and on the stack).
-inline constexpr int64_t kMaxDepthwiseTaps = 25;
-
 enum class ConvMethod {
   kPointwise,
   kPanels,
   // Rows and columns exchanged: row = pixel, read as a scalar from its plane, column = output channel, weights packed.
   // For few pixels, which would leave much of the last vector empty, as long as k is affine in the plane.
   kPixelRows,
-  kDepthwise,
+  kDepthwise,          // each channel by itself, vectors along image rows
+  kDepthwiseChannels,  // vectors across channels: for images narrower than a vector; weights packed
   // Weights as P, pixels where they lie in planes that the task pads itself, a band of output rows at a time: in its
   // scratch, for which the channels of a group must be few. A column is a position in the padded rows, so that every
   // tap reads vectors that run on from one row to the next; those between the rows are computed and dropped.
   kBands,
 };
 
+// What depthwise.h emits; chosen by depthwise_plan.h.
+struct DepthwiseTile {
+  // kDepthwise: rows x vectors of output have their sums in registers. kDepthwiseChannels: `columns` do.
+  int64_t rows = 0, vectors = 1, columns = 0;
+  bool direct = false;  // kDepthwise: taps read x itself (where it is of accumulator type), not a padded copy
+};
+
 struct ConvPlan {
   ConvShape shape;
   ConvMethod method = ConvMethod::kPanels;
-  GemmPlan gemm;            // not of kDepthwise
+  GemmPlan gemm;            // not of depthwise ones
   Spatial phases{1, 1, 1};  // phases of an axis that are kept
   Spatial padded{1, 1, 1};  // extent of a phase plane
   int64_t lanes = 16;
   bool padded_input = false;  // the tasks read the padded copy
   int64_t band = 0;           // kDepthwise, kBands: output rows that are padded and computed at a time
-  int64_t block_rows = 0;     // kDepthwise straight from x: output rows that are computed at a time; 0: not so
-  double cycles = 0;          // estimated, of one call, without padding; not of kDepthwise
+  DepthwiseTile depthwise;
+  double cycles = 0;  // estimated, of one call; where the input is padded, without that (depthwise: with)
 
   int64_t bands() const { return (shape.out[1] + band - 1) / band; }
   int64_t phase_elements() const { return padded[0] * padded[1] * padded[2]; }
@@ -68,9 +73,12 @@ struct ConvPlan {
   // The padded copy of x: of all planes (kPanels, shared by the tasks) or of a band (kDepthwise, each worker's own).
   int64_t padded_elements() const;
   int64_t slack_elements() const;  // read, never used, after the last plane
-  int64_t zero_row_elements() const { return (shape.in[2] + lanes - 1) / lanes * lanes; }  // kDepthwise by rows
+  bool is_depthwise() const { return method == ConvMethod::kDepthwise || method == ConvMethod::kDepthwiseChannels; }
+  int64_t channel_blocks() const { return (shape.m + lanes - 1) / lanes; }  // kDepthwiseChannels
   int64_t tasks() const;
   int64_t packed_weight_elements() const;
+  // Whether packing turns f16 and bf16 into the accumulator's type.
+  bool widens_weights() const { return method == ConvMethod::kPixelRows || method == ConvMethod::kDepthwiseChannels; }
   int64_t scratch_bytes() const;  // of a worker
 
   int64_t group_channels() const { return shape.c / shape.groups; }

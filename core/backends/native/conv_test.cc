@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <random>
 #include <string>
 #include <vector>
@@ -78,19 +79,12 @@ std::vector<float> Reference(const Case& c, const Spatial& out, const std::vecto
   return y;
 }
 
-void Check(const std::string& cpu, const Case& c) {
-  Spatial out = OutputExtent(c);
-  SCOPED_TRACE(cpu + " in " + std::to_string(c.c) + "x" + std::to_string(c.in[1]) + "x" + std::to_string(c.in[2]) +
-               " out " + std::to_string(c.m) + "x" + std::to_string(out[1]) + "x" + std::to_string(out[2]) +
-               " kernel " + std::to_string(c.kernel[1]) + "x" + std::to_string(c.kernel[2]));
+// The result, and 32 elements more that nothing should write.
+std::vector<float> Compute(const std::string& cpu, const ConvShape& shape, const std::vector<float>& x,
+                           const std::vector<float>& w, bool inline_epilogue) {
   KernelJit jit(cpu);
-  ConvShape shape{c.n, c.c, c.m, c.groups, c.in, c.kernel, c.stride, c.dilation, c.pad, out};
-  if (c.transposed) {
-    shape = TransposedConvShape(c.n, c.c, c.m, c.groups, c.in, c.kernel, c.stride, c.dilation, c.pad, out);
-  }
   ConvPlan plan = PlanConv(jit.isa(), shape, 4);
-  std::vector<float> x = Random(c.n * c.c * shape.in_elements(), 1), w = Random(c.m * c.c / c.groups * shape.taps(), 2);
-  std::vector<float> want = Reference(c, out, x, w), y(want.size() + 32, 77.0f);
+  std::vector<float> y(shape.n * shape.m * shape.pixels() + 32, 77.0f);
   std::vector<float> packed(plan.packed_weight_elements() + 1);
   // NaN wherever nothing was written: what is read beyond the padding must not count.
   std::vector<float> padded(plan.padded_elements() + 1, NAN), scratch(plan.scratch_bytes() / 4 + 16, NAN);
@@ -99,7 +93,7 @@ void Check(const std::string& cpu, const Case& c) {
     ConvKernel kernel;
     kernel.plan = plan;
     kernel.accumulator = kernel.input_element = kernel.weight_element = f32;
-    kernel.inline_epilogue = c.n == 2;
+    kernel.inline_epilogue = inline_epilogue;
     kernel.input = p[0];
     kernel.weights = p[1];
     if (plan.method != ConvMethod::kDepthwise) {
@@ -107,17 +101,36 @@ void Check(const std::string& cpu, const Case& c) {
       kernel.weights = p[2];
     }
     if (plan.padded_input) {
-      EmitPadInput(kb, plan, p[0], f32, f32, kb.Int(0), kb.Int(c.n * c.c), p[3]);
+      EmitPadInput(kb, plan, p[0], f32, f32, kb.Int(0), kb.Int(shape.n * shape.c), p[3]);
       kernel.input = p[3];
     }
     kernel.epilogue = [&](KernelBuilder& kb, Value batch, Value row, Value column, Value acc) {
-      Value channel = kb.Add(kb.Mul(batch, c.m / c.groups), row);
+      Value channel = kb.Add(kb.Mul(batch, shape.m / shape.groups), row);
       kb.Store(acc, kb.At(p[4], kb.Add(kb.Mul(channel, shape.pixels()), column), f32));
     };
     EmitConvTasks(kb, kernel, kb.Int(0), kb.Int(plan.tasks()), p[5]);
   });
-  void* args[] = {x.data(), w.data(), packed.data(), padded.data(), y.data(), scratch.data()};
+  void* args[] = {const_cast<float*>(x.data()),
+                  const_cast<float*>(w.data()),
+                  packed.data(),
+                  padded.data(),
+                  y.data(),
+                  scratch.data()};
   run(args);
+  return y;
+}
+
+void Check(const std::string& cpu, const Case& c) {
+  Spatial out = OutputExtent(c);
+  SCOPED_TRACE(cpu + " in " + std::to_string(c.c) + "x" + std::to_string(c.in[1]) + "x" + std::to_string(c.in[2]) +
+               " out " + std::to_string(c.m) + "x" + std::to_string(out[1]) + "x" + std::to_string(out[2]) +
+               " kernel " + std::to_string(c.kernel[1]) + "x" + std::to_string(c.kernel[2]));
+  ConvShape shape{c.n, c.c, c.m, c.groups, c.in, c.kernel, c.stride, c.dilation, c.pad, out};
+  if (c.transposed) {
+    shape = TransposedConvShape(c.n, c.c, c.m, c.groups, c.in, c.kernel, c.stride, c.dilation, c.pad, out);
+  }
+  std::vector<float> x = Random(c.n * c.c * shape.in_elements(), 1), w = Random(c.m * c.c / c.groups * shape.taps(), 2);
+  std::vector<float> want = Reference(c, out, x, w), y = Compute(cpu, shape, x, w, c.n == 2);
   for (size_t i = 0; i < want.size(); ++i) ASSERT_EQ(want[i], y[i]) << "at " << i;
   for (size_t i = want.size(); i < y.size(); ++i) ASSERT_EQ(y[i], 77.0f);
 }
@@ -224,6 +237,54 @@ TEST_P(ConvTest, Depthwise) {
   Check(GetParam(), {1, 2, 2, 2, {1, 131, 150}, k133, k1, k1, k011, k011});
   Check(GetParam(), {1, 2, 4, 2, {1, 301, 299}, k133, k122, k1, k011, k011});
   Check(GetParam(), {1, 3, 3, 3, {1, 16, 15}, {1, 7, 7}, k1, k1, {0, 3, 3}, {0, 3, 3}});
+}
+
+TEST_P(ConvTest, DepthwiseKernelSizes) {
+  for (int64_t kernel : {2, 7, 11, 12, 31}) {
+    const Spatial taps{1, kernel, kernel}, pad{0, kernel / 2, kernel / 2},
+        pad_end{0, (kernel - 1) / 2, (kernel - 1) / 2};
+    for (int64_t extent : {1, 7, 33}) {  // kernels larger than the image, too
+      Check(GetParam(), {1, 3, 3, 3, {1, extent, extent + 2}, taps, k1, k1, pad, pad_end});
+      Check(GetParam(), {1, 19, 38, 19, {1, extent, extent}, taps, k122, k1, pad, pad_end});
+    }
+    Check(GetParam(), {1, 37, 37, 37, {1, 13, 9}, taps, {1, 3, 3}, k1, pad, pad_end});
+    Check(GetParam(), {1, 17, 17, 17, {1, 40, 9}, {1, kernel, 3}, {1, 1, 2}, k1, {0, 1, 0}, {0, kernel, 2}});
+    Check(GetParam(), {1, 2, 2, 2, {1, 1, 77}, {1, 1, kernel}, k1, {1, 1, 2}, {0, 0, kernel}, {0, 0, kernel}});
+  }
+}
+
+TEST_P(ConvTest, DepthwiseChannels) {
+  for (int64_t channels : {16, 31}) {
+    for (int64_t extent : {7, 10, 14}) {
+      Check(GetParam(),
+            {2, channels, channels, channels, {1, extent, extent}, {1, 7, 7}, k1, k1, {0, 3, 3}, {0, 3, 3}});
+      Check(GetParam(), {1, channels, 3 * channels, channels, {1, extent, extent}, k133, k122, k1, k0, {0, 2, 1}});
+    }
+  }
+  Check(GetParam(),
+        {1, 40, 40, 40, {1, 5, 6}, {1, 5, 5}, k1, k1, {0, 9, 7}, {0, 8, 6}});  // rows of nothing but padding
+  Check(GetParam(), {1, 33, 66, 33, {1, 6, 5}, k133, k1, k1, k011, k011, true});
+}
+
+// What lies beside an image's row or plane belongs to other results: a NaN there must not reach them.
+TEST_P(ConvTest, DepthwiseNaNStaysInItsWindows) {
+  for (int64_t stride : {1, 2}) {
+    for (int64_t extent : {7, 14, 16, 35, 50}) {
+      const int64_t channels = 18, out = (extent - 1) / stride + 1;
+      const Spatial pad{0, 2, 2};
+      ConvShape shape{1,  channels, channels,     channels, {1, extent, extent}, {1, 5, 5}, {1, stride, stride},
+                      k1, pad,      {1, out, out}};
+      std::vector<float> x = Random(channels * extent * extent, 1), w(channels * 25, 1.0f);
+      const int64_t row = extent / 2, column = extent - 1;
+      for (int64_t c = 0; c < channels; c += 2) x[(c * extent + row) * extent + column] = NAN;
+      std::vector<float> y = Compute(GetParam(), shape, x, w, true);
+      for (int64_t i = 0; i < channels * out * out; ++i) {
+        int64_t c = i / out / out, h = i / out % out * stride, l = i % out * stride;
+        bool sees = c % 2 == 0 && std::abs(h - row) <= 2 && std::abs(l - column) <= 2;
+        ASSERT_EQ(sees, std::isnan(y[i])) << "extent " << extent << " stride " << stride << " at " << i;
+      }
+    }
+  }
 }
 
 TEST_P(ConvTest, Transposed) {

@@ -1,7 +1,10 @@
 #include "core/backends/native/depthwise.h"
 
+#include <map>
+#include <optional>
+
 #include "core/backends/native/conv_planes.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "core/backends/native/depthwise_plan.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/BuiltinTypes.h"
 
@@ -11,264 +14,282 @@ namespace {
 using mlir::Type;
 using mlir::Value;
 
-// Sum over the taps for the `lanes` padded-row positions from `position`.
-Value SlideTaps(KernelBuilder& kb, const ConvKernel& kernel, Value plane, Value position,
-                const std::vector<Value>& weights, Value weight_pointer) {
-  const ConvPlan& plan = kernel.plan;
-  const ConvShape& s = plan.shape;
-  Type vector = KernelBuilder::Vector(plan.lanes, kernel.accumulator);
-  auto load = [&](Value d, Value h, Value w) {
-    return kb.Load(vector,
-                   kb.At(kb.At(plane, position, kernel.accumulator), TapOffset(kb, plan, d, h, w), kernel.accumulator));
-  };
-  if (!weights.empty()) {
-    Value sum = kb.Zero(vector);
-    for (int64_t t = 0; t < s.taps(); ++t) {
-      int64_t w = t % s.kernel[2], h = t / s.kernel[2] % s.kernel[1], d = t / s.kernel[2] / s.kernel[1];
-      sum = kb.MultiplyAdd(weights[t], load(kb.Int(d), kb.Int(h), kb.Int(w)), sum);
+// Kernels of so few columns are unrolled along rows too: a loop of three turns costs a tenth.
+constexpr int64_t kMaxUnrolledTaps = 9;
+
+// kDepthwise.
+class RowTasks {
+ public:
+  RowTasks(KernelBuilder& kb, const ConvKernel& kernel, Value scratch)
+      : kb_(kb),
+        kernel_(kernel),
+        plan_(kernel.plan),
+        s_(kernel.plan.shape),
+        tile_(kernel.plan.depthwise),
+        direct_(tile_.direct && kernel.input_element == kernel.accumulator),
+        type_(kernel.accumulator),
+        vector_(KernelBuilder::Vector(plan_.lanes, type_)),
+        padded_(scratch),
+        sums_(kb.At(scratch, DepthwisePaddedElements(plan_), type_)),
+        inline_(kernel.inline_epilogue && s_.out[2] % plan_.lanes == 0 && s_.out[0] == 1) {}
+
+  void Emit(Value task) {
+    x_ = kb_.At(kernel_.input, kb_.Mul(task, s_.in_elements()), kernel_.input_element);
+    const int64_t multiples = s_.m / s_.groups;
+    auto for_channels = [&](const std::function<void(Value)>& body) {
+      kb_.For(multiples, [&](Value multiple) {
+        Value channel = kb_.Add(kb_.Mul(kb_.Rem(task, s_.c), multiples), multiple);
+        weights_ = kb_.At(kernel_.weights, kb_.Mul(channel, s_.taps()), kernel_.weight_element);
+        body(multiple);
+      });
+    };
+    if (plan_.band == s_.out[1]) {
+      Pad(kb_.Int(0));
+      for_channels([&](Value multiple) {
+        kb_.For(s_.out[0], [&](Value slice) {
+          ForTiles([&](const Rows& rows) { Compute(rows, task, multiple, slice, rows.first); });
+        });
+        if (!inline_) EmitDenseEpilogue(kb_, kernel_, task, multiple, kb_.Int(0), s_.pixels(), sums_);
+      });
+      return;
     }
-    return sum;
-  }
-  std::vector<Value> sum = {kb.Zero(vector)};
-  auto loop = [&](int64_t extent, const std::vector<Value>& in, const auto& body) {
-    return kb.For(kb.Int(0), kb.Int(extent), 1, in, body);
-  };
-  return loop(s.kernel[0], sum, [&](Value d, const std::vector<Value>& sum) {
-    return loop(s.kernel[1], sum, [&](Value h, const std::vector<Value>& sum) {
-      return loop(s.kernel[2], sum, [&](Value w, const std::vector<Value>& sum) {
-        Value t = kb.Add(kb.Mul(kb.Add(kb.Mul(d, s.kernel[1]), h), s.kernel[2]), w);
-        if (kernel.plan.shape.reversed) t = kb.Sub(kb.Int(s.taps() - 1), t);
-        Value weight = kb.Load(kernel.weight_element, kb.At(weight_pointer, t, kernel.weight_element));
-        Value splat = kb.Splat(kb.Widen(weight, kernel.accumulator), vector);
-        return std::vector<Value>{kb.MultiplyAdd(splat, load(d, h, w), sum[0])};
+    ForTiles([&](const Rows& rows) {
+      Pad(rows.first);
+      for_channels([&](Value multiple) {
+        Compute(rows, task, multiple, kb_.Int(0), kb_.Int(0));
+        Value first = kb_.Mul(rows.first, s_.out[2]);
+        if (!inline_) EmitDenseEpilogue(kb_, kernel_, task, multiple, first, rows.count * s_.out[2], sums_);
       });
     });
-  })[0];
-}
-
-// The weights of an output channel in registers, if there are few.
-std::vector<Value> LoadWeights(KernelBuilder& kb, const ConvKernel& kernel, Value pointer) {
-  const ConvShape& s = kernel.plan.shape;
-  Type vector = KernelBuilder::Vector(kernel.plan.lanes, kernel.accumulator);
-  std::vector<Value> weights;
-  if (s.taps() > kMaxDepthwiseTaps) return weights;
-  for (int64_t t = 0; t < s.taps(); ++t) {
-    int64_t at = kernel.plan.shape.reversed ? s.taps() - 1 - t : t;
-    Value weight = kb.Load(kernel.weight_element, kb.At(pointer, at, kernel.weight_element));
-    weights.push_back(kb.Splat(kb.Widen(weight, kernel.accumulator), vector));
   }
-  return weights;
-}
 
-// Rows [row, row_end) of one output channel from their padded band.
-void OutputBand(KernelBuilder& kb, const ConvKernel& kernel, Value task, Value multiple, Value row, Value row_end,
-                Value plane, Value results) {
-  const ConvPlan& plan = kernel.plan;
-  const ConvShape& s = plan.shape;
-  Type type = kernel.accumulator;
-  Value channel = kb.Add(kb.Mul(kb.Rem(task, s.c), s.m / s.groups), multiple);
-  Value weight_pointer = kb.At(kernel.weights, kb.Mul(channel, s.taps()), kernel.weight_element);
-  std::vector<Value> weights = LoadWeights(kb, kernel, weight_pointer);
-  // Rows as wide as the padded ones, so that vectors run on from one row to the next: what lies between is garbage.
-  int64_t slice_elements = plan.band * plan.padded[2];
-  Value used = kb.Mul(kb.Sub(row_end, row), plan.padded[2]);
-  kb.For(s.out[0], [&](Value slice) {
-    Value from = kb.Mul(slice, plan.padded[1] * plan.padded[2]), to = kb.Mul(slice, slice_elements);
-    kb.For(kb.Int(0), used, plan.lanes, [&](Value position) {
-      Value sum = SlideTaps(kb, kernel, plane, kb.Add(from, position), weights, weight_pointer);
-      kb.Store(sum, kb.At(results, kb.Add(to, position), type));
+ private:
+  struct Rows {
+    Value first;
+    int64_t count;
+    std::optional<int64_t> number;  // of the first; absent: all input rows that these see exist
+  };
+  // Sums of a tile: row * vectors + vector.
+  using Sums = std::vector<Value>;
+
+  void Pad(Value row) {
+    if (!direct_) EmitPadPlane(kb_, plan_, x_, kernel_.input_element, type_, row, padded_);
+  }
+
+  // In ascending order: what a tile stores beyond its last row is overwritten by the next.
+  void ForTiles(const std::function<void(const Rows&)>& body) {
+    const int64_t rows = tile_.rows, whole = s_.out[1] / rows, rest = s_.out[1] % rows;
+    auto inside = [&](int64_t t) {
+      int64_t first = t * rows * s_.stride[1] - s_.pad[1];
+      return !direct_ || (first >= 0 && first + (rows - 1) * s_.stride[1] + s_.kernel[1] <= s_.in[1]);
+    };
+    int64_t begin = 0, end = whole;
+    while (begin < end && !inside(begin)) ++begin;
+    while (end > begin && !inside(end - 1)) --end;
+    auto known = [&](int64_t first, int64_t count) { body({kb_.Int(first), count, first}); };
+    for (int64_t t = 0; t < begin; ++t) known(t * rows, rows);
+    kb_.For(kb_.Int(begin), kb_.Int(end), 1, [&](Value t) { body({kb_.Mul(t, rows), rows, std::nullopt}); });
+    for (int64_t t = end; t < whole; ++t) known(t * rows, rows);
+    if (rest > 0) known(whole * rows, rest);
+  }
+
+  // Output rows to sums_, dense. The last vectors of rows first: what they store beyond a row's end is overwritten.
+  void Compute(const Rows& rows, Value task, Value multiple, Value slice, Value band_row) {
+    if (inline_) {
+      Value first = kb_.Mul(rows.first, s_.out[2]);
+      store_ = [=, this](Value pixel, Value sum) { kernel_.epilogue(kb_, task, multiple, kb_.Add(first, pixel), sum); };
+    } else {
+      Value sums = kb_.At(sums_, kb_.Mul(kb_.Add(kb_.Mul(slice, plan_.band), band_row), s_.out[2]), type_);
+      store_ = [=, this](Value pixel, Value sum) { kb_.Store(sum, kb_.At(sums, pixel, type_)); };
+    }
+    Value plane = kb_.At(padded_, kb_.Mul(kb_.Add(kb_.Mul(slice, plan_.padded[1]), band_row), plan_.padded[2]), type_);
+    if (direct_) plane = kb_.At(x_, kb_.Mul(kb_.Add(kb_.Mul(rows.first, s_.stride[1]), -s_.pad[1]), s_.in[2]), type_);
+    const int64_t width = tile_.vectors * plan_.lanes, whole = s_.out[2] / width, rest = s_.out[2] % width;
+    int64_t left = 0, right = whole;
+    while (left < right && !IsInside(left)) ++left;
+    while (right > left && !IsInside(right - 1)) --right;
+    auto groups = [&](int64_t begin, int64_t end, bool inside) {
+      kb_.For(kb_.Int(begin), kb_.Int(end), 1,
+              [&](Value i) { Columns(rows, plane, {kb_.Mul(i, width), tile_.vectors, inside}); });
+    };
+    if (rest > 0) Columns(rows, plane, {kb_.Int(whole * width), (rest + plan_.lanes - 1) / plan_.lanes, false});
+    groups(right, whole, false);
+    groups(0, left, false);
+    groups(left, right, true);
+  }
+
+  // Vectors of output columns.
+  struct Group {
+    Value first;
+    int64_t vectors;
+    bool inside;  // every lane of every tap is a column of x
+  };
+
+  bool IsInside(int64_t group) const {
+    if (!direct_) return true;
+    const int64_t width = tile_.vectors * plan_.lanes, stride = s_.stride[2];
+    const int64_t begin = group * width * stride - s_.pad[2], last_tap = (s_.kernel[2] - 1) / stride * stride;
+    return begin >= 0 && begin + last_tap + width * stride <= s_.in[2];
+  }
+
+  void Columns(const Rows& rows, Value plane, const Group& group) {
+    const int64_t vectors = group.vectors;
+    Sums sums(rows.count * vectors, kb_.Zero(vector_));
+    // Strided columns that lie side by side come apart two at a time.
+    const int64_t step = direct_ ? s_.stride[2] : 1, whole = s_.kernel[2] / step * step;
+    sums = kb_.For(kb_.Int(0), kb_.Int(s_.kernel[0]), 1, sums, [&](Value d, const Sums& sums) {
+      auto taps = [&](Value w, const Sums& sums) { return KernelColumns(rows, plane, group, d, w, step, sums); };
+      Sums all = sums;
+      if (s_.kernel[1] * s_.kernel[2] > kMaxUnrolledTaps) {
+        all = kb_.For(kb_.Int(0), kb_.Int(whole), step, sums, taps);
+      } else {
+        for (int64_t w = 0; w < whole; w += step) all = taps(kb_.Int(w), all);
+      }
+      if (whole == s_.kernel[2]) return all;
+      return KernelColumns(rows, plane, group, d, kb_.Int(whole), s_.kernel[2] - whole, all);
     });
-  });
-  // Several slices only come with a band of all rows, so pixels of a band are always consecutive.
-  Value first = kb.Mul(row, s.out[2]);
-  Value pixels = kb.Mul(kb.Sub(row_end, row), s.out[0] * s.out[2]);
-  Value whole = kb.Mul(kb.Div(pixels, plan.lanes), plan.lanes);
-  kb.For(kb.Int(0), whole, plan.lanes, [&](Value pixel) {
-    PixelVector at = LocatePixels(kb, plan, results, type, pixel, plan.band);
-    kernel.epilogue(kb, task, multiple, kb.Add(first, pixel), LoadPixels(kb, plan, at, kb.Int(0), type));
-  });
-  if (plan.bands() == 1 && s.pixels() % plan.lanes == 0) return;
-  kb.For(whole, pixels, 1, [&](Value pixel) {
-    Value at = kb.Add(kb.Mul(kb.Div(pixel, s.out[2]), plan.padded[2]), kb.Rem(pixel, s.out[2]));
-    kernel.epilogue(kb, task, multiple, kb.Add(first, pixel), kb.Load(type, kb.At(results, at, type)));
-  });
-}
-
-// Vectors of x for the taps of one kernel row: element l of tap j is x[row][(first + l) * stride + j - pad], or zero
-// where x has no such column. `first` is `chunk` vectors into the output's row; only there it matters which lanes
-// exist.
-class RowTaps {
- public:
-  RowTaps(KernelBuilder& kb, const ConvKernel& kernel, int64_t chunk, Value first)
-      : kb_(kb), kernel_(kernel), s_(kernel.plan.shape), lanes_(kernel.plan.lanes), chunk_(chunk), first_(first) {}
-
-  // Whether all lanes of all taps of that chunk are columns of x.
-  static bool IsInside(const ConvPlan& plan, int64_t chunk) {
-    const ConvShape& s = plan.shape;
-    int64_t begin = chunk * plan.lanes * s.stride[2] - s.pad[2];
-    int64_t vectors = s.stride[2] == 1 ? 1 : 2;
-    int64_t last_load = s.stride[2] == 1 ? s.kernel[2] - 1 : (s.kernel[2] - 1) / 2 * 2;
-    return begin >= 0 && begin + last_load + vectors * plan.lanes <= s.in[2];
-  }
-
-  std::vector<Value> Load(Value row) {
-    std::vector<Value> taps;
-    for (int64_t j = 0; j < s_.kernel[2]; ++j) {
-      if (s_.stride[2] == 1) {
-        taps.push_back(Columns(row, j));
-      } else if (j % 2 == 0) {
-        Value low = Columns(row, j), high = Columns(row, j + lanes_);
-        taps.push_back(EverySecond(low, high, 0));
-        if (j + 1 < s_.kernel[2]) taps.push_back(EverySecond(low, high, 1));
+    for (int64_t r = 0; r < rows.count; ++r) {
+      for (int64_t v = 0; v < vectors; ++v) {
+        Value at = kb_.Add(group.first, r * s_.out[2] + v * plan_.lanes);
+        Value sum = sums[r * vectors + v];
+        store_(at, step == 2 ? InOrder(sum) : sum);
       }
     }
-    for (Value& tap : taps) tap = kb_.Widen(tap, kernel_.accumulator);
-    return taps;
   }
 
- private:
-  // x's columns from that of tap `j` on, dense.
-  Value Columns(Value row, int64_t j) {
-    int64_t begin = chunk_ * lanes_ * s_.stride[2] - s_.pad[2] + j;
-    Value from = kb_.At(row, kb_.Add(kb_.Mul(first_, s_.stride[2]), j - s_.pad[2]), kernel_.input_element);
-    return kb_.LoadLanes(KernelBuilder::Vector(lanes_, kernel_.input_element), from, -begin, s_.in[2] - begin);
-  }
-  Value EverySecond(Value low, Value high, int64_t offset) {
-    llvm::SmallVector<int64_t> lanes(lanes_);
-    for (int64_t l = 0; l < lanes_; ++l) lanes[l] = 2 * l + offset;
-    return kb_.b.create<mlir::vector::ShuffleOp>(kb_.loc, low, high, lanes);
-  }
-
-  KernelBuilder& kb_;
-  const ConvKernel& kernel_;
-  const ConvShape& s_;
-  const int64_t lanes_, chunk_;
-  const Value first_;
-};
-
-// Output rows [row, row + num_rows) of a channel straight from x, each of whose rows is read once for all of them.
-class RowBlock {
- public:
-  RowBlock(KernelBuilder& kb, const ConvKernel& kernel, Value x, Value zeros, const std::vector<Value>& weights,
-           Value row, int64_t num_rows)
-      : kb_(kb), kernel_(kernel), s_(kernel.plan.shape), weights_(weights), num_rows_(num_rows) {
-    for (int64_t i = 0; i < (num_rows - 1) * s_.stride[1] + s_.kernel[1]; ++i) {
-      Value in_row = kb.Add(kb.Mul(row, s_.stride[1]), i - s_.pad[1]);
-      Value inside = kb.And(kb.Less(kb.Int(-1), in_row), kb.Less(in_row, kb.Int(s_.in[1])));
-      Value at = kb.At(x, kb.Mul(in_row, s_.in[2]), kernel.input_element);
-      in_rows_.push_back(kb.b.create<mlir::arith::SelectOp>(kb.loc, inside, at, zeros));
-    }
-  }
-
-  using StoreFn = std::function<void(int64_t row, Value column, Value sum)>;
-
-  // The last vector of a row first: where it goes beyond the row's end, what is stored next overwrites it.
-  void Emit(const StoreFn& store) {
-    const int64_t lanes = kernel_.plan.lanes, chunks = (s_.out[2] + lanes - 1) / lanes;
-    int64_t left = 0, right = chunks - 1;
-    while (left < right && !RowTaps::IsInside(kernel_.plan, left)) ++left;
-    while (right > left && !RowTaps::IsInside(kernel_.plan, right - 1)) --right;
-    for (int64_t chunk = chunks - 1; chunk >= right; --chunk) EmitChunk(chunk, kb_.Int(chunk * lanes), store);
-    for (int64_t chunk = 0; chunk < left; ++chunk) EmitChunk(chunk, kb_.Int(chunk * lanes), store);
-    kb_.For(kb_.Int(left * lanes), kb_.Int(right * lanes), lanes,
-            [&](Value column) { EmitChunk(left, column, store); });
-  }
-
- private:
-  void EmitChunk(int64_t chunk, Value column, const StoreFn& store) {
-    std::vector<Value> sums(num_rows_, kb_.Zero(KernelBuilder::Vector(kernel_.plan.lanes, kernel_.accumulator)));
-    RowTaps taps(kb_, kernel_, chunk, column);
-    for (int64_t i = 0; i < static_cast<int64_t>(in_rows_.size()); ++i) {
-      std::vector<Value> x = taps.Load(in_rows_[i]);
-      for (int64_t row = 0; row < num_rows_; ++row) {
-        int64_t h = i - row * s_.stride[1];
-        if (h < 0 || h >= s_.kernel[1]) continue;
-        for (int64_t w = 0; w < s_.kernel[2]; ++w) {
-          sums[row] = kb_.MultiplyAdd(weights_[h * s_.kernel[2] + w], x[w], sums[row]);
+  // Where output row r sees input row r * stride + h, for kernel rows [h_begin, h_end): offset of the input row in
+  // memory, and the pairs (r, h).
+  struct Use {
+    int64_t row, tap;
+  };
+  std::map<int64_t, std::vector<Use>> InputRows(const Rows& rows, int64_t h_begin, int64_t h_end) {
+    std::map<int64_t, std::vector<Use>> uses;
+    for (int64_t r = 0; r < rows.count; ++r) {
+      for (int64_t h = h_begin; h < h_end; ++h) {
+        if (direct_) {
+          int64_t i = r * s_.stride[1] + h;
+          int64_t row = rows.number.value_or(0) * s_.stride[1] - s_.pad[1] + i;
+          if (rows.number && (row < 0 || row >= s_.in[1])) continue;
+          uses[i * s_.in[2]].push_back({r, h});
+        } else {
+          int64_t at = h * s_.dilation[1], phase = plan_.phases[1] == 1 ? 0 : at % s_.stride[1];
+          int64_t offset = phase * plan_.phases[2] * plan_.phase_elements();
+          uses[offset + (at / s_.stride[1] + r) * plan_.padded[2]].push_back({r, h});
         }
       }
     }
-    for (int64_t row = 0; row < num_rows_; ++row) store(row, column, sums[row]);
+    return uses;
+  }
+
+  // The taps (d, all, [w, w + count)).
+  Sums KernelColumns(const Rows& rows, Value plane, const Group& group, Value d, Value w, int64_t count, Sums sums) {
+    const int64_t stride = direct_ ? s_.stride[2] : 1, vectors = group.vectors;
+    const bool masked = direct_ && !group.inside;
+    Value at = kb_.Add(group.first, TapOffset(kb_, plan_, d, kb_.Int(0), w));
+    std::vector<Value> masks;
+    if (direct_) {
+      at = kb_.Add(kb_.Add(kb_.Mul(group.first, stride), w), -s_.pad[2]);
+      for (int64_t i = 0; masked && i < vectors * stride; ++i) {
+        Value first = kb_.Sub(kb_.Int(-i * plan_.lanes), at);
+        masks.push_back(kb_.LaneMask(plan_.lanes, first, kb_.Add(first, s_.in[2])));
+      }
+    }
+    at = kb_.At(plane, at, type_);
+    auto load = [&](int64_t offset, int64_t vector) {
+      Value from = kb_.At(at, offset + vector * plan_.lanes, type_);
+      return masked ? kb_.MaskedLoad(from, masks[vector], kb_.Zero(vector_)) : kb_.Load(vector_, from);
+    };
+    const int64_t groups = (s_.kernel[1] + kMaxUnrolledKernelRows - 1) / kMaxUnrolledKernelRows;
+    for (int64_t g = 0; g < groups; ++g) {
+      std::vector<Value> weights(s_.kernel[1] * count);
+      for (const auto& [offset, pairs] : InputRows(rows, s_.kernel[1] * g / groups, s_.kernel[1] * (g + 1) / groups)) {
+        for (int64_t v = 0; v < vectors; ++v) {
+          std::vector<Value> x = {load(offset, v * stride)};
+          if (stride == 2) {
+            Value high = load(offset, v * stride + 1);
+            x = {EverySecond(x[0], high, 0), EverySecond(x[0], high, 1)};
+          }
+          for (int64_t c = 0; c < count; ++c) {
+            for (const Use& use : pairs) {
+              Value& weight = weights[use.tap * count + c];
+              if (!weight) weight = Weight(d, kb_.Int(use.tap), kb_.Add(w, c));
+              Value& sum = sums[use.row * vectors + v];
+              sum = kb_.MultiplyAdd(weight, x[c], sum);
+            }
+          }
+        }
+      }
+    }
+    return sums;
+  }
+
+  // Strided columns come apart within 128 bits, which is one instruction for a vector where their order would take
+  // two; InOrder mends that once for a sum.
+  int64_t SmallLanes() const { return std::min<int64_t>(plan_.lanes, 128 / type_.getIntOrFloatBitWidth()); }
+  Value Shuffle(Value x, Value y, const std::function<int64_t(int64_t)>& from) {
+    llvm::SmallVector<int64_t> lanes(plan_.lanes);
+    for (int64_t l = 0; l < plan_.lanes; ++l) lanes[l] = from(l);
+    return kb_.b.create<mlir::vector::ShuffleOp>(kb_.loc, x, y, lanes);
+  }
+  // Every second element of low followed by high, from `first` on.
+  Value EverySecond(Value low, Value high, int64_t first) {
+    const int64_t n = SmallLanes();
+    return Shuffle(low, high, [&](int64_t l) {
+      int64_t at = 2 * (l % n) + first;
+      return l / n * n + at % n + (at < n ? 0 : plan_.lanes);
+    });
+  }
+  Value InOrder(Value sum) {
+    const int64_t n = SmallLanes(), half = n / 2;
+    if (n == plan_.lanes) return sum;
+    return Shuffle(sum, sum, [&](int64_t l) {
+      bool high = l >= plan_.lanes / 2;
+      int64_t i = high ? l - plan_.lanes / 2 : l;
+      return i / half * n + i % half + (high ? half : 0);
+    });
+  }
+
+  Value Weight(Value d, Value h, Value w) {
+    Value t = kb_.Add(kb_.Mul(kb_.Add(kb_.Mul(d, s_.kernel[1]), h), s_.kernel[2]), w);
+    if (s_.reversed) t = kb_.Sub(kb_.Int(s_.taps() - 1), t);
+    Value weight = kb_.Load(kernel_.weight_element, kb_.At(weights_, t, kernel_.weight_element));
+    return kb_.Splat(kb_.Widen(weight, type_), vector_);
   }
 
   KernelBuilder& kb_;
   const ConvKernel& kernel_;
+  const ConvPlan& plan_;
   const ConvShape& s_;
-  const std::vector<Value>& weights_;
-  const int64_t num_rows_;
-  std::vector<Value> in_rows_;  // pointers; those outside of x are rows of zeros
+  const DepthwiseTile& tile_;
+  const bool direct_;
+  const Type type_, vector_;
+  const Value padded_, sums_;
+  const bool inline_;                                  // sums go to the epilogue from registers
+  Value x_, weights_;                                  // of the task, of the channel
+  std::function<void(Value pixel, Value sum)> store_;  // pixels count from the tile's first
 };
-
-// The epilogue of consecutive pixels [first, first + count) whose sums lie at `sums`.
-void EmitDenseEpilogue(KernelBuilder& kb, const ConvKernel& kernel, Value task, Value multiple, Value first,
-                       int64_t count, Value sums) {
-  const int64_t lanes = kernel.plan.lanes, whole = count / lanes * lanes;
-  Type type = kernel.accumulator, vector = KernelBuilder::Vector(lanes, type);
-  kb.For(kb.Int(0), kb.Int(whole), lanes, [&](Value pixel) {
-    kernel.epilogue(kb, task, multiple, kb.Add(first, pixel), kb.Load(vector, kb.At(sums, pixel, type)));
-  });
-  kb.For(kb.Int(whole), kb.Int(count), 1, [&](Value pixel) {
-    kernel.epilogue(kb, task, multiple, kb.Add(first, pixel), kb.Load(type, kb.At(sums, pixel, type)));
-  });
-}
-
-void EmitRowBlocks(KernelBuilder& kb, const ConvKernel& kernel, Value begin, Value end, Value scratch) {
-  const ConvPlan& plan = kernel.plan;
-  const ConvShape& s = plan.shape;
-  Type type = kernel.accumulator;
-  // A row of zeros, of the input's type, stands for rows of padding.
-  Value zeros = scratch, sums = kb.At(scratch, plan.zero_row_elements(), type);
-  Type vector = KernelBuilder::Vector(plan.lanes, type);
-  kb.For(kb.Int(0), kb.Int(plan.zero_row_elements()), plan.lanes,
-         [&](Value i) { kb.Store(kb.Zero(vector), kb.At(zeros, i, type)); });
-  const bool dense = s.out[2] % plan.lanes == 0;
-  kb.For(begin, end, 1, [&](Value task) {
-    Value x = kb.At(kernel.input, kb.Mul(task, s.in_elements()), kernel.input_element);
-    kb.For(s.m / s.groups, [&](Value multiple) {
-      Value channel = kb.Add(kb.Mul(kb.Rem(task, s.c), s.m / s.groups), multiple);
-      std::vector<Value> weights =
-          LoadWeights(kb, kernel, kb.At(kernel.weights, kb.Mul(channel, s.taps()), kernel.weight_element));
-      auto block = [&](Value row, int64_t num_rows) {
-        RowBlock rows(kb, kernel, x, zeros, weights, row, num_rows);
-        Value first = kb.Mul(row, s.out[2]);
-        rows.Emit([&](int64_t r, Value column, Value sum) {
-          Value pixel = kb.Add(column, r * s.out[2]);
-          if (dense) {
-            kernel.epilogue(kb, task, multiple, kb.Add(first, pixel), sum);
-          } else {
-            kb.Store(sum, kb.At(sums, pixel, type));
-          }
-        });
-        if (!dense) EmitDenseEpilogue(kb, kernel, task, multiple, first, num_rows * s.out[2], sums);
-      };
-      const int64_t rest = s.out[1] % plan.block_rows, whole = s.out[1] - rest;
-      kb.For(kb.Int(0), kb.Int(whole), plan.block_rows, [&](Value row) { block(row, plan.block_rows); });
-      if (rest > 0) block(kb.Int(whole), rest);
-    });
-  });
-}
 
 }  // namespace
 
+void EmitDenseEpilogue(KernelBuilder& kb, const ConvKernel& kernel, Value batch, Value row, Value first, int64_t count,
+                       Value sums) {
+  const int64_t lanes = kernel.plan.lanes, whole = count / lanes * lanes;
+  Type type = kernel.accumulator, vector = KernelBuilder::Vector(lanes, type);
+  kb.For(kb.Int(0), kb.Int(whole), lanes, [&](Value pixel) {
+    kernel.epilogue(kb, batch, row, kb.Add(first, pixel), kb.Load(vector, kb.At(sums, pixel, type)));
+  });
+  kb.For(kb.Int(whole), kb.Int(count), 1, [&](Value pixel) {
+    kernel.epilogue(kb, batch, row, kb.Add(first, pixel), kb.Load(type, kb.At(sums, pixel, type)));
+  });
+}
+
 void EmitDepthwiseTasks(KernelBuilder& kb, const ConvKernel& kernel, Value begin, Value end, Value scratch) {
-  const ConvPlan& plan = kernel.plan;
-  if (plan.block_rows > 0) {
-    EmitRowBlocks(kb, kernel, begin, end, scratch);
+  if (kernel.plan.method == ConvMethod::kDepthwiseChannels) {
+    EmitDepthwiseChannelTasks(kb, kernel, begin, end, scratch);
     return;
   }
-  const ConvShape& s = plan.shape;
-  Type type = kernel.accumulator;
-  Value results = kb.At(scratch, (plan.padded_elements() + 15) / 16 * 16, type);
-  kb.For(begin, end, 1, [&](Value task) {
-    Value x = kb.At(kernel.input, kb.Mul(task, s.in_elements()), kernel.input_element);
-    kb.For(plan.bands(), [&](Value band) {
-      Value row = kb.Mul(band, plan.band);
-      Value row_end = kb.Min(kb.Int(s.out[1]), kb.Add(row, plan.band));
-      EmitPadPlane(kb, plan, x, kernel.input_element, type, row, scratch);
-      kb.For(s.m / s.groups,
-             [&](Value multiple) { OutputBand(kb, kernel, task, multiple, row, row_end, scratch, results); });
-    });
-  });
+  RowTasks tasks(kb, kernel, scratch);
+  kb.For(begin, end, 1, [&](Value task) { tasks.Emit(task); });
 }
 
 }  // namespace inlay::native

@@ -1,5 +1,11 @@
-// Depthwise convolution: each input channel makes m / c output channels of its own. No contraction to speak of: a task
-// pads one plane into scratch and slides the taps over it, vectorised along the flattened padded rows.
+// Depthwise convolution: each input channel makes m / c output channels of its own. No contraction to speak of: what
+// counts is that each vector of x that is loaded serves several sums in registers, and that vectors are full.
+//
+// kDepthwise: a task is a plane of x. A tile of output rows has its sums in registers while the taps of one kernel
+// column after the other go over it: that column's weights in registers, each input row loaded once for all output
+// rows that see it. Padding is made by masks; with strides or dilation a band of x is copied into padded phase planes.
+// kDepthwiseChannels: a task is a vector of output channels of an image, whose planes it transposes into scratch and
+// back. No lane is wasted on narrow images, and taps that fall into the padding are not computed.
 #ifndef INLAY_CORE_BACKENDS_NATIVE_DEPTHWISE_H_
 #define INLAY_CORE_BACKENDS_NATIVE_DEPTHWISE_H_
 
@@ -9,6 +15,17 @@ namespace inlay::native {
 
 void EmitDepthwiseTasks(KernelBuilder& kb, const ConvKernel& kernel, mlir::Value begin, mlir::Value end,
                         mlir::Value scratch);
+
+// kDepthwiseChannels alone.
+void EmitDepthwiseChannelTasks(KernelBuilder& kb, const ConvKernel& kernel, mlir::Value begin, mlir::Value end,
+                               mlir::Value scratch);
+// Its weights: [block of channels][tap][lane], the last block padded with zeros.
+void EmitPackDepthwiseWeights(KernelBuilder& kb, const ConvPlan& plan, mlir::Value w, mlir::Type element,
+                              mlir::Type packed, mlir::Value to);
+
+// The epilogue of consecutive pixels [first, first + count) of a channel, whose sums lie at `sums`.
+void EmitDenseEpilogue(KernelBuilder& kb, const ConvKernel& kernel, mlir::Value batch, mlir::Value row,
+                       mlir::Value first, int64_t count, mlir::Value sums);
 
 }  // namespace inlay::native
 

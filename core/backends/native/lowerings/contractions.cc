@@ -159,7 +159,7 @@ void Direct(FunctionEmitter& f, const Node& n, const ConvPlan& plan) {
   // Weights in the layout of the tasks: once at load where they are constant, else by every call.
   Buffer weights = f.BufferOf(w);
   auto weight_type = [&](Ops& o) {
-    return plan.method == ConvMethod::kPixelRows ? types.Accumulator(o) : types.Stored(o);
+    return plan.widens_weights() ? types.Accumulator(o) : types.Stored(o);
   };
   if (plan.method != ConvMethod::kDepthwise) {
     bool constant = f.IsConstantParam(w);

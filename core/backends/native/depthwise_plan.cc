@@ -1,0 +1,139 @@
+#include "core/backends/native/depthwise_plan.h"
+
+#include <algorithm>
+
+namespace inlay::native {
+namespace {
+
+// What a task writes and reads again at once should leave room in L1 for x and the result.
+constexpr int64_t kBandBytes = 24 << 10;
+constexpr int64_t kL1Bytes = 40 << 10;
+// The planes of a block of channels should stay in L2.
+constexpr int64_t kChannelsBytes = 160 << 10;
+// Tiles where rows are missing are code of their own: few of them, and not long.
+constexpr int64_t kMaxDirectKernelRows = 44;
+constexpr double kEpilogueCycles = 2.5;  // of a vector
+
+const Spatial kOnes{1, 1, 1};
+
+int64_t CeilDiv(int64_t x, int64_t y) { return (x + y - 1) / y; }
+int64_t RoundUp(int64_t x, int64_t y) { return CeilDiv(x, y) * y; }
+
+bool IsPlane(const ConvShape& s) { return s.in[0] == 1 && s.out[0] == 1 && s.kernel[0] == 1; }
+
+// Taps that fall into the input, summed over the outputs of an axis.
+int64_t ValidTaps(const ConvShape& s, int axis) {
+  int64_t taps = 0;
+  for (int64_t o = 0; o < s.out[axis]; ++o) {
+    int64_t first = o * s.stride[axis] - s.pad[axis];
+    taps += std::max<int64_t>(std::min(s.kernel[axis], s.in[axis] - first) - std::max<int64_t>(-first, 0), 0);
+  }
+  return taps;
+}
+
+// Whether taps can read x where it lies. Masked loads make the padding (slow on processors without masks), two vectors
+// and two shuffles a stride of two, for which two columns of weights must be in registers.
+bool IsDirect(const VectorIsa& isa, const ConvShape& s) {
+  const int64_t pad_end = (s.out[1] - 1) * s.stride[1] + s.kernel[1] - s.pad[1] - s.in[1];
+  const bool rows = s.kernel[1] <= kMaxDirectKernelRows && s.pad[1] < s.kernel[1] && pad_end < s.kernel[1];
+  // Several filters a channel share a copy.
+  const bool stride =
+      s.stride == kOnes || (s.stride == Spatial{1, 2, 2} && s.m == s.c && 2 * s.kernel[1] + 4 <= isa.registers);
+  return isa.vector_bytes >= 32 && IsPlane(s) && stride && rows && s.dilation == kOnes && s.input_dilation == kOnes;
+}
+
+// The most accumulators beside a column of weights, an input vector and a mask, cut evenly. Where memory is what
+// limits, a tile of fewer rows is fewer streams to be prefetched (3x3 with stride 2 at 56x56: 40 us with 14 rows, 33
+// with 7).
+void ChooseRowTile(const VectorIsa& isa, ConvPlan* plan) {
+  const ConvShape& s = plan->shape;
+  DepthwiseTile& tile = plan->depthwise;
+  const int64_t weights = std::min(s.kernel[1], kMaxUnrolledKernelRows);
+  int64_t most = std::min(isa.registers - weights - 2, isa.registers / 2);
+  if (tile.direct && s.kernel[1] <= 3) most = std::min<int64_t>(most, 8);
+  if (tile.direct && s.stride[1] == 2) most = std::min(most, isa.registers / 4);
+  tile.rows = CeilDiv(s.out[1], CeilDiv(s.out[1], most));
+  const int64_t chunks = CeilDiv(s.out[2], plan->lanes);
+  tile.vectors = std::clamp<int64_t>(isa.registers * 3 / 8 / tile.rows, 1, chunks);
+}
+
+bool PlanRows(const VectorIsa& isa, ConvPlan* plan) {
+  const ConvShape& s = plan->shape;
+  plan->method = ConvMethod::kDepthwise;
+  DepthwiseTile& tile = plan->depthwise;
+  tile.direct = IsDirect(isa, s);
+  ChooseRowTile(isa, plan);
+  auto fits = [&](int64_t band, int64_t bytes) {
+    plan->band = band;
+    plan->SetPadded(band);
+    return plan->scratch_bytes() <= bytes;
+  };
+  if (!IsPlane(s) || s.input_dilation != kOnes) return fits(s.out[1], kMaxScratchBytes);
+  if (fits(s.out[1], kBandBytes)) return true;
+  while (!fits(tile.rows, kMaxScratchBytes)) {
+    if (tile.rows == 1) return false;
+    tile.rows = (tile.rows + 1) / 2;
+  }
+  return true;
+}
+
+// Cycles of a channel: two multiply-adds a cycle, one load of a vector that crosses a line.
+double RowCycles(const ConvPlan& plan) {
+  const ConvShape& s = plan.shape;
+  const DepthwiseTile& tile = plan.depthwise;
+  const double chunks = CeilDiv(s.out[2], plan.lanes);
+  const int64_t rows_seen = tile.direct ? ValidTaps(s, 1) : s.out[1] * s.kernel[1];
+  const double taps = static_cast<double>(rows_seen) * s.kernel[0] * s.kernel[2] * chunks;
+  const double loads = CeilDiv(s.out[1], tile.rows) * ((tile.rows - 1) * s.stride[1] + s.kernel[1]) *
+                       static_cast<double>(s.kernel[0] * s.kernel[2]) * chunks;
+  const double copied = static_cast<double>(plan.phases[1] * plan.phases[2] * plan.padded[1]) *
+                        CeilDiv(s.out[1], plan.band) * CeilDiv(plan.padded[2], plan.lanes);
+  const double copy = tile.direct ? 0 : 2.5 * copied * s.c / s.m;
+  return s.out[0] * std::max(taps / 2, loads) + copy + kEpilogueCycles * CeilDiv(s.pixels(), plan.lanes) + 15;
+}
+
+// Cycles of a block of channels.
+double ChannelCycles(const ConvPlan& plan) {
+  const ConvShape& s = plan.shape;
+  const double taps = static_cast<double>(ValidTaps(s, 1)) * ValidTaps(s, 2);
+  const int64_t vectors = CeilDiv(s.pixels(), plan.lanes), squares = CeilDiv(s.in_elements(), plan.lanes) + vectors;
+  const double square = plan.lanes * (plan.scratch_bytes() <= kL1Bytes ? 2 : 3.5);
+  return taps / 2 + squares * square + kEpilogueCycles * vectors * plan.lanes;
+}
+
+bool CanBeChannels(const ConvPlan& plan) {
+  const ConvShape& s = plan.shape;
+  return IsPlane(s) && s.dilation == kOnes && s.input_dilation == kOnes && s.kernel[2] <= kMaxUnrolledKernelRows &&
+         plan.lanes > 1 && s.m >= plan.lanes && s.out[2] <= 4 * plan.lanes;
+}
+
+}  // namespace
+
+bool PlanDepthwise(const VectorIsa& isa, ConvPlan* plan) {
+  const ConvShape& s = plan->shape;
+  const bool rows = PlanRows(isa, plan);
+  plan->cycles = rows ? RowCycles(*plan) * s.n * s.m : 0;
+  if (!CanBeChannels(*plan)) return rows;
+  ConvPlan channels = *plan;
+  channels.method = ConvMethod::kDepthwiseChannels;
+  const int64_t most = std::min(isa.registers - s.kernel[2] - 3, isa.registers / 2);
+  channels.depthwise.columns = CeilDiv(s.out[2], CeilDiv(s.out[2], most));
+  channels.cycles = ChannelCycles(channels) * s.n * channels.channel_blocks();
+  if (channels.scratch_bytes() > kChannelsBytes || (rows && channels.cycles >= plan->cycles)) return rows;
+  *plan = channels;
+  return true;
+}
+
+int64_t DepthwiseChannelPitch(const ConvPlan& plan) { return RoundUp(plan.shape.pixels(), plan.lanes); }
+
+int64_t DepthwisePaddedElements(const ConvPlan& plan) { return RoundUp(plan.padded_elements(), plan.lanes); }
+
+int64_t DepthwiseScratchElements(const ConvPlan& plan) {
+  const ConvShape& s = plan.shape;
+  if (plan.method == ConvMethod::kDepthwiseChannels) {
+    return (RoundUp(s.in_elements(), plan.lanes) + 2 * DepthwiseChannelPitch(plan)) * plan.lanes;
+  }
+  return DepthwisePaddedElements(plan) + s.out[0] * plan.band * s.out[2] + plan.lanes;
+}
+
+}  // namespace inlay::native

@@ -1,0 +1,28 @@
+// How a depthwise convolution is computed: which of the two ways of depthwise.h, and its tiles. Plain values, no MLIR.
+// The rule is a count of cycles (measured on Zen 5 with AVX-512 and AVX2: within 20%): rows waste lanes where images
+// are narrow, channels cost two transpositions.
+#ifndef INLAY_CORE_BACKENDS_NATIVE_DEPTHWISE_PLAN_H_
+#define INLAY_CORE_BACKENDS_NATIVE_DEPTHWISE_PLAN_H_
+
+#include "core/backends/native/conv_plan.h"
+
+namespace inlay::native {
+
+// The weights of so many kernel rows of a column (kDepthwiseChannels: columns of a row) are in registers, and the code
+// for them is unrolled.
+inline constexpr int64_t kMaxUnrolledKernelRows = 11;
+
+// Decides the method, plan->depthwise and cycles of a convolution whose groups are its channels; false where no way
+// fits a worker's scratch.
+bool PlanDepthwise(const VectorIsa& isa, ConvPlan* plan);
+
+// kDepthwise: the padded band, then the sums of a band. kDepthwiseChannels: x and the sums with a block's channels
+// innermost, then the sums with pixels innermost.
+int64_t DepthwisePaddedElements(const ConvPlan& plan);
+int64_t DepthwiseScratchElements(const ConvPlan& plan);
+// kDepthwiseChannels: from one channel's sums to the next's.
+int64_t DepthwiseChannelPitch(const ConvPlan& plan);
+
+}  // namespace inlay::native
+
+#endif  // INLAY_CORE_BACKENDS_NATIVE_DEPTHWISE_PLAN_H_
