@@ -33,7 +33,8 @@ class Preference : public CostEstimator {
 
 class Analytic : public CostEstimator {
  public:
-  Analytic(const target::CompilationConfig& config, const CostModel* model) : config_(config), model_(*model) {}
+  Analytic(const target::CompilationConfig& config, const CostModel* model, double margin)
+      : config_(config), model_(*model), margin_(margin) {}
 
   double EstimateMicros(const DataflowGraph& graph, const Candidate& candidate) const override {
     Outlined outlined = Outline(graph, candidate.positions);
@@ -51,6 +52,7 @@ class Analytic : public CostEstimator {
     return model_.TransitionMicros(backend, tensor, config_.target());
   }
   double CallMicros(const backend::Backend& backend) const override { return model_.LeastMicros(backend.name()); }
+  double Margin(const backend::Backend& backend) const override { return backend.is_fallback() ? 1 : margin_; }
 
  private:
   // Numbers in place of symbols, in all types.
@@ -92,6 +94,7 @@ class Analytic : public CostEstimator {
 
   const target::CompilationConfig config_;
   const CostModel& model_;
+  const double margin_;
   Preference preference_;
 };
 
@@ -99,8 +102,9 @@ class Analytic : public CostEstimator {
 
 std::unique_ptr<CostEstimator> PreferenceEstimator() { return std::make_unique<Preference>(); }
 
-std::unique_ptr<CostEstimator> AnalyticEstimator(const target::CompilationConfig& config, const CostModel* model) {
-  return std::make_unique<Analytic>(config, model);
+std::unique_ptr<CostEstimator> AnalyticEstimator(const target::CompilationConfig& config, const CostModel* model,
+                                                 double margin) {
+  return std::make_unique<Analytic>(config, model, margin);
 }
 
 }  // namespace inlay::collage

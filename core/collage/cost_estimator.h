@@ -22,6 +22,9 @@ class CostEstimator {
   virtual double TransitionMicros(const backend::Backend& backend, const ir::TensorType& tensor) const = 0;
   // What a call costs whatever it does.
   virtual double CallMicros(const backend::Backend& backend) const = 0;
+  // What the backend's costs are multiplied by where they are held against the fallback's: how far apart from those
+  // they may be in truth.
+  virtual double Margin(const backend::Backend& backend) const { return 1; }
 };
 
 // --search=none: a library's match before native code, the bigger match before the smaller.
@@ -29,9 +32,10 @@ std::unique_ptr<CostEstimator> PreferenceEstimator();
 
 // --search=analytic: Backend::EstimateMicros of the candidate as a partition, plus the dispatch of one call; where a
 // backend has no estimate, its preference decides. `model` (what was measured on this machine, or an empty one)
-// outlives it.
+// outlives it. `margin`: of all backends but the fallback (CostModel::Margin()); 1 where what it proposes is measured.
 // Dimensions that are open count as the configuration's hints say.
-std::unique_ptr<CostEstimator> AnalyticEstimator(const target::CompilationConfig& config, const CostModel* model);
+std::unique_ptr<CostEstimator> AnalyticEstimator(const target::CompilationConfig& config, const CostModel* model,
+                                                 double margin = 1);
 
 }  // namespace inlay::collage
 

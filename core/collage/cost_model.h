@@ -28,6 +28,10 @@ class CostModel {
   double TransitionMicros(const backend::Backend& backend, const ir::TensorType& tensor,
                           const target::Target& target) const;
 
+  // How uncertain it is: an estimate of another backend must be lower than the fallback's by this factor before an
+  // analytic search takes that backend. What was measured is sure of more (a tie is decided by its spread).
+  double Margin() const;
+
   // What a backend's estimate of a partition is multiplied by.
   double Scale(const std::string& backend, const std::string& kind) const { return fit_.Scale(backend, kind); }
 

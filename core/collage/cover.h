@@ -26,6 +26,7 @@ struct Cover {
   // By function; in an order in which each group comes after those it needs.
   std::map<std::string, std::vector<Group>> functions;
   double estimated_us = 0;  // of main, borders included
+  double cautious_us = 0;   // the same with CostEstimator::Margin on the parts of other backends than the fallback
 
   // Whether both cut main into the same partitions for the same backends.
   bool SameCuts(const Cover& other) const;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <unordered_map>
-#include <unordered_set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -12,6 +11,7 @@
 #include "core/collage/merge.h"
 #include "core/collage/outline.h"
 #include "core/collage/partition_rule.h"
+#include "core/collage/pricing.h"
 #include "core/collage/search.h"
 #include "core/ir/structural_hash.h"
 
@@ -127,43 +127,7 @@ class FunctionPartitioner {
   std::unordered_map<std::string, int>* index_of_;
 };
 
-// What a cover costs with its borders.
-double CostWithTransitions(const DataflowGraph& graph, const std::vector<Group>& groups,
-                           const CostEstimator& estimator) {
-  double total = BorderMicros(graph, groups, estimator);
-  for (const Group& group : groups) {
-    if (group.backend != nullptr) total += group.cost_us;
-  }
-  return total;
-}
-
 }  // namespace
-
-double BorderMicros(const DataflowGraph& graph, const std::vector<Group>& groups, const CostEstimator& estimator) {
-  double total = 0;
-  std::vector<int> group_of(graph.size());
-  for (int i = 0; i < static_cast<int>(groups.size()); ++i) {
-    for (int position : groups[i].positions) group_of[position] = i;
-  }
-  for (int i = 0; i < static_cast<int>(groups.size()); ++i) {
-    if (groups[i].backend == nullptr) continue;
-    std::unordered_set<const ir::Var*> crossing;
-    for (int position : groups[i].positions) {
-      for (const ir::Operand& arg : graph.binding(position).args) {
-        if (!arg.is_var() || !arg.type().is_tensor()) continue;
-        const ir::Binding* producer = graph.def_use().Def(arg.var);
-        if (producer == nullptr || group_of[graph.def_use().Position(producer)] != i) crossing.insert(arg.var.get());
-      }
-      bool leaves = graph.is_result(position);
-      for (int consumer : graph.consumers(position)) leaves |= group_of[consumer] != i;
-      if (leaves) crossing.insert(graph.binding(position).var.get());
-    }
-    for (const ir::Var* var : crossing) {
-      if (var->type.is_tensor()) total += estimator.TransitionMicros(*groups[i].backend, var->type.tensor());
-    }
-  }
-  return total;
-}
 
 Partitioner::Partitioner(std::vector<const backend::Backend*> backends, const CostEstimator* estimator)
     : backends_(std::move(backends)), estimator_(estimator) {}
@@ -192,6 +156,7 @@ SearchSpace Partitioner::Propose(const ir::IRModule& module) const {
     for (Candidate& candidate : added.candidates) {
       candidate.cost_us = estimator_->EstimateMicros(*added.graph, candidate);
     }
+    ShareFusedCosts(*added.graph, *estimator_, &added.candidates);
   }
   return space;
 }
@@ -200,10 +165,8 @@ absl::StatusOr<std::vector<Cover>> Partitioner::Covers(const SearchSpace& space,
   std::vector<Cover> covers(1);
   covers[0].name = "cheapest cover";
   for (const FunctionSpace& function : space.functions) {
-    INLAY_ASSIGN_OR_RETURN(std::vector<Candidate> cheapest, CheapestCover(*function.graph, function.candidates));
-    covers[0].functions[function.name] = MergeCover(*function.graph, cheapest);
-    if (!function.is_main()) continue;
-    covers[0].estimated_us = CostWithTransitions(*function.graph, covers[0].functions[function.name], *estimator_);
+    INLAY_ASSIGN_OR_RETURN(covers[0].functions[function.name], Cheapest(function));
+    if (function.is_main()) Price(function, &covers[0]);
   }
   const auto main = std::find_if(space.functions.begin(), space.functions.end(),
                                  [](const FunctionSpace& function) { return function.is_main(); });
@@ -213,11 +176,29 @@ absl::StatusOr<std::vector<Cover>> Partitioner::Covers(const SearchSpace& space,
     if (groups.empty()) continue;
     Cover cover = covers[0];  // with its transform_params
     cover.name = absl::StrCat(backends_[i]->name(), " wherever it may");
-    cover.estimated_us = CostWithTransitions(*main->graph, groups, *estimator_);
     cover.functions[main->name] = std::move(groups);
+    Price(*main, &cover);
     covers.push_back(std::move(cover));
   }
   return covers;
+}
+
+// By estimates in which other backends than the fallback bear the estimator's margin, and then their borders.
+absl::StatusOr<std::vector<Group>> Partitioner::Cheapest(const FunctionSpace& function) const {
+  std::vector<Candidate> cautious = function.candidates;
+  for (Candidate& candidate : cautious) candidate.cost_us *= estimator_->Margin(*candidate.backend);
+  INLAY_ASSIGN_OR_RETURN(std::vector<Candidate> cover, CheapestCover(*function.graph, std::move(cautious)));
+  for (Candidate& candidate : cover) candidate.cost_us /= estimator_->Margin(*candidate.backend);
+  return MergeCover(*function.graph,
+                    WithoutWhatDoesNotPay(*function.graph, *estimator_, function.candidates, std::move(cover)));
+}
+
+void Partitioner::Price(const FunctionSpace& function, Cover* cover) const {
+  std::vector<Group>& groups = cover->functions[function.name];
+  PriceFusedGroups(*function.graph, *estimator_, &groups);
+  const CoverCost cost = CostWithBorders(*function.graph, groups, *estimator_);
+  cover->estimated_us = cost.us;
+  cover->cautious_us = cost.cautious_us;
 }
 
 // A cover that gives the favourite all that it can take; empty where it can take nothing.
@@ -240,8 +221,8 @@ absl::StatusOr<std::vector<Group>> Partitioner::Favouring(const FunctionSpace& f
 }
 
 // The search sees one candidate at a time, borders only show in the whole. So the cover with the least sum competes
-// with those that give each backend all that it can take, and the cheapest with its borders wins: never (by the
-// estimates) worse than one backend alone.
+// with those that give each backend all that it can take, and the cheapest with its borders and margins wins: never (by
+// the estimates) worse than one backend alone.
 absl::StatusOr<Cover> Partitioner::BestByEstimate(const SearchSpace& space,
                                                   const target::CompilationConfig& config) const {
   const bool compares = config.search_mode != target::SearchMode::kNone;  // preferences are no times to add up
@@ -253,7 +234,7 @@ absl::StatusOr<Cover> Partitioner::BestByEstimate(const SearchSpace& space,
 
 size_t CheapestByEstimate(const std::vector<Cover>& covers) {
   return std::min_element(covers.begin(), covers.end(),
-                          [](const Cover& a, const Cover& b) { return a.estimated_us < b.estimated_us; }) -
+                          [](const Cover& a, const Cover& b) { return a.cautious_us < b.cautious_us; }) -
          covers.begin();
 }
 

@@ -61,16 +61,15 @@ class Partitioner {
   const std::vector<const backend::Backend*>& backends() const { return backends_; }
 
  private:
+  absl::StatusOr<std::vector<Group>> Cheapest(const FunctionSpace& function) const;
+  void Price(const FunctionSpace& function, Cover* cover) const;
   absl::StatusOr<std::vector<Group>> Favouring(const FunctionSpace& function, const backend::Backend& favourite) const;
 
   std::vector<const backend::Backend*> backends_;
   const CostEstimator* estimator_;
 };
 
-// What the groups' borders cost: the layout changes of what goes in and out of them.
-double BorderMicros(const DataflowGraph& graph, const std::vector<Group>& groups, const CostEstimator& estimator);
-
-// The index of the cover whose estimate is lowest.
+// The index of the cover whose estimate, margins included, is lowest.
 size_t CheapestByEstimate(const std::vector<Cover>& covers);
 
 // The module with each group a call of a partition function; structurally equal ones of one backend are one function.

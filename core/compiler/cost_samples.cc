@@ -6,6 +6,7 @@
 #include "core/base/proto_bytes.h"
 #include "core/collage/operator_kind.h"
 #include "core/collage/outline.h"
+#include "core/collage/pricing.h"
 #include "core/collage/scale_fit.h"
 
 namespace inlay::compiler {

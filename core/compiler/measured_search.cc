@@ -12,6 +12,7 @@
 #include "absl/time/clock.h"
 #include "core/base/status_macros.h"
 #include "core/collage/merge.h"
+#include "core/collage/pricing.h"
 #include "core/collage/search.h"
 #include "core/compiler/build_executable.h"
 #include "core/compiler/cost_samples.h"

@@ -228,6 +228,24 @@ def test_explain(inlay, model, tmp_path):
     assert "make it first" in err
 
 
+def test_explain_says_why_a_backend_does_not_take_a_convolution(inlay, tmp_path):
+    """Groups of one input channel and two filters, for which oneDNN has a reference kernel only."""
+    weights = onnx.numpy_helper.from_array(np.ones([64, 1, 7, 7], np.float32), "w")
+    node = onnx.helper.make_node("Conv", ["x", "w"], ["y"], name="large", group=32, strides=[2, 2], pads=[3, 3, 3, 3])
+    x = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [1, 32, 16, 16])
+    y = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [1, 64, 8, 8])
+    graph = onnx.helper.make_graph([node], "grouped", [x], [y], [weights])
+    opset = [onnx.helper.make_opsetid("", 17)]
+    path = tmp_path / "grouped.onnx"
+    onnx.save(onnx.helper.make_model(graph, opset_imports=opset, ir_version=8), path)
+    found = json.loads(inlay("explain", path, "--backends", "onednn", "--json")[1])
+    (partition,) = found["partitions"]
+    assert partition["backend"] == "native"
+    reason = "a convolution in groups of 1 input and 2 output channels: oneDNN has no kernel for it but a reference one"
+    assert reason in partition["verdict"]
+    assert reason in inlay("explain", path, "--backends", "onednn")[1].replace("\n", " ")
+
+
 def test_explain_says_why_a_backend_cannot_serve_at_all(inlay, model, tmp_path):
     picture = tmp_path / "m.svg"
     options = ("--target", "llvm -mcpu=x86-64-v2", "--backends", "libxsmm,native")

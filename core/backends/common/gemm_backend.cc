@@ -61,7 +61,7 @@ double EstimateGemmMicros(const GemmLibrary& library, const GemmDescription& gem
   double bytes = elements * element_bytes;
   for (int64_t input : gemm.input_elements) bytes += static_cast<double>(input) * element_bytes;
   double cycles = gemm.flops() / (lanes * 2 * 2 * (avx512 ? library.efficiency_avx512 : library.efficiency_avx2));
-  for (const GemmStep& step : gemm.steps) cycles += elements / lanes * (IsCheap(step) ? 1 : 10);
+  for (const GemmStep& step : gemm.steps) cycles += elements / lanes * (IsCheap(step) ? 1 : 20);
   return library.call_micros + std::max(cycles / kCyclesPerMicro, bytes / library.bytes_per_micro);
 }
 

@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "core/backends/native/attention_pattern.h"
+#include "core/backends/native/cost.h"
 #include "core/backends/native/native_backend.h"
 #include "core/backends/native/open_ops.h"
 #include "core/ir/op_registry.h"
@@ -13,13 +14,6 @@
 
 namespace inlay::native {
 namespace {
-
-double Bytes(const ir::Type& type) {
-  if (type.is_tensor()) return type.tensor().is_static() ? static_cast<double>(type.tensor().NumBytes()) : 0;
-  double sum = 0;
-  for (const ir::Type& field : type.tuple().fields) sum += Bytes(field);
-  return sum;
-}
 
 double Extent(const ir::Operand& operand, int axis) {
   const ir::TensorType& type = operand.tensor_type();
@@ -32,6 +26,31 @@ double ProductOf(const std::vector<int64_t>& values) {
   double product = 1;
   for (int64_t v : values) product *= static_cast<double>(v);
   return product;
+}
+
+}  // namespace
+
+const std::vector<target::AttrSpec>& Attrs() {
+  static const auto* attrs = new std::vector<target::AttrSpec>{
+      {kWinogradAttr, target::AttrSpec::Type::kBool, "1",
+       "convolutions of 3x3 by Winograd's algorithm, where that is estimated to be faster"}};
+  return *attrs;
+}
+
+absl::Status CheckNativeTarget(const target::Target& target, const target::Target& codegen_target) {
+  if (target.kind != "llvm") {
+    return absl::UnimplementedError(absl::StrCat("native serves targets of kind 'llvm', not '", target.kind, "'"));
+  }
+  const std::string triple = target.attr("mtriple", "x86_64");
+  const auto is = [&](absl::string_view arch) { return absl::StartsWith(triple, arch); };
+  if (!is("x86_64") && !is("aarch64") && !is("riscv64")) {
+    return absl::UnimplementedError(absl::StrCat("native serves x86_64, aarch64 and riscv64, not '", triple, "'"));
+  }
+  if (is("riscv64") && target.HasFeature("v")) {
+    // What LLVM 19 makes of casts for it ends in a fault under QEMU 7.2.
+    return absl::UnimplementedError("native has no code for RISC-V's V extension that was seen to work: leave +v out");
+  }
+  return target::CheckAttrs(codegen_target.attrs, Attrs(), "the codegen target native");
 }
 
 double FlopsOf(const ir::Binding& binding) {
@@ -64,62 +83,9 @@ double FlopsOf(const ir::Binding& binding) {
   return std::max(out, ir::CountElements(binding.args[0].type()));
 }
 
-// Whether code generation will, most likely, take Winograd's way (winograd_plan.h): 1.4 to 5 times faster than direct.
-bool IsLikelyWinograd(const ir::Binding& binding) {
-  if (binding.callee != "conv") return false;
-  const ir::TensorType& weights = binding.args[1].tensor_type();
-  auto ones = [&](const char* name) {
-    std::vector<int64_t> values = binding.attrs.IntsOr(name, {});
-    return std::all_of(values.begin(), values.end(), [](int64_t v) { return v == 1; });
-  };
-  constexpr double kChannels = 16, kPixels = 36;
-  return weights.dtype == ir::DType::kF32 && weights.rank() == 4 && Extent(binding.args[1], 2) == 3 &&
-         Extent(binding.args[1], 3) == 3 && ones("strides") && ones("dilations") &&
-         binding.attrs.IntOr("groups", 1) == 1 && Extent(binding.args[1], 0) >= kChannels &&
-         Extent(binding.args[1], 1) >= kChannels &&
-         ir::CountElements(binding.var->type) >= kPixels * Extent(binding.args[1], 0);
-}
-
-bool IsContraction(const std::string& op) {
-  const ir::OpSchema* schema = ir::OpRegistry::Global().Find(op);
-  return schema != nullptr && schema->pattern == ir::OpPattern::kContraction;
-}
-
-}  // namespace
-
-const std::vector<target::AttrSpec>& Attrs() {
-  static const auto* attrs = new std::vector<target::AttrSpec>{
-      {kWinogradAttr, target::AttrSpec::Type::kBool, "1",
-       "convolutions of 3x3 by Winograd's algorithm, where that is estimated to be faster"}};
-  return *attrs;
-}
-
-absl::Status CheckNativeTarget(const target::Target& target, const target::Target& codegen_target) {
-  if (target.kind != "llvm") {
-    return absl::UnimplementedError(absl::StrCat("native serves targets of kind 'llvm', not '", target.kind, "'"));
-  }
-  const std::string triple = target.attr("mtriple", "x86_64");
-  const auto is = [&](absl::string_view arch) { return absl::StartsWith(triple, arch); };
-  if (!is("x86_64") && !is("aarch64") && !is("riscv64")) {
-    return absl::UnimplementedError(absl::StrCat("native serves x86_64, aarch64 and riscv64, not '", triple, "'"));
-  }
-  if (is("riscv64") && target.HasFeature("v")) {
-    // What LLVM 19 makes of casts for it ends in a fault under QEMU 7.2.
-    return absl::UnimplementedError("native has no code for RISC-V's V extension that was seen to work: leave +v out");
-  }
-  return target::CheckAttrs(codegen_target.attrs, Attrs(), "the codegen target native");
-}
-
 double CountFlops(const ir::Function& function) {
   double sum = 0;
   for (const ir::Binding& binding : function.body.bindings) sum += FlopsOf(binding);
-  return sum;
-}
-
-double CountBytes(const ir::Function& function) {
-  double sum = 0;
-  for (const ir::VarPtr& param : function.params) sum += Bytes(param->type);
-  for (const ir::Operand& result : function.body.results) sum += Bytes(result.type());
   return sum;
 }
 
@@ -140,23 +106,8 @@ class NativeBackend : public backend::Backend {
   bool fuses_by_kind() const override { return true; }
   bool is_fallback() const override { return true; }
 
-  // A roofline: cycles of arithmetic by kind of operator against bytes that move, and a call.
   double EstimateMicros(const ir::Function& partition, const target::Target& target) const override {
-    double vector = target.HasFeature("avx512f") ? 16 : target.HasFeature("avx2") ? 8 : 4;
-    constexpr double kGigahertz = 3.0, kGigabytes = 20.0, kCall = 0.3;
-    double cycles = 0;
-    for (const ir::Binding& binding : partition.body.bindings) {
-      double flops = FlopsOf(binding);
-      if (IsLikelyWinograd(binding)) flops /= 2;
-      bool recurrent = binding.callee == "lstm" || binding.callee == "gru" || binding.callee == "rnn";
-      // Contractions run at about 0.8 of two fused multiply-adds a cycle, recurrent ones at half of that.
-      double per_cycle = IsContraction(binding.callee) ? vector * 2 * 2 * 0.8
-                         : recurrent                   ? vector * 0.8 * 2
-                                                       : vector / 2;
-      cycles += flops / per_cycle;
-    }
-    double micros = std::max(cycles / (kGigahertz * 1e3), CountBytes(partition) / (kGigabytes * 1e3));
-    return micros + kCall;
+    return native::EstimateMicros(partition, target);
   }
 
  private:

@@ -21,9 +21,8 @@ inline constexpr char kWinogradAttr[] = "winograd";
 inline constexpr char kFunctionWinograd[] = "winograd";
 
 // Floating-point (and integer) operations of one call, a multiply-add counted as two; shapes must be static.
+double FlopsOf(const ir::Binding& call);
 double CountFlops(const ir::Function& function);
-// Bytes of parameters and results.
-double CountBytes(const ir::Function& function);
 
 }  // namespace inlay::native
 

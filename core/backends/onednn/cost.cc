@@ -1,22 +1,25 @@
 #include "core/backends/onednn/cost.h"
 
 #include <algorithm>
+#include <set>
+#include <string>
 
 namespace inlay::onednn {
 namespace {
 
 // On the same scale as the other CPU backends' estimates: a core of 3 GHz with two fused multiply-adds a cycle.
-// Only ratios matter, and this is how much of such a core's peak each kernel reached (README, "Measured").
+// Only ratios matter, and this is how much of such a core's peak each kernel reached where native code's products reach
+// 0.8 (core/backends/native/cost.cc): both were timed on the same calls of 29 models (timm, 2026-11-22).
 constexpr double kCyclesPerMicro = 3e3;
 struct Efficiency {
-  double conv, matmul;
+  double pointwise_conv, conv, matmul;
 };
-// Convolutions: ResNet-50's at 237 of 256 GFLOP/s; with AVX2 at 100-107 of 128. Depthwise ones reach less, but one of
-// them elsewhere would cost its neighbours here two reorders.
-// Matrix products: 247 where native code reaches 252; with AVX2 their weights are not packed.
-constexpr Efficiency kAvx512 = {0.93, 0.78}, kAvx2 = {0.85, 0.62};
+// With AVX2 the weights of matrix products are not packed.
+constexpr Efficiency kAvx512 = {0.74, 0.80, 0.78}, kAvx2 = {0.74, 0.76, 0.62};
+constexpr double kGrouped = 0.55, kDepthwise = 0.34;
 
-constexpr double kBytesPerMicro = 30e3;
+// Weights come from memory or L3, what a neighbour made mostly from L2.
+constexpr double kConstantBytesPerMicro = 18e3, kBytesPerMicro = 40e3;
 // dnnl_primitive_execute, its argument map included.
 constexpr double kPrimitiveMicros = 0.5;
 
@@ -24,6 +27,16 @@ double Bytes(const Dims& dims) {
   double elements = 1;
   for (int64_t dim : dims) elements *= static_cast<double>(dim);
   return elements * sizeof(float);
+}
+
+// The part of the peak that a contraction reaches.
+double PartOfPeak(const Step& step, const Efficiency& efficiency) {
+  if (step.op == "matmul") return efficiency.matmul;
+  const Dims& weights = step.args[1].dims;
+  const size_t spatial = step.out.dims.size() - 2;
+  if (weights.size() > spatial + 2) return weights[1] == 1 && weights[2] == 1 ? kDepthwise : kGrouped;
+  const bool one_tap = std::all_of(weights.end() - spatial, weights.end(), [](int64_t k) { return k == 1; });
+  return one_tap ? efficiency.pointwise_conv : efficiency.conv;
 }
 
 double FlopsOf(const Step& step) {
@@ -39,6 +52,18 @@ double FlopsOf(const Step& step) {
   return 2 * taps * Bytes(spread) / sizeof(float);
 }
 
+// Cycles an element of what is computed by a series (gelu, swish, ...) behind a contraction, as native code's.
+double SeriesCycles(const Step& step, double lanes) {
+  static const auto* const kCheap =
+      new std::set<std::string>{"relu", "clip", "abs", "linear", "hardsigmoid", "hardswish"};
+  constexpr double kVectorsOfSeries = 20;
+  double cycles = 0;
+  for (const PostOp& post_op : step.post_ops) {
+    if (post_op.operand.value < 0 && kCheap->count(post_op.op) == 0) cycles += kVectorsOfSeries / lanes;
+  }
+  return cycles;
+}
+
 }  // namespace
 
 double EstimateMicros(const Lowered& lowered, const target::Target& target) {
@@ -48,22 +73,26 @@ double EstimateMicros(const Lowered& lowered, const target::Target& target) {
   double micros = 0;
   bool contracts = false;
   for (const Step& step : lowered.description.steps) {
-    double bytes = Bytes(step.out.dims), arithmetic = 0;
-    for (const View& arg : step.args) bytes += Bytes(arg.dims);
+    double memory = Bytes(step.out.dims) / kBytesPerMicro, arithmetic = 0;
+    auto read = [&](const View& view) {
+      const bool constant = lowered.description.values[view.value].constant;
+      memory += Bytes(view.dims) / (constant ? kConstantBytesPerMicro : kBytesPerMicro);
+    };
+    for (const View& arg : step.args) read(arg);
     for (const PostOp& post_op : step.post_ops) {
-      if (post_op.operand.value >= 0) bytes += Bytes(post_op.operand.dims);
+      if (post_op.operand.value >= 0) read(post_op.operand);
     }
     if (step.op == "conv" || step.op == "deconv" || step.op == "matmul") {
       contracts = true;
-      const double part = step.op == "matmul" ? efficiency.matmul : efficiency.conv;
-      arithmetic = FlopsOf(step) / (lanes * 2 * 2 * part * kCyclesPerMicro);
+      arithmetic = FlopsOf(step) / (lanes * 2 * 2 * PartOfPeak(step, efficiency) * kCyclesPerMicro);
+      arithmetic += SeriesCycles(step, lanes) * Bytes(step.out.dims) / sizeof(float) / kCyclesPerMicro;
     }
     // What moves memory only is no region of its own: somewhere else it would have been fused to its neighbours, which
     // saves a pass over its argument and its result. Pooling excepted: nobody fuses windows.
     const bool fusible = step.op == "softmax" || step.op == "log_softmax" || step.op == "layer_norm" ||
                          step.op == "batch_norm" || step.op == "binary" || step.op == "eltwise";
-    if (fusible && !contracts) bytes *= 2;
-    micros += kPrimitiveMicros + std::max(arithmetic, bytes / kBytesPerMicro);
+    if (fusible && !contracts) memory *= 2;
+    micros += kPrimitiveMicros + std::max(arithmetic, memory);
   }
   return micros;
 }

@@ -1,0 +1,122 @@
+// A roofline: cycles of arithmetic by kind of operator against bytes that move, and a call.
+//
+// The constants are what partitions of 29 models (timm, f32, batch 1 to 4) took on one core with AVX-512 (Zen 5,
+// 2026-11-22; tests/analytic_plan_report.py shows estimate against measurement), divided by 0.57: there matrix products
+// at their peak take 0.57 of what a core of 3 GHz would, and what counts is how kinds of operators, and backends,
+// compare.
+#include "core/backends/native/cost.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "core/backend/backend.h"
+#include "core/backends/native/native_backend.h"
+#include "core/ir/op_registry.h"
+#include "core/ir/work.h"
+
+namespace inlay::native {
+namespace {
+
+constexpr double kGigahertz = 3.0;
+// Weights come from memory or L3, what a neighbour made mostly from L2.
+constexpr double kConstantBytesPerMicro = 20e3, kBytesPerMicro = 40e3;
+constexpr double kCallMicros = 0.1;
+
+// Parts of the peak of two fused multiply-adds a cycle.
+constexpr double kProduct = 0.8;
+constexpr double kWindows = 0.7;  // convolutions of more than one tap, or strided: planes are copied
+// Groups of at most so many input channels (kernels.md, "Few channels a group"): few steps of a tile, planes to pad.
+constexpr struct {
+  int64_t channels;
+  double part;
+} kGroups[] = {{1, 0.45}, {4, 0.50}, {8, 0.57}};
+constexpr double kGrouped = 0.66;
+constexpr double kDepthwise = 0.6;  // kernels.md, "Depthwise"
+constexpr double kRecurrent = 0.4;
+constexpr double kWinograd = 2.5;  // times fewer cycles than a direct 3x3 convolution
+
+// Vectors' worth of arithmetic a cycle of what is not a contraction.
+constexpr double kPointwise = 0.5, kPooling = 0.3;
+
+int64_t Extent(const ir::TensorType& type, int axis) {
+  return axis < type.rank() && type.dims[axis].is_static() ? type.dims[axis].value() : 1;
+}
+
+// Whether code generation will, most likely, take Winograd's way (winograd_plan.h).
+bool IsLikelyWinograd(const ir::Binding& conv) {
+  const ir::TensorType& weights = conv.args[1].tensor_type();
+  auto ones = [&](const char* name) {
+    std::vector<int64_t> values = conv.attrs.IntsOr(name, {});
+    return std::all_of(values.begin(), values.end(), [](int64_t v) { return v == 1; });
+  };
+  constexpr int64_t kChannels = 16, kPixels = 36;
+  return weights.dtype == ir::DType::kF32 && weights.rank() == 4 && Extent(weights, 2) == 3 &&
+         Extent(weights, 3) == 3 && ones("strides") && ones("dilations") && conv.attrs.IntOr("groups", 1) == 1 &&
+         Extent(weights, 0) >= kChannels && Extent(weights, 1) >= kChannels &&
+         ir::CountElements(conv.var->type) >= static_cast<double>(kPixels * Extent(weights, 0));
+}
+
+// The part of the core's peak that a convolution reaches.
+double PartOfPeak(const ir::Binding& conv) {
+  const ir::TensorType& weights = conv.args[1].tensor_type();
+  double taps = 1;
+  for (int axis = 2; axis < weights.rank(); ++axis) taps *= static_cast<double>(Extent(weights, axis));
+  const int64_t groups = conv.attrs.IntOr("groups", 1);
+  if (groups > 1 && Extent(weights, 1) == 1 && Extent(weights, 0) == groups) return kDepthwise;
+  if (groups > 1) {
+    for (const auto& group : kGroups) {
+      if (Extent(weights, 1) <= group.channels) return group.part;
+    }
+    return kGrouped;
+  }
+  if (IsLikelyWinograd(conv)) return kProduct * kWinograd;
+  const std::vector<int64_t> strides = conv.attrs.IntsOr("strides", {});
+  const bool strided = std::any_of(strides.begin(), strides.end(), [](int64_t stride) { return stride > 1; });
+  return taps > 1 || strided ? kWindows : kProduct;
+}
+
+double Cycles(const ir::Binding& call, double lanes) {
+  const double flops = FlopsOf(call), peak = lanes * 2 * 2;
+  if (flops == 0) return 0;
+  const std::string& op = call.callee;
+  if (op == "conv") return flops / (peak * PartOfPeak(call));
+  if (op == "lstm" || op == "gru" || op == "rnn") return flops / (peak * kRecurrent);
+  if (op == "max_pool" || op == "avg_pool") return flops / (lanes * kPooling);
+  const ir::OpSchema* schema = ir::OpRegistry::Global().Find(op);
+  const bool contracts = schema != nullptr && schema->pattern == ir::OpPattern::kContraction;
+  if (contracts) return flops / (peak * kProduct);
+  // exp and its kin are counted as 20 operations each; fused multiply-adds do them in half as many.
+  const bool series =
+      schema != nullptr && schema->pattern <= ir::OpPattern::kBroadcast && flops > ir::CountElements(call.var->type);
+  return flops / (lanes * (series ? 2 * kPointwise : kPointwise));
+}
+
+double Bytes(const ir::Type& type) {
+  if (type.is_tensor()) return type.tensor().is_static() ? static_cast<double>(type.tensor().NumBytes()) : 0;
+  double sum = 0;
+  for (const ir::Type& field : type.tuple().fields) sum += Bytes(field);
+  return sum;
+}
+
+double MemoryMicros(const ir::Function& partition) {
+  const std::vector<int64_t> constants = partition.attrs.IntsOr(backend::kConstantParams, {});
+  double micros = 0;
+  for (int64_t i = 0; i < static_cast<int64_t>(partition.params.size()); ++i) {
+    const bool constant = std::find(constants.begin(), constants.end(), i) != constants.end();
+    micros += Bytes(partition.params[i]->type) / (constant ? kConstantBytesPerMicro : kBytesPerMicro);
+  }
+  for (const ir::Operand& result : partition.body.results) micros += Bytes(result.type()) / kBytesPerMicro;
+  return micros;
+}
+
+}  // namespace
+
+double EstimateMicros(const ir::Function& partition, const target::Target& target) {
+  const double lanes = target.HasFeature("avx512f") ? 16 : target.HasFeature("avx2") ? 8 : 4;
+  double cycles = 0;
+  for (const ir::Binding& binding : partition.body.bindings) cycles += Cycles(binding, lanes);
+  return std::max(cycles / (kGigahertz * 1e3), MemoryMicros(partition)) + kCallMicros;
+}
+
+}  // namespace inlay::native

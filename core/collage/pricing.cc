@@ -1,0 +1,141 @@
+#include "core/collage/pricing.h"
+
+#include <algorithm>
+#include <map>
+#include <unordered_set>
+#include <utility>
+
+#include "core/collage/merge.h"
+
+namespace inlay::collage {
+namespace {
+
+bool IsOneCall(const DataflowGraph& graph, const Candidate& candidate) {
+  return std::count_if(candidate.positions.begin(), candidate.positions.end(),
+                       [&](int position) { return graph.needs_cover(position); }) == 1;
+}
+
+// The group of each position.
+std::vector<int> GroupOf(const DataflowGraph& graph, const std::vector<Group>& groups) {
+  std::vector<int> group_of(graph.size());
+  for (int i = 0; i < static_cast<int>(groups.size()); ++i) {
+    for (int position : groups[i].positions) group_of[position] = i;
+  }
+  return group_of;
+}
+
+double BorderOf(const DataflowGraph& graph, const std::vector<Group>& groups, const std::vector<int>& group_of, int i,
+                const CostEstimator& estimator) {
+  if (groups[i].backend == nullptr) return 0;
+  std::unordered_set<const ir::Var*> crossing;
+  for (int position : groups[i].positions) {
+    for (const ir::Operand& arg : graph.binding(position).args) {
+      if (!arg.is_var() || !arg.type().is_tensor()) continue;
+      const ir::Binding* producer = graph.def_use().Def(arg.var);
+      if (producer == nullptr || group_of[graph.def_use().Position(producer)] != i) crossing.insert(arg.var.get());
+    }
+    bool leaves = graph.is_result(position);
+    for (int consumer : graph.consumers(position)) leaves |= group_of[consumer] != i;
+    if (leaves) crossing.insert(graph.binding(position).var.get());
+  }
+  double total = 0;
+  for (const ir::Var* var : crossing) {
+    if (var->type.is_tensor()) total += estimator.TransitionMicros(*groups[i].backend, var->type.tensor());
+  }
+  return total;
+}
+
+}  // namespace
+
+void ShareFusedCosts(const DataflowGraph& graph, const CostEstimator& estimator, std::vector<Candidate>* candidates) {
+  std::map<const backend::Backend*, std::map<int, Candidate*>> singles;  // by position
+  for (Candidate& candidate : *candidates) {
+    if (!candidate.backend->fuses_by_kind() || !IsOneCall(graph, candidate)) continue;
+    for (int position : candidate.positions) {
+      if (graph.needs_cover(position)) singles[candidate.backend].emplace(position, &candidate);
+    }
+  }
+  for (const auto& [backend, by_position] : singles) {
+    std::vector<Candidate> alone;
+    for (const auto& [position, candidate] : by_position) alone.push_back(*candidate);
+    std::vector<Group> groups = MergeCover(graph, alone);
+    for (Group& group : groups) {
+      if (group.backend == nullptr || group.cost_us <= 0 || group.positions.size() < 2) continue;
+      const double whole = estimator.EstimateMicros(graph, {group.positions, backend, "", 0});
+      if (whole >= group.cost_us) continue;
+      for (int position : group.positions) {
+        auto single = by_position.find(position);
+        if (single != by_position.end()) single->second->cost_us *= whole / group.cost_us;
+      }
+    }
+  }
+}
+
+double BorderMicros(const DataflowGraph& graph, const std::vector<Group>& groups, const CostEstimator& estimator) {
+  const std::vector<int> group_of = GroupOf(graph, groups);
+  double total = 0;
+  for (int i = 0; i < static_cast<int>(groups.size()); ++i) total += BorderOf(graph, groups, group_of, i, estimator);
+  return total;
+}
+
+void PriceFusedGroups(const DataflowGraph& graph, const CostEstimator& estimator, std::vector<Group>* groups) {
+  for (Group& group : *groups) {
+    if (group.backend == nullptr || !group.backend->fuses_by_kind() || group.positions.size() < 2) continue;
+    group.cost_us = estimator.EstimateMicros(graph, {group.positions, group.backend, "", 0});
+  }
+}
+
+CoverCost CostWithBorders(const DataflowGraph& graph, const std::vector<Group>& groups,
+                          const CostEstimator& estimator) {
+  const std::vector<int> group_of = GroupOf(graph, groups);
+  CoverCost cost;
+  for (int i = 0; i < static_cast<int>(groups.size()); ++i) {
+    if (groups[i].backend == nullptr) continue;
+    const double us = groups[i].cost_us + BorderOf(graph, groups, group_of, i, estimator);
+    cost.us += us;
+    cost.cautious_us += us * estimator.Margin(*groups[i].backend);
+  }
+  return cost;
+}
+
+std::vector<Candidate> WithoutWhatDoesNotPay(const DataflowGraph& graph, const CostEstimator& estimator,
+                                             const std::vector<Candidate>& candidates, std::vector<Candidate> cover) {
+  std::map<int, const Candidate*> fallback;  // by position: the cheapest that is this call alone
+  for (const Candidate& candidate : candidates) {
+    if (!candidate.backend->is_fallback() || !IsOneCall(graph, candidate)) continue;
+    for (int position : candidate.positions) {
+      if (!graph.needs_cover(position)) continue;
+      const Candidate*& known = fallback[position];
+      if (known == nullptr || candidate.cost_us < known->cost_us) known = &candidate;
+    }
+  }
+  const std::vector<Group> groups = MergeCover(graph, cover);
+  const std::vector<int> group_of = GroupOf(graph, groups);
+  std::vector<bool> pays(groups.size(), true);
+  for (int i = 0; i < static_cast<int>(groups.size()); ++i) {
+    if (groups[i].backend == nullptr || groups[i].backend->is_fallback()) continue;
+    double instead = 0;
+    bool possible = true;
+    for (int position : groups[i].positions) {
+      if (!graph.needs_cover(position)) continue;
+      auto single = fallback.find(position);
+      possible &= single != fallback.end();
+      if (possible) instead += single->second->cost_us;
+    }
+    const double us = groups[i].cost_us + BorderOf(graph, groups, group_of, i, estimator);
+    pays[i] = !possible || us * estimator.Margin(*groups[i].backend) < instead;
+  }
+  std::vector<Candidate> kept;
+  for (Candidate& candidate : cover) {
+    if (candidate.intended || pays[group_of[candidate.positions.front()]]) {
+      kept.push_back(std::move(candidate));
+      continue;
+    }
+    for (int position : candidate.positions) {
+      if (graph.needs_cover(position)) kept.push_back(*fallback.at(position));
+    }
+  }
+  return kept;
+}
+
+}  // namespace inlay::collage

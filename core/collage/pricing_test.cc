@@ -1,0 +1,119 @@
+// What calls cost together, through the partitioner: fusion, margins, borders.
+#include "core/collage/pricing.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/collage/partitioner.h"
+#include "core/ir/op_registry.h"
+
+namespace inlay::collage {
+namespace {
+
+using ::testing::ElementsAre;
+
+ir::TensorType F32(std::vector<int64_t> shape) { return ir::MakeTensorType(ir::DType::kF32, shape); }
+
+// Takes the operators that it is given, at one price a partition.
+class PricedBackend : public backend::Backend {
+ public:
+  PricedBackend(std::string name, bool fallback, double price, std::vector<std::string> ops)
+      : name_(std::move(name)), fallback_(fallback), price_(price) {
+    for (const std::string& op : ops) rules_.push_back({name_ + "." + op, ir::Op(op), nullptr, 0});
+  }
+  std::string name() const override { return name_; }
+  absl::Status CheckTarget(const target::Target&, const target::Target&) const override { return absl::OkStatus(); }
+  const std::vector<backend::PatternRule>& rules() const override { return rules_; }
+  bool fuses_by_kind() const override { return fallback_; }
+  bool is_fallback() const override { return fallback_; }
+  double EstimateMicros(const ir::Function&, const target::Target&) const override { return price_; }
+  double TransitionMicros(const ir::TensorType& tensor, const target::Target&) const override {
+    return !fallback_ && tensor.rank() == 4 ? 20 : 0;
+  }
+
+ private:
+  const std::string name_;
+  const bool fallback_;
+  const double price_;
+  std::vector<backend::PatternRule> rules_;
+};
+
+class PricingTest : public ::testing::Test {
+ protected:
+  ir::VarPtr Call(const std::string& op, ir::VarPtr x, ir::Attrs attrs = {}) {
+    return *builder_.Call(op, {std::move(x)}, std::move(attrs), op + std::to_string(++count_));
+  }
+  // "backend: op op" of each partition.
+  std::vector<std::string> Choose(const PricedBackend& lib, double margin = 1) {
+    module_.functions["main"] = function_;
+    const auto estimator = AnalyticEstimator(module_.config(), &model_, margin);
+    const Partitioner partitioner({&lib, &native_}, estimator.get());
+    const auto cover = partitioner.BestByEstimate(partitioner.Propose(module_), module_.config());
+    EXPECT_TRUE(cover.ok()) << cover.status();
+    estimated_us_ = cover->estimated_us;
+    cautious_us_ = cover->cautious_us;
+    std::vector<std::string> partitions;
+    for (const PartitionInfo& partition : CutAlong(module_, *cover).partitions) {
+      std::string text = partition.backend + ":";
+      for (const std::string& op : partition.ops) text += " " + op;
+      partitions.push_back(text);
+    }
+    return partitions;
+  }
+
+  ir::IRModule module_;
+  ir::Function function_;
+  ir::Builder builder_{&function_};
+  int count_ = 0;
+  const CostModel model_;
+  const PricedBackend native_{"native", true, 10, ir::OpRegistry::Global().Names()};
+  double estimated_us_ = 0, cautious_us_ = 0;
+};
+
+// Native code takes 10 for exp, tanh, exp as it does for each of them: taking the middle away gains nothing.
+TEST_F(PricingTest, WhatIsFusedIsNotPaidCallByCall) {
+  builder_.Return({Call("exp", Call("tanh", Call("exp", builder_.Param("x", F32({8, 8})))))});
+  EXPECT_THAT(Choose({"lib", false, 5, {"tanh"}}), ElementsAre("native: exp tanh exp"));
+  EXPECT_NEAR(estimated_us_, 10, 1) << "and a call";
+}
+
+TEST_F(PricingTest, ALibraryHasToWinByTheMargin) {
+  builder_.Return({Call("softmax", builder_.Param("x", F32({8, 8})), {{"axis", int64_t{1}}})});
+  EXPECT_THAT(Choose({"lib", false, 9, {"softmax"}}), ElementsAre("lib: softmax"));
+  EXPECT_THAT(Choose({"lib", false, 9, {"softmax"}}, 1.25), ElementsAre("native: softmax"));
+  EXPECT_THAT(Choose({"lib", false, 7, {"softmax"}}, 1.25), ElementsAre("lib: softmax"));
+  EXPECT_NEAR(cautious_us_, 1.25 * estimated_us_, 1e-9);
+}
+
+// Images change their layout at the library's border (20 in, 20 out), matrices do not.
+TEST_F(PricingTest, WhatDoesNotPayForItsBordersIsGivenBackAlone) {
+  auto matrix = Call("softmax", builder_.Param("x", F32({8, 8})), {{"axis", int64_t{1}}});
+  auto image = Call("log_softmax", builder_.Param("y", F32({1, 1, 8, 8})), {{"axis", int64_t{3}}});
+  builder_.Return({matrix, image});
+  EXPECT_THAT(Choose({"lib", false, 1, {"softmax", "log_softmax"}}),
+              ElementsAre("lib: softmax", "native: log_softmax"));
+}
+
+TEST(CostModel, TheMarginIsSmallerWhereEstimatesAreFitted) {
+  const CostModel by_hand;
+  EXPECT_GT(by_hand.Margin(), 1);
+  proto::CostSamples samples;
+  for (int i = 0; i < 20; ++i) {
+    auto* sample = samples.add_samples();
+    sample->set_key(std::to_string(i));
+    sample->set_backend("lib");
+    sample->set_kind("matmul");
+    sample->set_ratio(0.5);
+  }
+  const CostModel fitted({}, ScaleFit(samples));
+  EXPECT_GT(fitted.Margin(), 1);
+  EXPECT_LT(fitted.Margin(), by_hand.Margin());
+}
+
+}  // namespace
+}  // namespace inlay::collage
