@@ -158,6 +158,21 @@ Value PadConstant(Ops& o, const Node& n, int64_t lanes) {
   return o.ConstI(type, n.out().dtype == ir::DType::kBool ? d != 0 : static_cast<int64_t>(d));
 }
 
+// Whether a vector along the last dimension, which is padded, can be loaded inside and shifted: of zeros or the like
+// around rows of at least a vector.
+bool PadsVectors(Eval& e, const Node& n, const Indices& at) {
+  const std::vector<int64_t>& pads = n.attrs->Ints("pads");
+  size_t last = at.size() - 1;
+  for (size_t i = 0; i < last; ++i) {
+    if (!at[i].uniform()) return false;
+  }
+  const Extent& in = n.in(0).dims[last];
+  return n.attrs->StringOr("mode", "constant") == "constant" && e.lanes() > 1 && at[last].lanes.empty() &&
+         at[last].stride == 1 && pads[last] >= 0 && pads[last + at.size()] >= 0 && in.is_static() &&
+         in.value() >= e.lanes() && e.o.CanPermute(e.lanes()) &&
+         e.o.ComputeType(n.out().dtype) == e.o.ComputeType(ir::DType::kF32);
+}
+
 Value Pad(Eval& e, const Node& n, int, const Indices& at) {
   const std::vector<int64_t>& pads = n.attrs->Ints("pads");
   std::string mode = n.attrs->StringOr("mode", "constant");
@@ -167,12 +182,17 @@ Value Pad(Eval& e, const Node& n, int, const Indices& at) {
   for (size_t i = 0; i < at.size(); ++i) {
     lanes_vary |= !at[i].uniform() && (pads[i] > 0 || pads[i + at.size()] > 0);
   }
+  bool shifted = lanes_vary && PadsVectors(e, n, at);
   auto element = [&](Eval& ev, const Indices& where) -> Value {
     Ops& o = ev.o;
     Indices from;
     Value inside;
     for (size_t i = 0; i < where.size(); ++i) {
       int64_t before = pads[i], after = pads[i + where.size()];
+      if (shifted && i + 1 == where.size()) {
+        from.emplace_back(o.Min(o.Max(o.Add(where[i].base, -before), o.Int(0)), o.Int(in[i] - ev.lanes())), 1);
+        continue;
+      }
       if (before <= 0 && after <= 0) {
         from.push_back(ev.Add(where[i], -before));
         continue;
@@ -195,9 +215,18 @@ Value Pad(Eval& e, const Node& n, int, const Indices& at) {
       from.push_back(o.Add(o.Min(o.Max(v, zero), last), skip));
     }
     Value value = ev.At(n.in(0), from);
-    return inside ? o.Select(inside, value, PadConstant(o, n, ev.lanes())) : value;
+    Value padding = PadConstant(o, n, ev.lanes());
+    if (shifted) {
+      Value first = o.Add(where.back().base, -pads[where.size() - 1]);
+      Value by = o.TruncateI(o.Sub(first, from.back().base), o.b.getI32Type());
+      Value lanes = o.TruncateI(o.Iota(ev.lanes()), o.b.getI32Type());
+      value = o.Permute(value, o.AddI(lanes, o.Broadcast(by, ev.lanes())));
+      Value mask = o.LaneMask(ev.lanes(), o.Sub(o.Int(0), first), o.Sub(o.Int(in.back()), first));
+      value = o.Select(mask, value, padding);
+    }
+    return inside ? o.Select(inside, value, padding) : value;
   };
-  return lanes_vary ? e.PerLane(at, element) : element(e, at);
+  return lanes_vary && !shifted ? e.PerLane(at, element) : element(e, at);
 }
 
 Value Tile(Eval& e, const Node& n, int, const Indices& at) {

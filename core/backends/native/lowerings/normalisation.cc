@@ -56,6 +56,34 @@ void LayerNormInPasses(FunctionEmitter& f, const Node& n, int axis) {
   });
 }
 
+// The sum of a row's vectors, lane by lane. Where they come out even several sums take turns, so that none waits for
+// the addition before.
+Value SumOfRow(Ops& o, const Shape& shape, int64_t lanes, Value zero,
+               const std::function<Value(const VectorPoint&)>& element) {
+  int64_t turns = 1;
+  if (shape.size() == 1) {
+    for (int64_t t : {2, 3, 4}) turns = shape[0].IsMultipleOf(t * lanes) ? t : turns;
+  }
+  if (turns == 1) {
+    return VectorLoop(o, shape, lanes, {zero}, [&](const VectorPoint& p, const Values& sums) {
+      Value v = element(p);
+      return Values{o.AddF(sums[0], p.fresh ? o.Select(p.fresh, v, zero) : v)};
+    })[0];
+  }
+  Values sums =
+      o.For(o.Int(0), o.Int(shape[0]), turns * lanes, Values(turns, zero), [&](Value i, const Values& before) {
+        Values after;
+        for (int64_t t = 0; t < turns; ++t) {
+          Value first = o.Add(i, t * lanes);
+          after.push_back(o.AddF(before[t], element({{Index(first, lanes == 1 ? 0 : 1)}, first, nullptr})));
+        }
+        return after;
+      });
+  Value sum = sums[0];
+  for (int64_t t = 1; t < turns; ++t) sum = o.AddF(sum, sums[t]);
+  return sum;
+}
+
 // Of an input that is contiguous along dimension `along` of the rows, not in the rows (a transposition before it): the
 // lanes of a vector are `side` rows. What is normalised is transposed in registers on its way out.
 void LayerNormAcrossRows(FunctionEmitter& f, const Node& n, int along, int following, int64_t side) {
@@ -175,27 +203,20 @@ absl::Status LayerNorm(FunctionEmitter& f, const Node& n) {
       o.For(begin, end, 1, [&](Value item) {
         Indices row = Delinearise(o, item, outer);
         Value line = on_stack ? scratch : o.At(scratch, o.Mul(item, padded), element);
-        Value sum = VectorLoop(o, inner, lanes, {zero}, [&](const VectorPoint& p, const Values& sums) {
+        Value sum = SumOfRow(o, inner, lanes, zero, [&](const VectorPoint& p) {
           Eval e(k, lanes);
           Indices at = row;
           at.insert(at.end(), p.at.begin(), p.at.end());
           Value v = e.At(x, at);
           o.StoreElements(acc, v, line, p.linear);
-          return Values{o.AddF(sums[0], p.fresh ? o.Select(p.fresh, v, zero) : v)};
-        })[0];
+          return v;
+        });
         Value mean = o.DivF(o.ReduceLanes(sum, add), count);
         Value means = o.Broadcast(mean, lanes);
-        auto square = [&](Value i) {
-          Value d = o.SubF(o.LoadElements(acc, line, i, lanes), means);
+        Value squares = SumOfRow(o, {extent}, lanes, zero, [&](const VectorPoint& p) {
+          Value d = o.SubF(o.LoadElements(acc, line, p.linear, lanes), means);
           return o.MulF(d, d);
-        };
-        Extent whole = extent / lanes * lanes;
-        Value squares = o.For(o.Int(0), o.Int(whole), lanes, {zero},
-                              [&](Value i, const Values& sums) { return Values{o.AddF(sums[0], square(i))}; })[0];
-        squares = IfRest(o, extent, lanes, {squares}, [&] {
-          Value last = o.Select(LastLanes(o, lanes, extent - whole), square(o.Int(extent - lanes)), zero);
-          return Values{o.AddF(squares, last)};
-        })[0];
+        });
         Value variance = o.DivF(o.ReduceLanes(squares, add), count);
         Value factor = o.DivF(o.ConstF(element, 1), o.Sqrt(o.AddF(variance, o.ConstF(element, epsilon))));
         Value factors = o.Broadcast(factor, lanes);

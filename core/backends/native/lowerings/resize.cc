@@ -109,8 +109,8 @@ Buffer DataOf(FunctionEmitter& f, const std::vector<T>& values) {
   return f.Data(std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)));
 }
 
-// Where the vectors along an enlarged last axis come from: vector j's taps are `lanes` consecutive elements from
-// base[tap][j] on, permuted by relative[tap][j * lanes ...].
+// Where the vectors of `lanes` along the last axis come from: vector j's taps are among `window` consecutive elements
+// from base[tap][j] on, at relative[tap][j * lanes ...].
 struct Windows {
   std::vector<std::vector<int64_t>> base;
   std::vector<std::vector<int32_t>> relative;
@@ -118,7 +118,7 @@ struct Windows {
 };
 
 // One window for all taps where it holds them, else one for each. False: neither does.
-bool FindWindows(const Taps& taps, int64_t in, int64_t out, int64_t lanes, Windows* windows) {
+bool FindWindows(const Taps& taps, int64_t in, int64_t out, int64_t window, int64_t lanes, Windows* windows) {
   int64_t count = static_cast<int64_t>(taps.index.size());
   auto fill = [&](bool joint) {
     *windows = {};
@@ -127,13 +127,13 @@ bool FindWindows(const Taps& taps, int64_t in, int64_t out, int64_t lanes, Windo
       std::vector<int32_t> relative;
       std::vector<float> weight;
       for (int64_t begin = 0; begin < out; begin += lanes) {
-        int64_t first = std::min(begin, out - lanes), base = in - lanes;
+        int64_t first = std::min(begin, out - lanes), base = in - window;
         for (int64_t t = joint ? 0 : tap; t < (joint ? count : tap + 1); ++t) {
           for (int64_t i = first; i < first + lanes; ++i) base = std::min(base, taps.index[t][i]);
         }
         bases.push_back(base);
         for (int64_t i = first; i < first + lanes; ++i) {
-          if (taps.index[tap][i] - base >= lanes) return false;
+          if (taps.index[tap][i] - base >= window) return false;
           relative.push_back(static_cast<int32_t>(taps.index[tap][i] - base));
           weight.push_back(static_cast<float>(taps.weight[tap][i]));
         }
@@ -165,9 +165,9 @@ Taps Combine(const Taps& rows, const Taps& columns, int64_t in_columns) {
   return taps;
 }
 
-// The last axis is one of those resized, enlarged: vectors along it are permutations of consecutive elements, which the
-// other axes' taps are summed up in first. Small images, with rows shorter than a vector: along both axes, as one.
-// False: something else must do.
+// The last axis is one of those resized: vectors along it are permutations of consecutive elements (where it shrinks to
+// not less than about a half, as many of half a vector), which the other axes' taps are summed up in first. Small
+// images, with rows shorter than a vector: along both axes, as one. False: something else must do.
 bool ResizeRows(FunctionEmitter& f, const Node& n, const std::vector<Table>& tables, bool nearest) {
   const Tensor &x = n.in(0), &out = n.out();
   int last = out.rank() - 1;
@@ -189,9 +189,13 @@ bool ResizeRows(FunctionEmitter& f, const Node& n, const std::vector<Table>& tab
     outer.pop_back();
     others = 0;
   }
-  int64_t lanes = std::min(f.LanesFor({&x, &out}, width), f.LanesFor({&x, &out}, in));
+  int64_t window_lanes = std::min(f.LanesFor({&x, &out}, width), f.LanesFor({&x, &out}, in)), lanes = window_lanes;
   Windows windows;
-  if (!f.ops().CanPermute(lanes) || !FindWindows(taps, in, width, lanes, &windows)) return false;
+  if (!f.ops().CanPermute(lanes)) return false;
+  if (!FindWindows(taps, in, width, lanes, lanes, &windows)) {
+    lanes /= 2;
+    if (!FindWindows(taps, in, width, window_lanes, lanes, &windows)) return false;
+  }
   std::vector<Buffer> base, relative, weight;
   for (size_t tap = 0; tap < windows.base.size(); ++tap) {
     bool same = tap > 0 && windows.base[tap] == windows.base[tap - 1];
@@ -214,11 +218,11 @@ bool ResizeRows(FunctionEmitter& f, const Node& n, const std::vector<Table>& tab
         indices[t].push_back(o.LoadElements(DType::kI64, k.Pointer(tables[t].index[tap]), position));
         if (nearest) continue;
         weights[t].push_back(
-            o.Broadcast(o.LoadElements(DType::kF32, k.Pointer(tables[t].weight[tap]), position), lanes));
+            o.Broadcast(o.LoadElements(DType::kF32, k.Pointer(tables[t].weight[tap]), position), window_lanes));
       }
     }
     o.For(o.Int(0), o.Int(vectors), 1, [&](Value j) {
-      Eval e(k, lanes);
+      Eval e(k, window_lanes);
       std::function<Value(size_t, Indices)> sum_of_others = [&](size_t t, Indices from) -> Value {
         if (t == others) return e.At(x, from);
         Value sum;
@@ -230,6 +234,14 @@ bool ResizeRows(FunctionEmitter& f, const Node& n, const std::vector<Table>& tab
         }
         return sum;
       };
+      auto permuted = [&](Value x, Value lane) {
+        if (lanes == window_lanes) return o.Permute(x, lane);
+        std::vector<int64_t> low, twice;
+        for (int64_t i = 0; i < window_lanes; ++i) twice.push_back(i % lanes);
+        for (int64_t i = 0; i < lanes; ++i) low.push_back(i);
+        Value wide = o.Permute(x, o.Shuffle(lane, lane, twice));
+        return o.Shuffle(wide, wide, low);
+      };
       Value first = o.Mul(j, lanes), window, sum;
       for (size_t tap = 0; tap < base.size(); ++tap) {
         if (tap == 0 || windows.base[tap] != windows.base[tap - 1]) {
@@ -238,7 +250,7 @@ bool ResizeRows(FunctionEmitter& f, const Node& n, const std::vector<Table>& tab
           from.emplace_back(o.LoadElements(DType::kI64, k.Pointer(base[tap]), j), 1);
           window = sum_of_others(0, from);
         }
-        Value v = o.Permute(window, o.LoadElements(DType::kI32, k.Pointer(relative[tap]), first, lanes));
+        Value v = permuted(window, o.LoadElements(DType::kI32, k.Pointer(relative[tap]), first, lanes));
         if (!nearest) {
           Value w = o.LoadElements(DType::kF32, k.Pointer(weight[tap]), first, lanes);
           v = sum ? o.Fma(v, w, sum) : o.MulF(v, w);

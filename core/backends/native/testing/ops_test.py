@@ -574,6 +574,12 @@ def test_moving(s):
             label="row",
         )
     s.case("pad", [s.data("f32", (0, 3))], pads=[1, 1, 1, 1], label="empty")
+    for dtype in F:  # vectors that begin or end in the padding, or hold a whole row between two
+        for width, before, after in ((40, 1, 1), (16, 3, 0), (16, 0, 21), (9, 20, 20), (33, 17, 2), (64, 40, 0)):
+            x = s.data(dtype, (2, 3, width))
+            x.reshape(-1)[5] = np.nan
+            s.case("pad", [x], pads=[0, 1, before, 0, 2, after], value=-2.5, label=f"wide{width}_{before}")
+            s.case("pad", [x], pads=[0, -1, before, 0, 0, after], label=f"wide_crop{width}_{before}")
     s.case("transpose", [s.data("f32", (130, 67))], perm=[1, 0], label="big")
     s.case("transpose", [s.data("f32", (2, 12, 64, 33))], perm=[0, 2, 1, 3], label="heads")
     s.check()
@@ -640,6 +646,7 @@ def test_resize(s):
             ((1, 2, 5, 7), [1, 2, 11, 7]),
             ((2, 1, 3, 20), [2, 1, 7, 70]),
             ((1, 3, 9), [1, 3, 53]),
+            ((1, 2, 24, 40), [1, 2, 22, 37]),
         ]:
             scales = [o / i for o, i in zip(sizes, x)]
             for mode in ("nearest", "linear", "cubic"):
