@@ -52,7 +52,8 @@ enum class ConvMethod {
 struct DepthwiseTile {
   // kDepthwise: rows x vectors of output have their sums in registers. kDepthwiseChannels: `columns` do.
   int64_t rows = 0, vectors = 1, columns = 0;
-  bool direct = false;  // kDepthwise: taps read x itself (where it is of accumulator type), not a padded copy
+  int64_t kernel_columns = 1;  // whose weights are in registers, where direct; a multiple of the stride or all
+  bool direct = false;         // kDepthwise: taps read x itself (where it is of accumulator type), not a padded copy
 };
 
 struct ConvPlan {

@@ -136,7 +136,7 @@ class RowTasks {
     const int64_t vectors = group.vectors;
     Sums sums(rows.count * vectors, kb_.Zero(vector_));
     // Strided columns that lie side by side come apart two at a time.
-    const int64_t step = direct_ ? s_.stride[2] : 1, whole = s_.kernel[2] / step * step;
+    const int64_t step = direct_ ? tile_.kernel_columns : 1, whole = s_.kernel[2] / step * step;
     sums = kb_.For(kb_.Int(0), kb_.Int(s_.kernel[0]), 1, sums, [&](Value d, const Sums& sums) {
       auto taps = [&](Value w, const Sums& sums) { return KernelColumns(rows, plane, group, d, w, step, sums); };
       Sums all = sums;
@@ -152,7 +152,7 @@ class RowTasks {
       for (int64_t v = 0; v < vectors; ++v) {
         Value at = kb_.Add(group.first, r * s_.out[2] + v * plan_.lanes);
         Value sum = sums[r * vectors + v];
-        store_(at, step == 2 ? InOrder(sum) : sum);
+        store_(at, direct_ && s_.stride[2] == 2 ? InOrder(sum) : sum);
       }
     }
   }
@@ -186,28 +186,32 @@ class RowTasks {
     const int64_t stride = direct_ ? s_.stride[2] : 1, vectors = group.vectors;
     const bool masked = direct_ && !group.inside;
     Value at = kb_.Add(group.first, TapOffset(kb_, plan_, d, kb_.Int(0), w));
-    std::vector<Value> masks;
-    if (direct_) {
-      at = kb_.Add(kb_.Add(kb_.Mul(group.first, stride), w), -s_.pad[2]);
-      for (int64_t i = 0; masked && i < vectors * stride; ++i) {
-        Value first = kb_.Sub(kb_.Int(-i * plan_.lanes), at);
-        masks.push_back(kb_.LaneMask(plan_.lanes, first, kb_.Add(first, s_.in[2])));
+    std::map<int64_t, Value> masks;  // by the column of lane 0, from `at` on
+    if (direct_) at = kb_.Add(kb_.Add(kb_.Mul(group.first, stride), w), -s_.pad[2]);
+    Value from = kb_.At(plane, at, type_);
+    auto load = [&](int64_t row_offset, int64_t column) {
+      Value x = kb_.At(from, row_offset + column, type_);
+      if (!masked) return kb_.Load(vector_, x);
+      Value& mask = masks[column];
+      if (!mask) {
+        Value first = kb_.Sub(kb_.Int(-column), at);
+        mask = kb_.LaneMask(plan_.lanes, first, kb_.Add(first, s_.in[2]));
       }
-    }
-    at = kb_.At(plane, at, type_);
-    auto load = [&](int64_t offset, int64_t vector) {
-      Value from = kb_.At(at, offset + vector * plan_.lanes, type_);
-      return masked ? kb_.MaskedLoad(from, masks[vector], kb_.Zero(vector_)) : kb_.Load(vector_, from);
+      return kb_.MaskedLoad(x, mask, kb_.Zero(vector_));
     };
     const int64_t groups = (s_.kernel[1] + kMaxUnrolledKernelRows - 1) / kMaxUnrolledKernelRows;
     for (int64_t g = 0; g < groups; ++g) {
       std::vector<Value> weights(s_.kernel[1] * count);
       for (const auto& [offset, pairs] : InputRows(rows, s_.kernel[1] * g / groups, s_.kernel[1] * (g + 1) / groups)) {
         for (int64_t v = 0; v < vectors; ++v) {
-          std::vector<Value> x = {load(offset, v * stride)};
-          if (stride == 2) {
-            Value high = load(offset, v * stride + 1);
-            x = {EverySecond(x[0], high, 0), EverySecond(x[0], high, 1)};
+          std::vector<Value> x;  // of each of the taps' columns
+          for (int64_t c = 0; c < count; c += stride) {
+            const int64_t first = v * stride * plan_.lanes + c;
+            x.push_back(load(offset, first));
+            if (stride == 1) continue;
+            Value high = load(offset, first + plan_.lanes);
+            x.push_back(EverySecond(x[c], high, 1));
+            x[c] = EverySecond(x[c], high, 0);
           }
           for (int64_t c = 0; c < count; ++c) {
             for (const Use& use : pairs) {
@@ -275,8 +279,13 @@ void EmitDenseEpilogue(KernelBuilder& kb, const ConvKernel& kernel, Value batch,
                        Value sums) {
   const int64_t lanes = kernel.plan.lanes, whole = count / lanes * lanes;
   Type type = kernel.accumulator, vector = KernelBuilder::Vector(lanes, type);
-  kb.For(kb.Int(0), kb.Int(whole), lanes, [&](Value pixel) {
-    kernel.epilogue(kb, batch, row, kb.Add(first, pixel), kb.Load(vector, kb.At(sums, pixel, type)));
+  // Two vectors at a time, where they come out even: they share the loads of the epilogue's constants.
+  const int64_t step = whole / lanes % 2 == 0 ? 2 : 1;
+  kb.For(kb.Int(0), kb.Int(whole), step * lanes, [&](Value pair) {
+    for (int64_t i = 0; i < step; ++i) {
+      Value pixel = kb.Add(pair, i * lanes);
+      kernel.epilogue(kb, batch, row, kb.Add(first, pixel), kb.Load(vector, kb.At(sums, pixel, type)));
+    }
   });
   kb.For(kb.Int(whole), kb.Int(count), 1, [&](Value pixel) {
     kernel.epilogue(kb, batch, row, kb.Add(first, pixel), kb.Load(type, kb.At(sums, pixel, type)));
