@@ -64,6 +64,13 @@ double SeriesCycles(const Step& step, double lanes) {
   return cycles;
 }
 
+// Vectors of arithmetic an element of what is no contraction but computes: as much as native code's, which took 0.9 to
+// 1.1 times as long on the same calls.
+double VectorsOf(const std::string& op) {
+  if (op == "softmax" || op == "log_softmax") return 40;
+  return op == "layer_norm" ? 16 : 0;
+}
+
 }  // namespace
 
 double EstimateMicros(const Lowered& lowered, const target::Target& target) {
@@ -73,7 +80,8 @@ double EstimateMicros(const Lowered& lowered, const target::Target& target) {
   double micros = 0;
   bool contracts = false;
   for (const Step& step : lowered.description.steps) {
-    double memory = Bytes(step.out.dims) / kBytesPerMicro, arithmetic = 0;
+    double memory = Bytes(step.out.dims) / kBytesPerMicro;
+    double arithmetic = VectorsOf(step.op) / lanes * Bytes(step.out.dims) / sizeof(float) / kCyclesPerMicro;
     auto read = [&](const View& view) {
       const bool constant = lowered.description.values[view.value].constant;
       memory += Bytes(view.dims) / (constant ? kConstantBytesPerMicro : kBytesPerMicro);
