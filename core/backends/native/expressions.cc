@@ -126,6 +126,29 @@ int FunctionEmitter::FollowingDims(const Tensor& root, int d) {
   return root.dims[d].is_static() ? count : 1;
 }
 
+bool FunctionEmitter::FindOperands(const Tensor& root, Operands* operands) {
+  if (!FindLowering(root.producer->op)->pointwise) return false;
+  for (const Tensor* t : root.producer->inputs) {
+    if (!t->inlined) {
+      operands->others.push_back(t);
+    } else if (t->dims != root.dims) {
+      return false;
+    } else if (t->producer->op == "transpose") {
+      operands->transposed.push_back(t);
+    } else if (!FindOperands(*t, operands)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+int FunctionEmitter::FollowingDims(const Tensor& root, const Operands& operands, int d) {
+  int count = d + 1;
+  for (const Tensor* t : operands.transposed) count = std::min(count, FollowingDims(*t, d));
+  while (count > 1 && !GroupMerges(operands.others, root, d + 1 - count, d + 1)) --count;
+  return count;
+}
+
 int64_t FunctionEmitter::LanesForBytes(int64_t widest, const Extent& extent) const {
   int64_t lanes = std::max<int64_t>(cpu_.vector_bytes / widest, 1);
   while (extent.is_static() && lanes > extent.value() && lanes > 1) lanes /= 2;

@@ -96,6 +96,12 @@ class FunctionEmitter {
   // Of a transposition of what lies in memory: how many dimensions up to `d` follow each other there as they do in the
   // result, so that an index along d may run on over all of them.
   static int FollowingDims(const Tensor& root, int d);
+  // Of an expression that is pointwise but for transpositions as large as its result: those, and what else it reads.
+  struct Operands {
+    std::vector<const Tensor*> transposed, others;
+  };
+  static bool FindOperands(const Tensor& root, Operands* operands);
+  static int FollowingDims(const Tensor& root, const Operands& operands, int d);
 
   // Loops that store each element of `root`, computed by its producer's `element`.
   void Pointwise(const Tensor& root);
@@ -125,8 +131,9 @@ class FunctionEmitter {
   // Vectors along the last dimension.
   void EmitRows(const Loop& loop, int64_t lanes);
   // Vectors along dimension `along`, and on over `following` dimensions up to it, stored along the last: squares of
-  // elements transposed in registers.
-  void EmitTransposed(const Loop& loop, int along, int following, int64_t lanes);
+  // elements transposed in registers. With `transposed` operands these alone, and the rest along the last.
+  void EmitTransposed(const Loop& loop, int along, int following, int64_t lanes,
+                      const std::vector<const Tensor*>& transposed = {});
   void DropLastKernel();
 
   void AssignResults();

@@ -54,6 +54,21 @@ void FunctionEmitter::Pointwise(const Tensor& root) {
     DropLastKernel();
     EmitRows(loop, lanes);
   }
+  // Or some operands are transposed, and others not.
+  Operands operands;
+  if (!pointwise && !loop.scalar && FindOperands(root, &operands) && root.dtype != ir::DType::kBool) {
+    for (int along = static_cast<int>(loop.shape.size()) - 2; along >= 0; --along) {
+      int following = FollowingDims(root, operands, along);
+      Extent length = Product(loop.shape, along + 1 - following, along + 1);
+      int64_t side = std::min({LanesFor(tensors, length), lanes, int64_t{16}});
+      if (side < 4) continue;
+      DropLastKernel();
+      EmitTransposed(loop, along, following, side, operands.transposed);
+      if (last_irregular_ == 0) return finish({{inner, side, INT64_MAX}, {length, side, INT64_MAX}});
+      DropLastKernel();
+      EmitRows(loop, lanes);
+    }
+  }
   // A vector's worth of scalar loads costs about as much as `lanes` cycles; short computations do not earn that back.
   if (cost >= 2 * lanes * irregular) return finish({{inner, lanes, INT64_MAX}});
   DropLastKernel();
@@ -114,7 +129,8 @@ void TransposeSquare(Ops& o, std::vector<Value>* rows) {
 
 }  // namespace
 
-void FunctionEmitter::EmitTransposed(const Loop& loop, int along, int following, int64_t side) {
+void FunctionEmitter::EmitTransposed(const Loop& loop, int along, int following, int64_t side,
+                                     const std::vector<const Tensor*>& transposed) {
   const Node& node = *loop.root.producer;
   const Lowering& lowering = *FindLowering(node.op);
   Shape outer = loop.shape;
@@ -134,17 +150,29 @@ void FunctionEmitter::EmitTransposed(const Loop& loop, int along, int following,
       Indices at = indices;
       at.push_back(i);
       at[along] = Index(band, 1);
-      std::vector<Value> square;
-      for (int64_t r = 0; r < side; ++r) {
-        Eval e(k, side);
-        at[last] = o.Add(i, r);
-        square.push_back(lowering.element(e, node, loop.output, at));
+      auto square_of = [&](const std::function<Value(Eval&, const Indices&)>& element) {
+        std::vector<Value> square;
+        for (int64_t r = 0; r < side; ++r) {
+          Eval e(k, side);
+          at[last] = o.Add(i, r);
+          square.push_back(element(e, at));
+        }
+        TransposeSquare(o, &square);
+        return square;
+      };
+      std::vector<std::vector<Value>> operands;
+      for (const Tensor* t : transposed) {
+        operands.push_back(square_of([&](Eval& e, const Indices& from) { return e.At(*t, from); }));
       }
-      TransposeSquare(o, &square);
+      auto element = [&](Eval& e, const Indices& from) { return lowering.element(e, node, loop.output, from); };
+      std::vector<Value> square;
+      if (transposed.empty()) square = square_of(element);
       at[last] = Index(i, 1);
       for (int64_t r = 0; r < side; ++r) {
         at[along] = o.Add(band, r);
-        k.StoreElement(loop.root, at, square[r]);
+        Eval e(k, side);
+        for (size_t t = 0; t < transposed.size(); ++t) e.Provide(*transposed[t], operands[t][r]);
+        k.StoreElement(loop.root, at, transposed.empty() ? square[r] : element(e, at));
       }
     });
   });

@@ -53,6 +53,19 @@ def test_transpositions_of_short_rows(s):
         name = "_".join(str(p) for p in (*shape, *perm))
         s.build(f"short_{name}", [x], lambda b, x: b.op("transpose", x, perm=perm))
         s.build(f"short_tail_{name}", [x], lambda b, x: b.op("exp", b.op("transpose", x, perm=perm)))
+        out = [shape[p] for p in perm]
+        y, z = f32(s, *out), f32(s, out[-1])
+        s.build(f"mixed_{name}", [x, y], lambda b, x, y: b.op("add", b.op("transpose", x, perm=perm), y))
+        s.build(
+            f"mixed_scaled_{name}",
+            [x, y, z, x],
+            lambda b, x, y, z, v: b.op(
+                "add",
+                b.op("mul", b.op("relu", b.op("transpose", x, perm=perm)), z),
+                b.op("mul", y, b.op("transpose", b.op("neg", v), perm=perm)),
+            ),
+        )
+        s.build(f"mixed_rows_{name}", [x, f32(s, out[-2], 1)], lambda b, x, r: b.op("mul", b.op("transpose", x, perm=perm), r))  # fmt: skip
         s.build(f"short_of_{name}", [x], lambda b, x: b.op("transpose", b.op("neg", x), perm=perm))
     s.check()
 
