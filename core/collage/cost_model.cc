@@ -10,8 +10,8 @@ namespace {
 // One call through the executor's plan, measured at 20-50 ns, and the cold start of a kernel's loops.
 constexpr double kCallMicros = 0.2;
 // Of 3,724 pairs of another backend and native code that were timed on the same calls (30 models of timm, one core, Zen
-// 5, 2026-11-22) 124 others were faster by a tenth and more, 69 by a fifth; estimates of a pair were apart from that
-// by 1.2 times as a rule. So one that promises less than a quarter is more likely wrong than right.
+// 5, 2026-11-22) 124 others were faster by a tenth and more, 69 by a fifth. So an estimate that promises less than a
+// quarter is more likely wrong than right. The margins themselves are judged, not fitted.
 constexpr double kHandSetMargin = 1.25, kFittedMargin = 1.15;
 // A border whose cost drowned in the noise of two convolutions is not free, and none is that dear.
 constexpr double kLeastRatio = 0.05, kMostRatio = 20;

@@ -1,6 +1,6 @@
 // How a depthwise convolution is computed: which of the two ways of depthwise.h, and its tiles. Plain values, no MLIR.
-// The rule is a count of cycles (measured on Zen 5 with AVX-512 and AVX2: within 20%): rows waste lanes where images
-// are narrow, channels cost two transpositions.
+// The rule is a count of cycles, its constants from kernels timed on Zen 5 with AVX-512 and AVX2 (most within 20%, some
+// 3x3 on narrow images twice as far off): rows waste lanes where images are narrow, channels cost two transpositions.
 #ifndef INLAY_CORE_BACKENDS_NATIVE_DEPTHWISE_PLAN_H_
 #define INLAY_CORE_BACKENDS_NATIVE_DEPTHWISE_PLAN_H_
 
