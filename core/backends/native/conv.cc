@@ -1,6 +1,7 @@
 #include "core/backends/native/conv.h"
 
 #include "core/backends/native/conv_bands.h"
+#include "core/backends/native/conv_pixels.h"
 #include "core/backends/native/conv_planes.h"
 #include "core/backends/native/depthwise.h"
 #include "core/backends/native/packing.h"
@@ -49,6 +50,16 @@ void PackPixels(KernelBuilder& kb, const ConvKernel& kernel, const PackRequest& 
   });
 }
 
+// Zeros as wide as a row of x, behind the scratch of the contraction.
+Value ZeroRow(KernelBuilder& kb, const ConvKernel& kernel, Value scratch) {
+  const ConvPlan& plan = kernel.plan;
+  Value zeros = kb.At(scratch, plan.gemm.scratch_bytes() / plan.gemm.element_bytes, kernel.accumulator);
+  Value zero = kb.Zero(KernelBuilder::Vector(plan.lanes, kernel.accumulator));
+  kb.For(kb.Int(0), kb.Int(plan.zero_row_elements()), plan.lanes,
+         [&](Value i) { kb.Store(zero, kb.At(zeros, i, kernel.accumulator)); });
+  return zeros;
+}
+
 // Row = pixel: tiles of consecutive pixels, within an image row or whole ones; k over channels and taps.
 void EmitPixelRows(KernelBuilder& kb, const ConvKernel& kernel, Value begin, Value end, Value scratch) {
   const ConvPlan& plan = kernel.plan;
@@ -65,7 +76,12 @@ void EmitPixelRows(KernelBuilder& kb, const ConvKernel& kernel, Value begin, Val
   g.p.row_stride = 1;
   g.p.k_stride = plane;
   g.p.batch_offset = [=](KernelBuilder& kb, Value batch) { return kb.Mul(batch, channels * plane); };
-  if (s.taps() > 1) {
+  if (plan.pixels_in_place()) {
+    Value zeros = ZeroRow(kb, kernel, scratch);
+    g.tile = [&kernel, zeros](KernelBuilder& kb, const TileRequest& tile, const std::vector<Value>& in) {
+      return EmitPixelTile(kb, kernel, zeros, tile, in);
+    };
+  } else if (s.taps() > 1) {
     const Spatial padded = plan.padded;
     for (int d = 0; d < 3; ++d) {
       g.p.inner.push_back({s.kernel[d], [&plan, d](KernelBuilder& kb, Value tap) {

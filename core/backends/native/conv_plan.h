@@ -38,7 +38,7 @@ enum class ConvMethod {
   kPointwise,
   kPanels,
   // Rows and columns exchanged: row = pixel, read as a scalar from its plane, column = output channel, weights packed.
-  // For few pixels, which would leave much of the last vector empty, as long as k is affine in the plane.
+  // For few pixels, which would leave much of the last vector empty. Straight from x where pixels_in_place() says so.
   kPixelRows,
   kDepthwise,          // each channel by itself, vectors along image rows
   kDepthwiseChannels,  // vectors across channels: for images narrower than a vector; weights packed
@@ -82,6 +82,10 @@ struct ConvPlan {
   bool widens_weights() const { return method == ConvMethod::kPixelRows || method == ConvMethod::kDepthwiseChannels; }
   int64_t scratch_bytes() const;  // of a worker
 
+  // kPixelRows without a padded copy: scalars are read with any stride, columns of padding left out of the code, rows
+  // of padding skipped or read from a row of zeros, zero_row_elements() long.
+  bool pixels_in_place() const { return method == ConvMethod::kPixelRows && !padded_input && shape.taps() > 1; }
+  int64_t zero_row_elements() const { return (shape.in[2] + lanes - 1) / lanes * lanes; }
   int64_t group_channels() const { return shape.c / shape.groups; }
   int64_t band_columns() const { return (band - 1) * padded[2] + shape.out[2]; }
   int64_t band_plane_elements() const;  // kBands: of all planes of a group's band
@@ -89,7 +93,8 @@ struct ConvPlan {
   void SetPadded(int64_t out_rows);
 };
 
-ConvPlan PlanConv(const VectorIsa& isa, const ConvShape& shape, int64_t element_bytes);
+// `element_bytes`: of the accumulators. `widened`: x's elements are narrower.
+ConvPlan PlanConv(const VectorIsa& isa, const ConvShape& shape, int64_t element_bytes, bool widened = false);
 
 }  // namespace inlay::native
 

@@ -176,14 +176,19 @@ TEST_P(ConvTest, GroupedPixelRows) {
     Check(GetParam(), {1, 48, 48, 3, {1, extent, extent}, k133, k1, k1, k011, k011});
     Check(GetParam(), {2, 32, 32, 2, {1, 2 * extent, 2 * extent}, k133, k122, k1, k011, k011});
   }
+  // Read in place: segments of a row, padding on one side, strides, dilation, pads that crop.
+  Check(GetParam(), {1, 32, 32, 2, {1, 9, 84}, k133, k1, k1, k011, k011});
+  Check(GetParam(), {1, 32, 32, 2, {1, 20, 21}, {1, 5, 5}, {1, 3, 3}, k1, {0, 3, 4}, {0, 1, 0}});
+  Check(GetParam(), {1, 32, 32, 2, {1, 14, 14}, k133, k1, {1, 3, 3}, {0, 3, 3}, {0, 3, 3}});
+  Check(GetParam(), {1, 32, 32, 2, {1, 16, 16}, k133, k1, k1, {0, -1, -1}, {0, 1, 1}});
   Check(GetParam(), {1, 32, 32, 2, {1, 2, 7}, k133, k1, {1, 1, 2}, {0, 1, 2}, {0, 1, 2}});
   Check(GetParam(), {1, 32, 32, 2, {3, 5, 7}, {3, 3, 3}, k1, k1, {1, 1, 1}, {1, 1, 1}});
 }
 
 TEST_P(ConvTest, Bands) {
   const Spatial k155{1, 5, 5}, k144{1, 4, 4}, k022{0, 2, 2};
-  for (int64_t channels : {2, 4, 6, 10, 12, 24}) {  // of a group; rows of a tile, a rest of them
-    for (int64_t extent : {3, 7, 14, 31}) {
+  for (int64_t channels : {4, 6, 24}) {  // of a group; rows of a tile, a rest of them
+    for (int64_t extent : {7, 31}) {
       Check(GetParam(), {1, 2 * channels, 2 * channels, 2, {1, extent, extent}, k133, k1, k1, k011, k011});
       Check(GetParam(), {2, 2 * channels, 6 * channels, 2, {1, 2 * extent, extent}, k133, k122, k1, k011, k011});
     }

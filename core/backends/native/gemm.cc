@@ -21,7 +21,7 @@ class TaskEmitter {
     row_block_ = kb.Rem(block, plan_.row_blocks());
     batch_ = kb.Div(block, plan_.row_blocks());
     if (plan_.batch == 1) batch_ = kb.Int(0);
-    p_ = Base(g_.p.pointer, g_.p.element, g_.p.batch_offset);
+    if (!g_.tile) p_ = Base(g_.p.pointer, g_.p.element, g_.p.batch_offset);
     if (plan_.source != ColumnSource::kOnTheFly) q_ = Base(g_.q.pointer, g_.q.element, g_.q.batch_offset);
     packed_ = kb.At(scratch, (plan_.accumulator_elements() * plan_.element_bytes + 63) / 64 * 64, kb.b.getI8Type());
   }
@@ -118,6 +118,17 @@ class TaskEmitter {
   }
 
   std::vector<Value> Tile(int64_t rows, Value tile, Value q, Value k_begin, Value k_end, const std::vector<Value>& in) {
+    Value prefetch, prefetch_step;
+    if (plan_.prefetch) {
+      // The tiles of this panel share out the next one, so that it has come from memory when its first tile needs it.
+      int64_t tiles = (plan_.mc + plan_.mr - 1) / plan_.mr;
+      int64_t step = std::max<int64_t>(plan_.nr() * plan_.element_bytes / tiles, 1);
+      prefetch_step = kb_.Int(step);
+      Value from = kb_.At(q, plan_.kc * nv_ * plan_.lanes, g_.accumulator);
+      Value done = kb_.Mul(kb_.Sub(tile, tile_begin_), plan_.kc * step);
+      prefetch = kb_.At(from, done, kb_.b.getI8Type());
+    }
+    if (g_.tile) return g_.tile(kb_, {rows, nv_, batch_, tile, q, k_begin, k_end, prefetch, prefetch_step}, in);
     int64_t tile_stride = g_.p.tile_stride != 0 ? g_.p.tile_stride : plan_.mr * g_.p.row_stride;
     Value tile_offset = g_.p.tile_offset ? g_.p.tile_offset(kb_, tile) : kb_.Mul(tile, tile_stride);
     int64_t inner = 1;
@@ -137,15 +148,8 @@ class TaskEmitter {
     t.q_element = plan_.source == ColumnSource::kDirect ? g_.q.element : g_.accumulator;
     t.q_k_stride = q_stride_;
     t.q_columns = plan_.source == ColumnSource::kDirect ? readable_ : nv_ * plan_.lanes;
-    if (plan_.prefetch) {
-      // The tiles of this panel share out the next one, so that it has come from memory when its first tile needs it.
-      int64_t tiles = (plan_.mc + plan_.mr - 1) / plan_.mr;
-      int64_t step = std::max<int64_t>(plan_.nr() * plan_.element_bytes / tiles, 1);
-      t.prefetch_step = kb_.Int(step);
-      Value from = kb_.At(q, plan_.kc * nv_ * plan_.lanes, g_.accumulator);
-      Value done = kb_.Mul(kb_.Sub(tile, tile_begin_), plan_.kc * step);
-      t.prefetch = kb_.At(from, done, kb_.b.getI8Type());
-    }
+    t.prefetch = prefetch;
+    t.prefetch_step = prefetch_step;
     return EmitRegisterTile(kb_, t, kb_.Int(0), kb_.Div(kb_.Sub(k_end, k_begin), inner), in);
   }
 

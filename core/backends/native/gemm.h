@@ -53,10 +53,20 @@ struct ColumnOperand {
 using Epilogue = std::function<void(KernelBuilder&, mlir::Value batch, mlir::Value row, mlir::Value column,
                                     mlir::Value accumulator)>;
 
+// A register tile whose P has no strides that RowOperand could say: += P * Q for rows [k_begin, k_end) of Q, at q.
+struct TileRequest {
+  int64_t rows, vectors;
+  mlir::Value batch, tile, q, k_begin, k_end;
+  mlir::Value prefetch, prefetch_step;  // as RegisterTile's
+};
+using TileEmitter = std::function<std::vector<mlir::Value>(KernelBuilder&, const TileRequest&,
+                                                           const std::vector<mlir::Value>& accumulators)>;
+
 struct GemmKernel {
   GemmPlan plan;
   mlir::Type accumulator;  // element type
   RowOperand p;
+  TileEmitter tile;  // unless null: instead of p
   ColumnOperand q;
   Epilogue epilogue;
   // Apply the epilogue to the accumulators in registers, code for each of them, rather than in a loop over a tile that

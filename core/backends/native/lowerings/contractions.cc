@@ -211,7 +211,9 @@ absl::Status Convolution(FunctionEmitter& f, const Node& n, bool transposed) {
   const Shape& dims = n.in(0).dims;
   if (!IsStatic(Shape(dims.begin() + 2, dims.end()))) return EmitOpenConvolution(f, n);
   const VectorIsa isa = VectorIsaOf(f.cpu());
-  ConvPlan plan = PlanConv(isa, ShapeOf(n, transposed), GemmTypes(f, n.in(0).dtype).accumulator_bytes);
+  const int64_t accumulator_bytes = GemmTypes(f, n.in(0).dtype).accumulator_bytes;
+  ConvPlan plan = PlanConv(isa, ShapeOf(n, transposed), accumulator_bytes,
+                           /*widened=*/ir::ByteSize(n.in(0).dtype) < accumulator_bytes);
   // Transforming weights takes longer than Winograd gains: only those that are constant.
   if (n.in(0).dtype == ir::DType::kF32 && f.IsConstantParam(n.in(1))) {
     if (auto winograd = ChooseWinograd(isa, plan, f.winograd())) {
