@@ -158,9 +158,7 @@ void Direct(FunctionEmitter& f, const Node& n, const ConvPlan& plan) {
   GemmTypes types(f, x.dtype);
   // Weights in the layout of the tasks: once at load where they are constant, else by every call.
   Buffer weights = f.BufferOf(w);
-  auto weight_type = [&](Ops& o) {
-    return plan.widens_weights() ? types.Accumulator(o) : types.Stored(o);
-  };
+  auto weight_type = [&](Ops& o) { return plan.widens_weights() ? types.Accumulator(o) : types.Stored(o); };
   if (plan.method != ConvMethod::kDepthwise) {
     bool constant = f.IsConstantParam(w);
     int64_t bytes = (plan.packed_weight_elements() + plan.lanes) * types.accumulator_bytes;
