@@ -7,13 +7,6 @@
 namespace inlay::ir {
 namespace {
 
-int64_t Bytes(const Type& type) {
-  if (type.is_tensor()) return type.tensor().is_static() ? type.tensor().NumBytes() : 0;
-  int64_t sum = 0;
-  for (const Type& field : type.tuple().fields) sum += Bytes(field);
-  return sum;
-}
-
 double Extent(const Operand& operand, int axis) {
   const TensorType& type = operand.tensor_type();
   if (axis < 0) axis += type.rank();
@@ -28,13 +21,13 @@ bool IsLookup(const std::string& op) {
 
 // What the partition reads of a parameter.
 int64_t ReadBytes(const Function& partition, const Var* param) {
-  const int64_t all = Bytes(param->type);
+  const int64_t all = CountBytes(param->type);
   int64_t looked_up = 0;
   for (const Binding& binding : partition.body.bindings) {
     for (size_t i = 0; i < binding.args.size(); ++i) {
       if (binding.args[i].var.get() != param) continue;
       if (i != 0 || binding.kind != Binding::Kind::kCall || !IsLookup(binding.callee)) return all;
-      looked_up += Bytes(binding.var->type);
+      looked_up += CountBytes(binding.var->type);
     }
   }
   for (const Operand& result : partition.body.results) {
@@ -49,6 +42,13 @@ double CountElements(const Type& type) {
   if (type.is_tensor()) return type.tensor().is_static() ? static_cast<double>(type.tensor().NumElements()) : 0;
   double sum = 0;
   for (const Type& field : type.tuple().fields) sum += CountElements(field);
+  return sum;
+}
+
+int64_t CountBytes(const Type& type) {
+  if (type.is_tensor()) return type.tensor().is_static() ? type.tensor().NumBytes() : 0;
+  int64_t sum = 0;
+  for (const Type& field : type.tuple().fields) sum += CountBytes(field);
   return sum;
 }
 
@@ -98,7 +98,7 @@ Work CountWork(const Function& partition, const std::vector<int64_t>& constant_p
       work.constant_bytes += bytes;
     }
   }
-  for (const Operand& result : partition.body.results) work.result_bytes += Bytes(result.type());
+  for (const Operand& result : partition.body.results) work.result_bytes += CountBytes(result.type());
   return work;
 }
 

@@ -1,5 +1,5 @@
-// What a partition has to do at the least, whoever compiles it: for reports (share of the roofline) and for telling
-// kinds of work apart, never as a cost.
+// What a partition has to do at the least, whoever compiles it: for reports (share of the roofline), and what costs are
+// reckoned from. How long that takes is for a backend to say, or for a measurement.
 #ifndef INLAY_CORE_IR_WORK_H_
 #define INLAY_CORE_IR_WORK_H_
 
@@ -11,6 +11,7 @@ namespace inlay::ir {
 
 // Of a tensor, of all tensors of a tuple; those whose extents are not all static count nothing.
 double CountElements(const Type& type);
+int64_t CountBytes(const Type& type);
 
 // Arithmetic of the operator's definition: contractions count two a multiply-add (a convolution is the direct one, so
 // that an algorithm with fewer operations may come out above the peak), elementwise work one a result, whatever it

@@ -37,13 +37,6 @@ constexpr int64_t kAlwaysWorthKeeping = 1 << 20;
 constexpr int64_t kMaxGrowth = 4;
 constexpr double kWork = 16;  // operations a byte; cores do about as many while they read one from memory
 
-int64_t Bytes(const ir::Type& type) {
-  if (type.is_tensor()) return type.tensor().is_static() ? type.tensor().NumBytes() : 0;
-  int64_t bytes = 0;
-  for (const ir::Type& field : type.tuple().fields) bytes += Bytes(field);
-  return bytes;
-}
-
 // Only what main uses is kept: how large the values between a weight and that are does not matter.
 class Lifter {
  public:
@@ -54,7 +47,7 @@ class Lifter {
     std::vector<Binding> bindings = std::move(main_->body.bindings);
     main_->body.bindings.clear();
     for (const Binding& binding : bindings) {
-      if (Bytes(binding.var->type) == 0) continue;  // nothing is known of its size
+      if (ir::CountBytes(binding.var->type) == 0) continue;  // nothing is known of its size
       if (std::optional<Source> source = SourceOf(binding)) sources_[binding.var.get()] = *source;
     }
     for (const Operand& result : main_->body.results) used_in_main_.insert(result.var.get());
@@ -85,9 +78,9 @@ class Lifter {
     Source source{0, ir::CountFlops(binding)};
     for (const Operand& arg : binding.args) {
       if (arg.constant != nullptr) {
-        source.bytes += Bytes(arg.type());
+        source.bytes += ir::CountBytes(arg.type());
       } else if (auto made = sources_.find(arg.var.get()); made != sources_.end()) {
-        const int64_t bytes = Bytes(arg.type());
+        const int64_t bytes = ir::CountBytes(arg.type());
         source.bytes += std::min(bytes, made->second.bytes);
         if (made->second.bytes < bytes) source.flops += made->second.flops;
       } else {
@@ -99,7 +92,7 @@ class Lifter {
 
   // A tuple can't be a parameter: who uses one has it made where it is used.
   static bool IsWorthKeeping(const ir::Type& type, const Source& source) {
-    const int64_t bytes = Bytes(type);
+    const int64_t bytes = ir::CountBytes(type);
     return type.is_tensor() && (bytes <= kAlwaysWorthKeeping || bytes / kMaxGrowth <= source.bytes ||
                                 source.flops >= kWork * static_cast<double>(bytes));
   }

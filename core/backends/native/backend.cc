@@ -13,22 +13,6 @@
 #include "core/ir/work.h"
 
 namespace inlay::native {
-namespace {
-
-double Extent(const ir::Operand& operand, int axis) {
-  const ir::TensorType& type = operand.tensor_type();
-  if (axis < 0) axis += type.rank();
-  if (axis < 0 || axis >= type.rank() || !type.dims[axis].is_static()) return 1;
-  return static_cast<double>(type.dims[axis].value());
-}
-
-double ProductOf(const std::vector<int64_t>& values) {
-  double product = 1;
-  for (int64_t v : values) product *= static_cast<double>(v);
-  return product;
-}
-
-}  // namespace
 
 const std::vector<target::AttrSpec>& Attrs() {
   static const auto* attrs = new std::vector<target::AttrSpec>{
@@ -57,24 +41,9 @@ double FlopsOf(const ir::Binding& binding) {
   if (binding.kind != ir::Binding::Kind::kCall || binding.args.empty()) return 0;
   const std::string& op = binding.callee;
   double out = ir::CountElements(binding.var->type);
-  if (op == "matmul") {
-    int rank = binding.args[0].tensor_type().rank();
-    bool transposed = rank > 1 && binding.attrs.BoolOr("transpose_a", false);
-    return 2 * out * Extent(binding.args[0], transposed ? -2 : -1);
-  }
-  if (op == "conv") {
-    double weights = ir::CountElements(binding.args[1].type());
-    return 2 * out * weights / std::max(1.0, Extent(binding.args[1], 0));
-  }
-  if (op == "conv_transpose") {
-    return 2 * ir::CountElements(binding.args[0].type()) * ir::CountElements(binding.args[1].type()) /
-           std::max(1.0, Extent(binding.args[1], 0));
-  }
-  if (op == "lstm" || op == "gru" || op == "rnn") {
-    double steps = Extent(binding.args[0], 0) * Extent(binding.args[0], 1);
-    return 2 * steps * (ir::CountElements(binding.args[1].type()) + ir::CountElements(binding.args[2].type()));
-  }
-  if (op == "max_pool" || op == "avg_pool") return out * ProductOf(binding.attrs.IntsOr("kernel", {1}));
+  static const auto* defined =
+      new std::vector<std::string>{"matmul", "conv", "conv_transpose", "lstm", "gru", "rnn", "max_pool", "avg_pool"};
+  if (std::find(defined->begin(), defined->end(), op) != defined->end()) return ir::CountFlops(binding);
   if (op == "softmax" || op == "log_softmax") return 20 * out;
   if (op == "layer_norm") return 8 * out;
   static const auto* expensive =

@@ -92,21 +92,17 @@ double Cycles(const ir::Binding& call, double lanes) {
   return flops / (lanes * (series ? 2 * kPointwise : kPointwise));
 }
 
-double Bytes(const ir::Type& type) {
-  if (type.is_tensor()) return type.tensor().is_static() ? static_cast<double>(type.tensor().NumBytes()) : 0;
-  double sum = 0;
-  for (const ir::Type& field : type.tuple().fields) sum += Bytes(field);
-  return sum;
-}
-
 double MemoryMicros(const ir::Function& partition) {
   const std::vector<int64_t> constants = partition.attrs.IntsOr(backend::kConstantParams, {});
   double micros = 0;
   for (int64_t i = 0; i < static_cast<int64_t>(partition.params.size()); ++i) {
     const bool constant = std::find(constants.begin(), constants.end(), i) != constants.end();
-    micros += Bytes(partition.params[i]->type) / (constant ? kConstantBytesPerMicro : kBytesPerMicro);
+    micros += static_cast<double>(ir::CountBytes(partition.params[i]->type)) /
+              (constant ? kConstantBytesPerMicro : kBytesPerMicro);
   }
-  for (const ir::Operand& result : partition.body.results) micros += Bytes(result.type()) / kBytesPerMicro;
+  for (const ir::Operand& result : partition.body.results) {
+    micros += static_cast<double>(ir::CountBytes(result.type())) / kBytesPerMicro;
+  }
   return micros;
 }
 
