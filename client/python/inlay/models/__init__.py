@@ -23,6 +23,8 @@ _BUILDERS: dict[str, tuple[Any, Callable[[Any], onnx.ModelProto]]] = {
     "vit_small": (vit.VIT_SMALL, vit.build),
     "lstm": (recurrent.LSTM, recurrent.build_lstm),
     "mlp": (recurrent.MLP, recurrent.build_mlp),
+    "lstm_512": (recurrent.LSTM_512, recurrent.build_lstm),
+    "mlp_16": (recurrent.MLP_16, recurrent.build_mlp),
 }
 NAMES = tuple(_BUILDERS)
 

@@ -13,14 +13,15 @@ from inlay.models.graph import Graph
 @dataclasses.dataclass(frozen=True)
 class LstmConfig:
     layers: int = 2
-    features: int = 256
-    hidden: int = 512
-    length: int = 32
+    features: int = 128
+    hidden: int = 256
+    length: int = 64
     batch: int = 1
     classes: int = 1000
 
 
 LSTM = LstmConfig()
+LSTM_512 = LstmConfig(features=256, hidden=512, length=32)
 TINY_LSTM = LstmConfig(features=12, hidden=16, length=5, classes=10)
 
 
@@ -44,11 +45,12 @@ def build_lstm(config: LstmConfig, seed: int = 0) -> onnx.ModelProto:
 
 @dataclasses.dataclass(frozen=True)
 class MlpConfig:
-    widths: tuple[int, ...] = (784, 1024, 1024, 1024, 10)
-    batch: int = 16
+    widths: tuple[int, ...] = (1024, 1024, 1024, 1024)
+    batch: int = 64
 
 
 MLP = MlpConfig()
+MLP_16 = MlpConfig(widths=(784, 1024, 1024, 1024, 10), batch=16)
 TINY_MLP = MlpConfig(widths=(16, 32, 8), batch=4)
 
 
