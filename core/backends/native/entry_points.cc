@@ -13,7 +13,7 @@ using mlir::Value;
 
 namespace {
 
-constexpr double kParallelCycles = 60000;  // below, waking the other threads costs more than it saves
+constexpr double kParallelCycles = 20000;  // below, waking the other threads costs more than it saves
 
 }  // namespace
 
