@@ -11,6 +11,7 @@ from conftest import check_close, inputs_of, reference, run_everywhere
 import inlay
 from inlay import models
 from inlay.models import bert, gpt2, mobilenet, recurrent, resnet, vit
+from inlay.models.graph import Graph
 
 SMALL = {
     "resnet": lambda: resnet.build(resnet.TINY),
@@ -102,3 +103,22 @@ def test_other_inputs_give_other_outputs(client):
     check_close(jit["main"](**one), reference(model, one))
     check_close(jit["main"](**other), reference(model, other))
     assert abs(reference(model, one)[0] - reference(model, other)[0]).max() > 0.01
+
+
+@pytest.mark.parametrize(
+    ("op", "attributes"),
+    [
+        ("AveragePool", {"kernel_shape": [640, 640], "strides": [640, 640]}),  # EfficientNet's pooler
+        ("AveragePool", {"kernel_shape": [9, 2], "strides": [9, 2]}),
+        ("AveragePool", {"kernel_shape": [20, 20], "strides": [19, 19], "pads": [1, 2, 1, 2]}),
+        ("AveragePool", {"kernel_shape": [20, 20], "strides": [19, 19], "pads": [1, 2, 1, 2], "count_include_pad": 1}),
+        ("MaxPool", {"kernel_shape": [20, 20], "strides": [19, 19], "pads": [1, 2, 1, 2]}),
+    ],
+)
+def test_a_pooling_window_larger_than_the_image(op, attributes, client):
+    g = Graph("pool")
+    pooled = g.op(op, g.input("x", onnx.TensorProto.FLOAT, (2, 3, 8, 7)), ceil_mode=1, **attributes)
+    model = g.finish([(pooled, "y", (2, 3, 1, 4 if attributes["strides"][1] == 2 else 1))])
+    executable = inlay.build(inlay.from_onnx(model), server=client)
+    inputs = inputs_of(executable)
+    check_close(executable.jit()["main"](**inputs), reference(model, inputs))
