@@ -10,33 +10,14 @@
 namespace inlay::csource {
 namespace {
 
-double Bytes(const ir::Type& type) {
-  return type.is_tensor() ? ir::CountElements(type) * static_cast<double>(ir::ByteSize(type.tensor().dtype)) : 0;
-}
-
 bool IsOneOf(const std::string& op, std::initializer_list<absl::string_view> names) {
   return std::find(names.begin(), names.end(), op) != names.end();
 }
 
 double FlopsOf(const ir::Binding& call) {
   if (call.kind != ir::Binding::Kind::kCall || call.args.empty()) return 0;
-  double out = ir::CountElements(call.var->type);
-  const double first = ir::CountElements(call.args[0].type());
-  if (call.callee == "matmul") {
-    const ir::TensorType& a = call.args[0].tensor_type();
-    const int last = a.rank() - 1;
-    const int axis = last > 0 && call.attrs.BoolOr("transpose_a", false) ? last - 1 : last;
-    return 2 * out * static_cast<double>(a.dims[axis].value());
-  }
-  if (call.callee == "conv" || call.callee == "conv_transpose") {
-    const double weights = ir::CountElements(call.args[1].type());
-    const double filters = static_cast<double>(call.args[1].tensor_type().dims[0].value());
-    return 2 * (call.callee == "conv" ? out : first) * weights / filters;
-  }
-  if (IsOneOf(call.callee, {"max_pool", "avg_pool"})) {
-    for (int64_t extent : call.attrs.IntsOr("kernel", {})) out *= static_cast<double>(extent);
-    return out;
-  }
+  if (IsOneOf(call.callee, {"matmul", "conv", "conv_transpose", "max_pool", "avg_pool"})) return ir::CountFlops(call);
+  const double out = ir::CountElements(call.var->type), first = ir::CountElements(call.args[0].type());
   if (IsOneOf(call.callee,
               {"exp", "log", "tanh", "erf", "sigmoid", "gelu", "silu", "softplus", "elu", "softmax", "log_softmax"})) {
     return 20 * out;
@@ -66,8 +47,8 @@ double EstimateMicros(const ir::Function& partition, const target::Target& targe
   const double lanes = target.HasFeature("avx512f") ? 16 : target.HasFeature("avx2") ? 8 : 4;
   double cycles = 0, bytes = 0;
   for (const ir::Binding& binding : partition.body.bindings) cycles += CyclesOf(binding, lanes);
-  for (const ir::VarPtr& param : partition.params) bytes += Bytes(param->type);
-  for (const ir::Operand& result : partition.body.results) bytes += Bytes(result.type());
+  for (const ir::VarPtr& param : partition.params) bytes += static_cast<double>(ir::CountBytes(param->type));
+  for (const ir::Operand& result : partition.body.results) bytes += static_cast<double>(ir::CountBytes(result.type()));
   return kCall + std::max(cycles / kCyclesPerMicro, bytes / kBytesPerMicro);
 }
 
