@@ -7,5 +7,8 @@ cd "$(dirname "$0")/.."
 
 deploy/setup.sh --examples >&2
 printf '==> your daemon: ' >&2
-.venv/bin/inlay info --json >&2
+.venv/bin/inlay info --json | .venv/bin/python -c '
+import json, sys
+info = json.load(sys.stdin)
+print(info["address"] + ", backends " + ", ".join(sorted(set(info["backends"]) - set(info["unusable"]))))' >&2
 exec .venv/bin/python -m inlay.examples.minilm "$@"
