@@ -259,6 +259,18 @@ def _window(extent, kernel, stride, dilation, before, after, ceil_mode=False):
     return count
 
 
+def windows_within(extents, kernel, strides, dilations, pads) -> list[int]:
+    """The kernel of a pooling in ceil mode, where a window may be larger than the image with its pads: the only one is
+    then all of it (EfficientNet's global pooling)."""
+    clipped = list(kernel)
+    for i, (extent, k, stride) in enumerate(zip(extents, kernel, strides, strict=True)):
+        if isinstance(extent, int) and dilations[i] == 1:
+            room = extent + pads[i] + pads[len(clipped) + i]
+            if room < k < room + stride:
+                clipped[i] = room
+    return clipped
+
+
 def _spatial_lists(attrs, spatial: int, names=("strides", "dilations")) -> None:
     for name in names:
         if len(attrs[name]) != spatial:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from inlay.ir.ops import windows_within
 from inlay.onnx_import.ops_nn import window_pads
 from inlay.onnx_import.registry import NodeContext, converter
 from inlay.onnx_import.value import Unsupported, Value
@@ -19,23 +20,10 @@ def _window(ctx: NodeContext, x: Value) -> dict:
     same = (ctx.attr("auto_pad") or "NOTSET").startswith("SAME")
     pads = window_pads(ctx, list(x.shape[2:]), kernel, strides, dilations)
     if ceil_mode and not same:
-        kernel = _within(list(x.shape[2:]), kernel, strides, dilations, pads)
+        kernel = windows_within(list(x.shape[2:]), kernel, strides, dilations, pads)
     return {
         "kernel": kernel, "strides": strides, "dilations": dilations, "pads": pads, "ceil_mode": ceil_mode and not same
     }  # fmt: skip
-
-
-def _within(extents: list, kernel: list[int], strides: list[int], dilations: list[int], pads: list[int]) -> list[int]:
-    """With ceil_mode a window may be larger than the image: the only one is then all of it (EfficientNet's pooling)."""
-    n = len(kernel)
-    rooms = [
-        e + pads[i] + pads[n + i] if isinstance(e, int) else k
-        for i, (e, k) in enumerate(zip(extents, kernel, strict=True))
-    ]
-    return [
-        room if d == 1 and room < k < room + s else k
-        for k, room, s, d in zip(kernel, rooms, strides, dilations, strict=True)
-    ]
 
 
 @converter("MaxPool")

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from inlay.ir.ops import windows_within
 from inlay.torch_import.ops_nn import per_axis
 from inlay.torch_import.registry import NodeContext, Unsupported, Var, converter, is_float
 
@@ -19,15 +20,6 @@ def _batched(ctx: NodeContext, x: Var, spatial: int) -> tuple[Var, bool]:
 
 def _unbatched(ctx: NodeContext, y: Var, lone: bool) -> Var:
     return ctx.reshape(y, y.shape[1:]) if lone else y
-
-
-def _kernel(x: Var, kernel: Any, padding: Any, ceil_mode: bool, n: int) -> list[int]:
-    """With ceil_mode a window may be larger than the image; it is then all of it (EfficientNet's global pooling)."""
-    sizes = per_axis(kernel, n)
-    if not ceil_mode:
-        return sizes
-    extents, pads = x.shape[x.rank - n :], per_axis(padding, n)
-    return [min(k, e + 2 * p) for k, e, p in zip(sizes, extents, pads, strict=True)]
 
 
 # --- Windows ---------------------------------------------------------------------------------------------------------
@@ -46,11 +38,11 @@ def max_pool(
     n = int(ctx.name[len("max_pool")])
     x, lone = _batched(ctx, x, n)
     strides = per_axis(stride, n) or per_axis(kernel, n)
-    if per_axis(dilation, n) == [1] * n:
-        kernel = _kernel(x, kernel, padding, ceil_mode, n)
+    sizes, dilations, pads = per_axis(kernel, n), per_axis(dilation, n), per_axis(padding, n) * 2
+    if ceil_mode:
+        sizes = windows_within(x.shape[2:], sizes, strides, dilations, pads)
     window = {
-        "kernel": per_axis(kernel, n), "strides": strides, "dilations": per_axis(dilation, n),
-        "pads": per_axis(padding, n) * 2, "ceil_mode": bool(ceil_mode),
+        "kernel": sizes, "strides": strides, "dilations": dilations, "pads": pads, "ceil_mode": bool(ceil_mode)
     }  # fmt: skip
     return _unbatched(ctx, ctx.op("max_pool", x, **window), lone)
 
@@ -109,10 +101,12 @@ def avg_pool(
     n = int(ctx.name[len("avg_pool")])
     x, lone = _batched(ctx, x, n)
     strides = per_axis(stride, n) or per_axis(kernel, n)
-    kernel = _kernel(x, kernel, padding, ceil_mode, n)
+    kernel, dilations, pads = per_axis(kernel, n), [1] * n, per_axis(padding, n) * 2
+    if ceil_mode:
+        kernel = windows_within(x.shape[2:], kernel, strides, dilations, pads)
     window: dict[str, Any] = {
-        "kernel": kernel, "strides": strides, "dilations": [1] * n,
-        "pads": per_axis(padding, n) * 2, "ceil_mode": bool(ceil_mode), "count_include_pad": bool(count_include_pad),
+        "kernel": kernel, "strides": strides, "dilations": dilations, "pads": pads,
+        "ceil_mode": bool(ceil_mode), "count_include_pad": bool(count_include_pad),
     }  # fmt: skip
     if divisor is None:
         return _unbatched(ctx, ctx.op("avg_pool", x, **window), lone)
