@@ -56,6 +56,11 @@ struct CodegenRequest {
   std::string entry_plan;         // not empty: the module is, and this plan's compiled entry is wanted (backends/aot)
 };
 
+// Indices of a partition function's parameters and results, ascending.
+struct ChannelsLast {
+  std::vector<int64_t> params, results;
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -89,6 +94,9 @@ class Backend {
   // How far a contraction's results may be off where its codegen target is this one: what a measured search excludes it
   // by. Of n contractions one after the other, sqrt(n) times as far.
   virtual Tolerance tolerance(const target::Target& codegen_target) const { return {}; }
+  // Which non-constant parameters and results of a partition (row-major as it stands) it works on with their channels
+  // last: it is spared a transpose of each that crosses its border so. Asked where merges_regions().
+  virtual ChannelsLast PrefersChannelsLast(const ir::Function& partition) const { return {}; }
   // What it costs to bring a tensor that crosses a partition's border into (or out of) the layout that the backend
   // works in, in microseconds. The search adds it up over borders.
   virtual double TransitionMicros(const ir::TensorType& tensor, const target::Target& target) const { return 0; }
@@ -104,11 +112,19 @@ class BackendCodegen {
   // Changes whenever the code it generates may: the worker's build id, the versions and build ids of the libraries it
   // loads and of the compilers it calls. Part of every key; the daemon learns it by asking a worker.
   virtual std::string version() const = 0;
+  // Whether Codegen knows kChannelsLastParams and kChannelsLastResults, for whatever they name.
+  virtual bool takes_channels_last() const { return false; }
   virtual absl::StatusOr<proto::StaticLibrary> Codegen(const CodegenRequest& request) const = 0;
 };
 
 // The attribute of a partition function (ints): indices of its parameters that are constant after load.
 inline constexpr char kConstantParams[] = "constant_params";
+
+// Attributes of a partition function (ints; absent: none): indices of its parameters and results of type [N, C, S...]
+// that lie as [N, S..., C]. All else at a border is row-major. The bytes are as many, so only the two partitions know.
+// Set where both sides of a value prefer it so (collage/layouts.h).
+inline constexpr char kChannelsLastParams[] = "channels_last_params";
+inline constexpr char kChannelsLastResults[] = "channels_last_results";
 
 class BackendRegistry {
  public:

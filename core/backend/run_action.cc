@@ -24,6 +24,17 @@ absl::StatusOr<ir::IRModule> PartitionsOf(const proto::CompileAction& action) {
   return ir::PartitionsFromProto(action.module());
 }
 
+// A backend that does not look at the attributes would compute nonsense.
+absl::Status CheckLayouts(const ir::IRModule& module, const BackendCodegen& codegen) {
+  if (codegen.takes_channels_last()) return absl::OkStatus();
+  for (const auto& [name, function] : module.functions) {
+    if (!function.attrs.Has(kChannelsLastParams) && !function.attrs.Has(kChannelsLastResults)) continue;
+    return absl::InvalidArgumentError(absl::StrCat("function ", name, " has tensors with their channels last at its ",
+                                                   "border; backend ", codegen.name(), " takes row-major ones only"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckManifest(const ir::IRModule& module, const proto::StaticLibraryManifest& manifest) {
   std::map<std::string, int> implemented;
   for (const proto::PrimitiveFunction& function : manifest.functions()) ++implemented[function.symbol()];
@@ -51,6 +62,7 @@ absl::StatusOr<proto::StaticLibrary> RunAction(const proto::CompileAction& actio
         absl::StrCat("kernel ABI ", INLAY_KERNEL_ABI_VERSION, " here, the action wants ", action.kernel_abi_version()));
   }
   INLAY_ASSIGN_OR_RETURN(ir::IRModule module, PartitionsOf(action));
+  INLAY_RETURN_IF_ERROR(CheckLayouts(module, *codegen));
   INLAY_ASSIGN_OR_RETURN(target::Target target, TargetOf(action.target()));
   INLAY_ASSIGN_OR_RETURN(target, Annotate(target.Completed(), "the action's target"));
   INLAY_ASSIGN_OR_RETURN(target::Target codegen_target, TargetOf(action.codegen_target()));

@@ -36,6 +36,17 @@ class TestBackend : public backend::Backend {
   bool merges_regions() const override { return !fallback_; }
   bool fuses_by_kind() const override { return fallback_; }
   bool is_fallback() const override { return fallback_; }
+  // Of every image.
+  backend::ChannelsLast PrefersChannelsLast(const ir::Function& partition) const override {
+    backend::ChannelsLast preferred;
+    for (size_t i = 0; i < partition.params.size(); ++i) {
+      if (partition.params[i]->type.tensor().rank() == 4) preferred.params.push_back(i);
+    }
+    for (size_t i = 0; i < partition.body.results.size(); ++i) {
+      if (partition.body.results[i].tensor_type().rank() == 4) preferred.results.push_back(i);
+    }
+    return preferred;
+  }
 
  private:
   std::string name_;
@@ -82,6 +93,51 @@ class CollageTest : public ::testing::Test {
   TestBackend native_{"native", true};
   TestBackend lib_{"lib", false};
 };
+
+// "lib: op >0 0>" of each partition: its operators, inputs and outputs that have their channels last.
+std::string Layouts(const Partitioned& partitioned) {
+  std::string text;
+  for (const PartitionInfo& partition : partitioned.partitions) {
+    text += (text.empty() ? "" : "; ") + partition.backend + ":";
+    for (const std::string& op : partition.ops) text += " " + op;
+    for (int64_t i : partition.channels_last.params) text += " >" + std::to_string(i);
+    for (int64_t i : partition.channels_last.results) text += " " + std::to_string(i) + ">";
+    const ir::Function& function = partitioned.module.functions.at(partition.function);
+    EXPECT_EQ(function.attrs.IntsOr(backend::kChannelsLastParams, {}), partition.channels_last.params);
+    EXPECT_EQ(function.attrs.IntsOr(backend::kChannelsLastResults, {}), partition.channels_last.results);
+  }
+  return text;
+}
+
+TEST_F(CollageTest, ImagesCrossWithTheirChannelsLastWhereBothSidesPreferIt) {
+  TestBackend other("other", false);
+  lib_.Add({"lib.exp", ir::Op("exp"), nullptr, 0});
+  other.Add({"other.tanh", ir::Op("tanh"), nullptr, 0});
+  auto x = builder_.Param("x", F32({2, 8, 4, 4}));
+  auto y = Call("tanh", {Call("exp", {x})});
+  builder_.Return({Call("softmax", {Call("exp", {y})}, {{"axis", int64_t{1}}})});
+  auto result = Partition({&lib_, &other, &native_});
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(Layouts(*result), "lib: exp 0>; other: tanh >0 0>; lib: exp >0; native: softmax")
+      << "arguments are row-major, and so is what native code reads; the two exp are not the same code";
+  Cover cover;
+  cover.functions["main"] = {{{0}, &lib_, {}, 0}, {{1}, &other, {}, 0}, {{2}, &lib_, {}, 0}, {{3}, &native_, {}, 0}};
+  EXPECT_EQ(Layouts(CutAlong(module_, cover, Borders::kRowMajor)), "lib: exp; other: tanh; native: softmax");
+}
+
+TEST_F(CollageTest, WhoNeedsAValueRowMajorDecidesForAll) {
+  TestBackend other("other", false);
+  lib_.Add({"lib.exp", ir::Op("exp"), nullptr, 0});
+  other.Add({"other.tanh", ir::Op("tanh"), nullptr, 0});
+  auto e = Call("exp", {builder_.Param("x", F32({2, 8, 4, 4}))});
+  auto shared = Call("exp", {builder_.Param("y", F32({2, 8, 4, 4}))});
+  auto matrix = Call("exp", {builder_.Param("z", F32({8, 4}))});
+  builder_.Return({e, Call("tanh", {e}), Call("tanh", {shared}), Call("softmax", {shared}, {{"axis", int64_t{1}}}),
+                   Call("tanh", {matrix})});
+  auto result = Partition({&lib_, &other, &native_});
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(Layouts(*result).find('>'), std::string::npos) << Layouts(*result);
+}
 
 TEST_F(CollageTest, BiggerLibraryPatternWins) {
   auto x = builder_.Param("x", F32({4, 8}));

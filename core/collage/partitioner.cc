@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "core/backend/variant.h"
 #include "core/base/status_macros.h"
+#include "core/collage/layouts.h"
 #include "core/collage/merge.h"
 #include "core/collage/outline.h"
 #include "core/collage/partition_rule.h"
@@ -22,13 +23,14 @@ namespace {
 class FunctionPartitioner {
  public:
   FunctionPartitioner(const ir::Function& function, const Cover& cover, const std::vector<Group>& groups,
-                      const target::CompilationConfig& config, Partitioned* out,
+                      const target::CompilationConfig& config, Borders borders, Partitioned* out,
                       std::unordered_map<std::string, int>* index_of)
       : function_(function),
         cover_(cover),
         groups_(groups),
         graph_(function),
         config_(config),
+        channels_last_(borders == Borders::kAgreed ? ChannelsLastValues(graph_, groups) : ValueSet()),
         out_(out),
         index_of_(index_of) {}
 
@@ -53,6 +55,7 @@ class FunctionPartitioner {
     if (config_.runtime.kind == target::RuntimeKind::kCrt) {
       outlined.function.attrs.Set(backend::kConstantParams, std::vector<int64_t>());
     }
+    SetLayouts(&outlined);
     const std::string name = AddPartition(group, std::move(outlined.function));
     ir::Binding call;
     call.kind = ir::Binding::Kind::kCallFunction;
@@ -79,6 +82,20 @@ class FunctionPartitioner {
     }
   }
 
+  void SetLayouts(Outlined* outlined) const {
+    if (channels_last_.empty()) return;
+    std::vector<int64_t> params, results;
+    for (size_t i = 0; i < outlined->args.size(); ++i) {
+      const ir::Operand& arg = outlined->args[i];
+      if (arg.is_var() && channels_last_.count(arg.var.get()) > 0) params.push_back(static_cast<int64_t>(i));
+    }
+    for (size_t i = 0; i < outlined->results.size(); ++i) {
+      if (channels_last_.count(outlined->results[i].get()) > 0) results.push_back(static_cast<int64_t>(i));
+    }
+    if (!params.empty()) outlined->function.attrs.Set(backend::kChannelsLastParams, std::move(params));
+    if (!results.empty()) outlined->function.attrs.Set(backend::kChannelsLastResults, std::move(results));
+  }
+
   // Structurally equal partitions of one backend are one function.
   std::string AddPartition(const Group& group, ir::Function function) {
     const std::string codegen_target = config_.CodegenTarget(group.backend->name()).ToString();
@@ -91,6 +108,8 @@ class FunctionPartitioner {
     if (added) {
       out_->module.functions[name] = ir::Canonicalize(function);
       out_->partitions.push_back(Describe(group, name));
+      out_->partitions.back().channels_last = {function.attrs.IntsOr(backend::kChannelsLastParams, {}),
+                                               function.attrs.IntsOr(backend::kChannelsLastResults, {})};
     }
     ++out_->partitions[found->second].call_sites;
     return name;
@@ -123,6 +142,7 @@ class FunctionPartitioner {
   const std::vector<Group>& groups_;
   const DataflowGraph graph_;
   const target::CompilationConfig& config_;
+  const ValueSet channels_last_;
   Partitioned* out_;
   std::unordered_map<std::string, int>* index_of_;
 };
@@ -238,15 +258,15 @@ size_t CheapestByEstimate(const std::vector<Cover>& covers) {
          covers.begin();
 }
 
-Partitioned CutAlong(const ir::IRModule& module, const Cover& cover) {
+Partitioned CutAlong(const ir::IRModule& module, const Cover& cover, Borders borders) {
   Partitioned result;
   result.module = module;
   std::unordered_map<std::string, int> index_of;
   for (const std::string& name : FunctionsToCut(module)) {
     auto function = module.functions.find(name);
-    result.module.functions[name] =
-        FunctionPartitioner(function->second, cover, cover.functions.at(name), module.config(), &result, &index_of)
-            .Run();
+    result.module.functions[name] = FunctionPartitioner(function->second, cover, cover.functions.at(name),
+                                                        module.config(), borders, &result, &index_of)
+                                        .Run();
   }
   return result;
 }

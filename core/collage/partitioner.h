@@ -22,7 +22,8 @@ struct PartitionInfo {
   std::string backend;         // or a variant of one, "native#2"
   std::string codegen_target;  // of it, where it has attributes
   std::vector<std::string> ops;
-  std::vector<std::string> locations;  // of its first call site
+  std::vector<std::string> locations;   // of its first call site
+  backend::ChannelsLast channels_last;  // at its borders
   std::string why;
   double cost_us = 0;
   int call_sites = 0;
@@ -72,9 +73,12 @@ class Partitioner {
 // The index of the cover whose estimate, margins included, is lowest.
 size_t CheapestByEstimate(const std::vector<Cover>& covers);
 
+// What crosses from partition to partition lies as both sides prefer (layouts.h), or row-major whatever they prefer.
+enum class Borders { kAgreed, kRowMajor };
+
 // The module with each group a call of a partition function; structurally equal ones of one backend are one function.
 // `cover` fits the module.
-Partitioned CutAlong(const ir::IRModule& module, const Cover& cover);
+Partitioned CutAlong(const ir::IRModule& module, const Cover& cover, Borders borders = Borders::kAgreed);
 
 // A backend that the configuration would let compete, but that can't serve its target at all.
 struct UnusableBackend {

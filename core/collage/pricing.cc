@@ -24,8 +24,8 @@ std::vector<int> GroupOf(const DataflowGraph& graph, const std::vector<Group>& g
   return group_of;
 }
 
-double BorderOf(const DataflowGraph& graph, const std::vector<Group>& groups, const std::vector<int>& group_of, int i,
-                const CostEstimator& estimator) {
+double BorderOf(const DataflowGraph& graph, const std::vector<Group>& groups, const std::vector<int>& group_of,
+                const ValueSet& agreed, int i, const CostEstimator& estimator) {
   if (groups[i].backend == nullptr) return 0;
   std::unordered_set<const ir::Var*> crossing;
   for (int position : groups[i].positions) {
@@ -40,7 +40,8 @@ double BorderOf(const DataflowGraph& graph, const std::vector<Group>& groups, co
   }
   double total = 0;
   for (const ir::Var* var : crossing) {
-    if (var->type.is_tensor()) total += estimator.TransitionMicros(*groups[i].backend, var->type.tensor());
+    if (!var->type.is_tensor() || agreed.count(var) > 0) continue;
+    total += estimator.TransitionMicros(*groups[i].backend, var->type.tensor());
   }
   return total;
 }
@@ -71,10 +72,13 @@ void ShareFusedCosts(const DataflowGraph& graph, const CostEstimator& estimator,
   }
 }
 
-double BorderMicros(const DataflowGraph& graph, const std::vector<Group>& groups, const CostEstimator& estimator) {
+double BorderMicros(const DataflowGraph& graph, const std::vector<Group>& groups, const ValueSet& agreed,
+                    const CostEstimator& estimator) {
   const std::vector<int> group_of = GroupOf(graph, groups);
   double total = 0;
-  for (int i = 0; i < static_cast<int>(groups.size()); ++i) total += BorderOf(graph, groups, group_of, i, estimator);
+  for (int i = 0; i < static_cast<int>(groups.size()); ++i) {
+    total += BorderOf(graph, groups, group_of, agreed, i, estimator);
+  }
   return total;
 }
 
@@ -88,10 +92,11 @@ void PriceFusedGroups(const DataflowGraph& graph, const CostEstimator& estimator
 CoverCost CostWithBorders(const DataflowGraph& graph, const std::vector<Group>& groups,
                           const CostEstimator& estimator) {
   const std::vector<int> group_of = GroupOf(graph, groups);
+  const ValueSet agreed = ChannelsLastValues(graph, groups);
   CoverCost cost;
   for (int i = 0; i < static_cast<int>(groups.size()); ++i) {
     if (groups[i].backend == nullptr) continue;
-    const double us = groups[i].cost_us + BorderOf(graph, groups, group_of, i, estimator);
+    const double us = groups[i].cost_us + BorderOf(graph, groups, group_of, agreed, i, estimator);
     cost.us += us;
     cost.cautious_us += us * estimator.Margin(*groups[i].backend);
   }
@@ -111,6 +116,7 @@ std::vector<Candidate> WithoutWhatDoesNotPay(const DataflowGraph& graph, const C
   }
   const std::vector<Group> groups = MergeCover(graph, cover);
   const std::vector<int> group_of = GroupOf(graph, groups);
+  const ValueSet agreed = ChannelsLastValues(graph, groups);
   std::vector<bool> pays(groups.size(), true);
   for (int i = 0; i < static_cast<int>(groups.size()); ++i) {
     if (groups[i].backend == nullptr || groups[i].backend->is_fallback()) continue;
@@ -122,7 +128,7 @@ std::vector<Candidate> WithoutWhatDoesNotPay(const DataflowGraph& graph, const C
       possible &= single != fallback.end();
       if (possible) instead += single->second->cost_us;
     }
-    const double us = groups[i].cost_us + BorderOf(graph, groups, group_of, i, estimator);
+    const double us = groups[i].cost_us + BorderOf(graph, groups, group_of, agreed, i, estimator);
     pays[i] = !possible || us * estimator.Margin(*groups[i].backend) < instead;
   }
   std::vector<Candidate> kept;

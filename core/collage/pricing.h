@@ -9,6 +9,7 @@
 #include "core/collage/cost_estimator.h"
 #include "core/collage/cover.h"
 #include "core/collage/dataflow_graph.h"
+#include "core/collage/layouts.h"
 
 namespace inlay::collage {
 
@@ -17,8 +18,10 @@ namespace inlay::collage {
 // backend takes everything.
 void ShareFusedCosts(const DataflowGraph& graph, const CostEstimator& estimator, std::vector<Candidate>* candidates);
 
-// What the layout changes cost of what goes in and out of the groups.
-double BorderMicros(const DataflowGraph& graph, const std::vector<Group>& groups, const CostEstimator& estimator);
+// What the layout changes cost of what goes in and out of the groups, but for the values that cross as both sides
+// prefer (ChannelsLastValues of the groups; empty: where each group was timed alone).
+double BorderMicros(const DataflowGraph& graph, const std::vector<Group>& groups, const ValueSet& agreed,
+                    const CostEstimator& estimator);
 
 // Estimates the groups of backends that fuse anew, as they are now.
 void PriceFusedGroups(const DataflowGraph& graph, const CostEstimator& estimator, std::vector<Group>* groups);

@@ -31,6 +31,8 @@ class PricedBackend : public backend::Backend {
   const std::vector<backend::PatternRule>& rules() const override { return rules_; }
   bool fuses_by_kind() const override { return fallback_; }
   bool is_fallback() const override { return fallback_; }
+  bool merges_regions() const override { return !fallback_; }
+  backend::ChannelsLast PrefersChannelsLast(const ir::Function& partition) const override { return {{0}, {0}}; }
   double EstimateMicros(const ir::Function&, const target::Target&) const override { return price_; }
   double TransitionMicros(const ir::TensorType& tensor, const target::Target&) const override {
     return !fallback_ && tensor.rank() == 4 ? 20 : 0;
@@ -97,6 +99,21 @@ TEST_F(PricingTest, WhatDoesNotPayForItsBordersIsGivenBackAlone) {
   builder_.Return({matrix, image});
   EXPECT_THAT(Choose({"lib", false, 1, {"softmax", "log_softmax"}}),
               ElementsAre("lib: softmax", "native: log_softmax"));
+}
+
+// Two libraries side by side transpose what goes in (20) and what comes out (20), nothing between them.
+TEST_F(PricingTest, ABorderThatBothSidesPreferCostsNothing) {
+  const PricedBackend other("other", false, 1, {"log_softmax"});
+  auto image = Call("softmax", builder_.Param("x", F32({1, 2, 8, 8})), {{"axis", int64_t{3}}});
+  builder_.Return({Call("log_softmax", image, {{"axis", int64_t{3}}})});
+  module_.functions["main"] = function_;
+  const DataflowGraph graph(module_.functions.at("main"));
+  const PricedBackend lib("lib", false, 1, {"softmax"});
+  const std::vector<Group> groups = {{{0}, &lib, {}, 1}, {{1}, &other, {}, 1}};
+  const auto estimator = AnalyticEstimator(module_.config(), &model_);
+  EXPECT_EQ(BorderMicros(graph, groups, ChannelsLastValues(graph, groups), *estimator), 40);
+  EXPECT_EQ(BorderMicros(graph, groups, {}, *estimator), 80) << "each alone";
+  EXPECT_EQ(CostWithBorders(graph, groups, *estimator).us, 42);
 }
 
 TEST(CostModel, TheMarginIsSmallerWhereEstimatesAreFitted) {

@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "core/base/status_macros.h"
+#include "core/collage/layouts.h"
 #include "core/collage/merge.h"
 #include "core/collage/pricing.h"
 #include "core/collage/search.h"
@@ -157,7 +158,9 @@ class MeasuredSearch {
       if (!in_part[i]) alone.push_back({{i}, nullptr, {}, 0});
     }
     const auto measured = collage::AnalyticEstimator(config_, &transitions_);
-    double saved = collage::BorderMicros(graph, alone, *measured) - collage::BorderMicros(graph, merged, *measured);
+    const collage::ValueSet agreed = collage::ChannelsLastValues(graph, merged);
+    double saved =
+        collage::BorderMicros(graph, alone, {}, *measured) - collage::BorderMicros(graph, merged, agreed, *measured);
     for (const collage::Group& group : alone) {
       if (group.backend != nullptr) saved += measured->CallMicros(*group.backend);
     }

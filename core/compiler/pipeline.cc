@@ -105,6 +105,8 @@ void FillReport(const collage::Partitioned& partitioned, const std::vector<Actio
     out->set_codegen_target(info.codegen_target);
     for (const std::string& op : info.ops) out->add_ops(op);
     for (const std::string& location : info.locations) out->add_locations(location);
+    for (int64_t i : info.channels_last.params) out->add_channels_last_inputs(static_cast<int32_t>(i));
+    for (int64_t i : info.channels_last.results) out->add_channels_last_outputs(static_cast<int32_t>(i));
     out->set_why(info.why);
     out->set_cost_us(info.cost_us);
     out->set_call_sites(info.call_sites);

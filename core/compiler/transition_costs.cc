@@ -96,7 +96,7 @@ class TransitionProbes {
     std::vector<collage::Partitioned> partitioned;
     std::vector<std::vector<Action>> actions;
     for (const Probe& probe : *probes) {
-      partitioned.push_back(collage::CutAlong(probe.module, probe.cover));
+      partitioned.push_back(collage::CutAlong(probe.module, probe.cover, collage::Borders::kRowMajor));
       INLAY_ASSIGN_OR_RETURN(actions.emplace_back(), MakeActions(partitioned.back(), context_.compiler->compiler()));
       distinct.Add(actions.back());
     }

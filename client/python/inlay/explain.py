@@ -93,6 +93,8 @@ def print_explanation(found: dict[str, Any], limit: int) -> None:
         calls = f", {p['call_sites']} calls" if p["call_sites"] > 1 else ""
         print(f"\n{number + 1}. {ops_in_words(p['ops'])}: {p['backend']}, {cost(p)}{calls}{where}")
         print(f"   {p['verdict']}")
+        if layouts := layouts_in_words(p):
+            print(f"   {layouts}")
         if p["candidates"]:
             rows = [
                 [f"   {c['backend']}", c["rule"], cost(c), ops_in_words(c["ops"]), _outcome(c)] for c in p["candidates"]
@@ -107,6 +109,12 @@ def print_explanation(found: dict[str, Any], limit: int) -> None:
         )
     if not any(p["candidates"] for p in found["partitions"]):
         print("\nThe server's report has no candidates.")
+
+
+def layouts_in_words(partition: dict[str, Any]) -> str:
+    """What crosses its borders without being transposed: "channels last: input 0, output 0"; "" where nothing does."""
+    values = [f"{side} {i}" for side in ("input", "output") for i in partition[f"channels_last_{side}s"]]
+    return f"channels last: {', '.join(values)}" if values else ""
 
 
 def unusable_in_words(unusable: list[Any]) -> list[str]:

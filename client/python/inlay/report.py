@@ -24,7 +24,8 @@ class Report(Record):
 
     Keys: server_ms, actions_run, cache_hits, shared_flight (answered by an identical request under way), phase_ms
     ({phase: ms}), upload_bytes, and partitions: [{name, backend, ops, cache ("hit" or "miss"), why, miss_reason,
-    compile_ms, cost_us, call_sites, action, locations, codegen_target (of the backend's variant; "" without attributes)}].
+    compile_ms, cost_us, call_sites, action, locations, codegen_target (of the backend's variant; "" without attributes),
+    channels_last_inputs, channels_last_outputs (indices of what crosses its borders so; all else is row-major)}].
     Of the choice of backends: plan_source ("search", "plan cache" or "pinned"), measure_ms, plans (whole-model covers
     that competed: [{name, estimated_us, measured_us, spread_us, chosen, calls, excluded}]) and candidates (sub-graphs
     that backends proposed: [{backend, rule, ops, locations, cost_us, spread_us, measured, chosen, excluded, note,
@@ -84,4 +85,6 @@ def _partition(p: artifact_pb2.PartitionReport) -> Record:
         call_sites=p.call_sites,
         action=p.action_digest,
         locations=list(p.locations),
+        channels_last_inputs=list(p.channels_last_inputs),
+        channels_last_outputs=list(p.channels_last_outputs),
     )

@@ -16,7 +16,9 @@ from inlay.report import Report
 def report():
     proto = artifact_pb2.CompileReport(plan_source="search", measure_ms=1500)
     matmul = {"ops": ["matmul", "add"], "locations": ["/fc/MatMul", "/fc/Add"]}
-    proto.partitions.add(name="p0", backend="onednn", cost_us=10, call_sites=3, why="cheapest", **matmul)
+    proto.partitions.add(
+        name="p0", backend="onednn", cost_us=10, call_sites=3, why="cheapest", channels_last_outputs=[0, 2], **matmul
+    )
     proto.partitions.add(
         name="p1", backend="native", ops=["softmax"], locations=["/softmax"], call_sites=1, why="alone"
     )
@@ -57,6 +59,7 @@ def test_explanation_for_people(report, capsys):
     assert "120 us" in text
     assert "excluded: a crash in p0" in text
     assert "1. matmul, add: onednn, ~10.0 us, 3 calls at '/fc/MatMul'" in text
+    assert "   channels last: output 0, output 2\n" in text
     assert "12.0 ±0.5 us" in text
     assert "excluded: output 0: wrong by 3.5" in text
     assert "and 1 more partitions" in text

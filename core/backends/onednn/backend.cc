@@ -4,6 +4,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "core/backends/onednn/cost.h"
+#include "core/backends/onednn/layouts.h"
 #include "core/backends/onednn/lowering.h"
 #include "core/backends/onednn/patterns.h"
 
@@ -30,6 +31,9 @@ class OnednnBackend : public backend::Backend {
 
   const std::vector<backend::PatternRule>& rules() const override { return rules_; }
   bool merges_regions() const override { return true; }
+  backend::ChannelsLast PrefersChannelsLast(const ir::Function& partition) const override {
+    return onednn::PrefersChannelsLast(partition);
+  }
 
   // Whatever fpmath mode this is, the factors keep 8 bits of mantissa at least (bf16's): rounded by 2^-9 each, a
   // product is off by 2^-8 at most, and the worst of a million sums of such by less than four times that of their root

@@ -26,6 +26,7 @@ absl::StatusOr<backends::ShimPartition> Describe(const ir::Function& partition, 
 class OnednnCodegen : public backend::BackendCodegen {
  public:
   std::string name() const override { return "onednn"; }
+  bool takes_channels_last() const override { return true; }
 
   std::string version() const override {
     const dnnl_version_t* v = dnnl_version();

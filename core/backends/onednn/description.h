@@ -14,7 +14,7 @@
 
 namespace inlay::onednn {
 
-inline constexpr int kDescriptionVersion = 2;
+inline constexpr int kDescriptionVersion = 3;
 
 // Of the codegen target, and of the description.
 inline constexpr char kFpmathAttr[] = "fpmath";
@@ -61,7 +61,9 @@ struct Description {
   int num_inputs = 0;
   std::vector<Value> values;
   std::vector<int> outputs;  // values
-  std::vector<Step> steps;   // in execution order
+  // Which inputs and outputs (of these indices, images all) have their channels last; the others are row-major.
+  std::vector<int> channels_last_inputs, channels_last_outputs;
+  std::vector<Step> steps;  // in execution order
   int64_t workspace_bytes = 0;
   std::string fpmath = "strict";  // oneDNN's fpmath mode of the contractions: "strict", "bf16", "any"
 };

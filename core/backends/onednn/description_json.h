@@ -13,7 +13,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(View, value, dims, strides)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PostOp, op, alpha, beta, operand)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Step, op, algorithm, args, out, strides, dilations, pads_begin, pads_end, kernel,
                                    axis, alpha, beta, epsilon, post_ops)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Description, version, num_inputs, values, outputs, steps, workspace_bytes, fpmath)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Description, version, num_inputs, values, outputs, channels_last_inputs,
+                                   channels_last_outputs, steps, workspace_bytes, fpmath)
 
 }  // namespace inlay::onednn
 

@@ -11,6 +11,7 @@
 #include "core/backend/backend.h"
 #include "core/backends/common/partition_function.h"
 #include "core/backends/onednn/description_json.h"
+#include "core/backends/onednn/layouts.h"
 #include "core/backends/onednn/support.h"
 #include "core/backends/onednn/views.h"
 #include "core/backends/onednn/workspace.h"
@@ -37,7 +38,7 @@ class Lowering {
 
   absl::StatusOr<Lowered> Run() {
     INLAY_RETURN_IF_ERROR(backends::CheckPartitionFunction(function_));
-    AddParams();
+    INLAY_RETURN_IF_ERROR(AddParams());
     for (const Binding& binding : function_.body.bindings) {
       absl::Status status = CheckCall(binding);
       if (!status.ok()) return absl::Status(status.code(), absl::StrCat(ir::Describe(binding), ": ", status.message()));
@@ -49,10 +50,18 @@ class Lowering {
   }
 
  private:
-  void AddParams() {
+  absl::Status AddParams() {
     for (const VarPtr& param : function_.params) value_of_[param.get()] = AddValue(param->type.tensor());
     description_.num_inputs = static_cast<int>(function_.params.size());
     for (int64_t i : function_.attrs.Ints(backend::kConstantParams)) description_.values[i].constant = true;
+    for (int64_t i : function_.attrs.IntsOr(backend::kChannelsLastParams, {})) {
+      if (i < 0 || i >= description_.num_inputs || !IsImage(description_.values[i].dims) ||
+          description_.values[i].constant) {
+        return absl::InvalidArgumentError(absl::StrCat("channels_last_params names ", i, ", which is no image"));
+      }
+      description_.channels_last_inputs.push_back(static_cast<int>(i));
+    }
+    return absl::OkStatus();
   }
 
   absl::Status AddResults() {
@@ -62,6 +71,14 @@ class Lowering {
         return absl::InvalidArgumentError("a result that is a parameter of the partition");
       }
       description_.outputs.push_back(value);
+    }
+    for (int64_t i : function_.attrs.IntsOr(backend::kChannelsLastResults, {})) {
+      const bool exists = i >= 0 && i < static_cast<int64_t>(description_.outputs.size());
+      const Dims dims = exists ? description_.values[description_.outputs[i]].dims : Dims();
+      if (!IsImage(dims) || function_.body.results[i].tensor_type().Shape() != dims) {
+        return absl::InvalidArgumentError(absl::StrCat("channels_last_results names ", i, ", which is no image"));
+      }
+      description_.channels_last_outputs.push_back(static_cast<int>(i));
     }
     return absl::OkStatus();
   }

@@ -2,6 +2,7 @@
 
 #include "core/backend/backend.h"
 #include "core/backend/testing/cases.h"
+#include "core/backends/onednn/layouts.h"
 #include "gtest/gtest.h"
 
 namespace inlay::onednn {
@@ -51,6 +52,25 @@ TEST(Lowering, FusesAnAdditionIntoTheLaterMaker) {
   EXPECT_EQ(SummaryOf("residual_block"), "conv+bias[relu] conv+bias[add relu]");
   EXPECT_EQ(SummaryOf("downsample_block"), "conv+bias[relu] conv+bias[relu] conv+bias conv+bias[add relu]");
 }
+
+// ">0 >3 0>": parameters and results.
+std::string PreferredBy(const std::string& name) {
+  const backend::ChannelsLast preferred = PrefersChannelsLast(Find(name).function);
+  std::string text;
+  for (int64_t i : preferred.params) text += (text.empty() ? ">" : " >") + std::to_string(i);
+  for (int64_t i : preferred.results) text += (text.empty() ? "" : " ") + std::to_string(i) + ">";
+  return text;
+}
+
+TEST(Layouts, AreTheConvolutionsAndWhatHangsOnThem) {
+  EXPECT_EQ(PreferredBy("residual_block"), ">0 0>");
+  EXPECT_EQ(PreferredBy("two_results"), ">0 0> 1>");
+  EXPECT_EQ(PreferredBy("conv_depthwise"), ">0 0>");
+  EXPECT_EQ(PreferredBy("global_mean"), ">0") << "one pixel has no layout";
+  EXPECT_EQ(PreferredBy("conv_3x3"), "0>") << "stems read planes";
+}
+
+TEST(Layouts, OfMatricesAreRowMajor) { EXPECT_EQ(PreferredBy("matmul_bias_residual"), ""); }
 
 // A value that is a result, or used twice, stays as it was made.
 TEST(Lowering, LeavesSharedValuesAlone) {

@@ -4,6 +4,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "core/backends/xnnpack/cost.h"
+#include "core/backends/xnnpack/layouts.h"
 #include "core/backends/xnnpack/lowering.h"
 #include "core/backends/xnnpack/patterns.h"
 #include "core/backends/xnnpack/runtime/loaded_library.h"
@@ -34,6 +35,9 @@ class XnnpackBackend : public backend::Backend {
   const std::vector<target::AttrSpec>& attrs() const override { return attrs_; }
   const std::vector<backend::PatternRule>& rules() const override { return rules_; }
   bool merges_regions() const override { return true; }
+  backend::ChannelsLast PrefersChannelsLast(const ir::Function& partition) const override {
+    return xnnpack::PrefersChannelsLast(partition);
+  }
 
   // Images have their channels last inside a partition, so a border transposes them: read and written once, with the
   // scattered side (55 KB in 1.5 us, 1.1 MB in 35, 4.6 MB in 550, a machine's measured transitions; cost.cc's scale).

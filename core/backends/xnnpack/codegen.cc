@@ -34,6 +34,7 @@ absl::StatusOr<backends::ShimPartition> Describe(const ir::Function& partition, 
 class XnnpackCodegen : public backend::BackendCodegen {
  public:
   std::string name() const override { return "xnnpack"; }
+  bool takes_channels_last() const override { return true; }
 
   // The library has no version of its own: its bytes are.
   std::string version() const override {

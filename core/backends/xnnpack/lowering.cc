@@ -32,17 +32,24 @@ class Lowering {
   absl::StatusOr<Lowered> Run() {
     INLAY_RETURN_IF_ERROR(backends::CheckPartitionFunction(function_));
     const auto constants = function_.attrs.Ints(backend::kConstantParams);
+    auto layout_of = [&](const char* attr, int index) {
+      const auto last = function_.attrs.IntsOr(attr, {});
+      return std::count(last.begin(), last.end(), index) > 0 ? Layout::kChannelsLast : Layout::kRowMajor;
+    };
     description_.num_inputs = static_cast<int>(function_.params.size());
     description_.num_outputs = static_cast<int>(function_.body.results.size());
     for (int i = 0; i < description_.num_inputs; ++i) {
-      values_.AddParam(function_.params[i], std::count(constants.begin(), constants.end(), i) > 0);
+      values_.AddParam(function_.params[i], std::count(constants.begin(), constants.end(), i) > 0,
+                       layout_of(backend::kChannelsLastParams, i));
     }
     for (const Binding& binding : function_.body.bindings) {
       absl::Status status = CheckCall(binding);
       if (status.ok()) status = LowerCall(binding);
       if (!status.ok()) return absl::Status(status.code(), absl::StrCat(ir::Describe(binding), ": ", status.message()));
     }
-    for (int i = 0; i < description_.num_outputs; ++i) values_.AddOutput(function_.body.results[i], i);
+    for (int i = 0; i < description_.num_outputs; ++i) {
+      values_.AddOutput(function_.body.results[i], layout_of(backend::kChannelsLastResults, i), i);
+    }
     INLAY_RETURN_IF_ERROR(PlanWorkspace(&description_));
     return std::move(lowered_);
   }

@@ -2,6 +2,7 @@
 
 #include "core/backend/backend.h"
 #include "core/backend/testing/cases.h"
+#include "core/backends/xnnpack/layouts.h"
 #include "core/backends/xnnpack/support.h"
 #include "gtest/gtest.h"
 
@@ -53,6 +54,22 @@ TEST(Lowering, TransposesAtBordersOnly) {
       SummaryOf("squeeze_excite_1"),
       "transpose conv+bias sigmoid multiply global_avg_pool conv+bias sigmoid multiply conv+bias sigmoid multiply "
       "conv+bias transpose add transpose");
+}
+
+Case Granted(Case c) {
+  const backend::ChannelsLast preferred = PrefersChannelsLast(c.function);
+  c.function.attrs.Set(backend::kChannelsLastParams, preferred.params);
+  c.function.attrs.Set(backend::kChannelsLastResults, preferred.results);
+  return c;
+}
+
+TEST(Lowering, TransposesNothingWhereItsNeighboursHaveTheChannelsLastToo) {
+  EXPECT_EQ(SummaryOf(Granted(Find("residual_block"))), "conv+bias[clamp] conv+bias add[clamp]");
+  EXPECT_EQ(SummaryOf(Granted(Find("fire_module"))),
+            "conv+bias[clamp] conv+bias[clamp] conv+bias[clamp] concat conv+bias[clamp]");
+  EXPECT_EQ(SummaryOf(Granted(Find("two_results"))), "conv+bias[clamp] conv+bias");
+  const backend::ChannelsLast of_matmul = PrefersChannelsLast(Find("matmul_bias_residual").function);
+  EXPECT_TRUE(of_matmul.params.empty() && of_matmul.results.empty());
 }
 
 // A value that is a result, or used twice, stays as it was made.

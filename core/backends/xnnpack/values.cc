@@ -63,10 +63,10 @@ int ValueTable::AddLiteral(const std::string& data) {
   return value;
 }
 
-void ValueTable::AddParam(const ir::VarPtr& param, bool constant) {
+void ValueTable::AddParam(const ir::VarPtr& param, bool constant, Layout layout) {
   const int value = AddValue(param->type.tensor().NumElements());
   description_->values[value].constant = constant;
-  Bind(param, value, Layout::kRowMajor);
+  Bind(param, value, layout);
 }
 
 int ValueTable::AddScalar(float value) {
@@ -137,8 +137,8 @@ int ValueTable::Readable(int value, int64_t row) {
   return value;
 }
 
-void ValueTable::AddOutput(const ir::Operand& result, int index) {
-  int value = Get(result, Layout::kRowMajor);
+void ValueTable::AddOutput(const ir::Operand& result, Layout layout, int index) {
+  int value = Get(result, layout);
   const bool taken = value < description_->num_inputs || description_->values[value].output >= 0;
   if (taken || IsConstant(value) || read_beyond_.count(value) > 0) {
     value = Copy(value);

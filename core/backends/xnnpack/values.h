@@ -27,7 +27,7 @@ class ValueTable {
   // Both outlive the table.
   ValueTable(Description* description, std::string* literals) : description_(description), literals_(literals) {}
 
-  void AddParam(const ir::VarPtr& param, bool constant);
+  void AddParam(const ir::VarPtr& param, bool constant, Layout layout);
   // A literal of one element.
   int AddScalar(float value);
 
@@ -49,7 +49,7 @@ class ValueTable {
   // caller may end where its page ends, so that nothing beyond may be read.
   int Readable(int value, int64_t row);
   // The value that becomes output `index`.
-  void AddOutput(const ir::Operand& result, int index);
+  void AddOutput(const ir::Operand& result, Layout layout, int index);
 
   bool IsConstant(int value) const { return description_->values[value].constant; }
 

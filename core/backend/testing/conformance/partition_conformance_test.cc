@@ -2,6 +2,7 @@
 #include <malloc.h>
 
 #include <algorithm>
+#include <cstring>
 #include <thread>
 
 #include "core/artifact/static_library.h"
@@ -135,6 +136,73 @@ TEST_P(PartitionConformance, ComputesWhatTheReferenceComputes) {
       ASSERT_TRUE(alone.ok()) << alone.status();
       EXPECT_EQ(Compare(p.function, c(), inputs, *alone), "") << "made for 2 threads, run with 1";
     }
+  }
+}
+
+// [N, C, S...] as [N, S..., C], or back.
+std::string Transposed(const ir::TensorType& type, const std::string& bytes, bool back) {
+  const int64_t batch = type.dims[0].value(), channels = type.dims[1].value();
+  const int64_t pixels = type.NumElements() / batch / channels;
+  const size_t size = bytes.size() / type.NumElements();
+  std::string result(bytes.size(), 0);
+  for (int64_t n = 0; n < batch; ++n) {
+    for (int64_t c = 0; c < channels; ++c) {
+      for (int64_t p = 0; p < pixels; ++p) {
+        const size_t first = ((n * channels + c) * pixels + p) * size, last = ((n * pixels + p) * channels + c) * size;
+        std::memcpy(&result[back ? first : last], &bytes[back ? last : first], size);
+      }
+    }
+  }
+  return result;
+}
+
+// Whatever part of what it prefers is granted.
+TEST_P(PartitionConformance, TakesTheLayoutsThatItPrefers) {
+  for (TestPartition& p : Partitions()) {
+    const ChannelsLast preferred = GetBackend(GetParam().backend).PrefersChannelsLast(p.function);
+    if (preferred.params.empty() && preferred.results.empty()) continue;
+    SCOPED_TRACE(p.name);
+    ASSERT_TRUE(GetCodegen(GetParam().backend).takes_channels_last());
+    const auto inputs = MakeInputs(p.function, c(), 1);
+    for (int granted : {1, 2, 3}) {
+      TestPartition granting = p;
+      const auto params = granted & 1 ? preferred.params : std::vector<int64_t>();
+      const auto results = granted & 2 ? preferred.results : std::vector<int64_t>();
+      granting.function.attrs.Set(kChannelsLastParams, params);
+      granting.function.attrs.Set(kChannelsLastResults, results);
+      auto loaded = Load(granting);
+      ASSERT_NE(loaded, nullptr);
+      auto lying = inputs;
+      for (int64_t i : params) {
+        lying[i] = Transposed(p.function.params[i]->type.tensor(), inputs[i], false);
+      }
+      for (int threads : {1, 2}) {
+        auto function = Init(*loaded, lying, threads);
+        ASSERT_NE(function, nullptr);
+        auto outputs = function->Run(lying);
+        ASSERT_TRUE(outputs.ok()) << outputs.status();
+        for (int64_t i : results) {
+          (*outputs)[i] = Transposed(p.function.body.results[i].tensor_type(), (*outputs)[i], true);
+        }
+        EXPECT_EQ(Compare(p.function, c(), inputs, *outputs), "") << "granted " << granted << ", threads " << threads;
+      }
+    }
+  }
+}
+
+// Else the test above tests nothing.
+TEST(ChannelsLastTest, WhoTakesThemPrefersThemInSomeCase) {
+  for (const std::string& backend : BackendNames()) {
+    int preferring = 0;
+    for (const Case& c : AllCases()) {
+      std::vector<std::string> refusals;
+      for (const TestPartition& p : PartitionsOf(GetBackend(backend), c.function, TestTarget(), &refusals)) {
+        const ChannelsLast preferred = GetBackend(backend).PrefersChannelsLast(p.function);
+        preferring += !preferred.params.empty() && !preferred.results.empty();
+      }
+    }
+    RecordProperty("preferring_" + backend, preferring);
+    EXPECT_EQ(preferring > 0, GetCodegen(backend).takes_channels_last()) << backend;
   }
 }
 

@@ -106,6 +106,14 @@ ReadDescription ReadAndCheck(const char* bytes, int64_t size) {
     if (room < NumElements(value.dims) * static_cast<int64_t>(sizeof(float))) Fail("a literal ends outside");
   }
   CheckSteps(d);
+  auto check_images = [](const std::vector<int>& indices, int end, const auto& dims_of) {
+    for (int i : indices) {
+      if (i < 0 || i >= end || dims_of(i).size() < 3 || dims_of(i).size() > 5) Fail("channels last of no image");
+    }
+  };
+  check_images(d.channels_last_inputs, d.num_inputs, [&](int i) -> const Dims& { return d.values[i].dims; });
+  check_images(d.channels_last_outputs, static_cast<int>(d.outputs.size()),
+               [&](int i) -> const Dims& { return d.values[d.outputs[i]].dims; });
   return result;
 }
 

@@ -58,6 +58,17 @@ memory::desc PlainLayout(const Dims& dims, const Dims& strides) {
   return memory::desc(dims, memory::data_type::f32, strides.empty() ? row_major : strides);
 }
 
+memory::desc ChannelsLastLayout(const Dims& dims) {
+  memory::dims strides(dims.size(), 1);
+  int64_t stride = dims[1];
+  for (size_t i = dims.size() - 1; i > 1; --i) {
+    strides[i] = stride;
+    stride *= dims[i];
+  }
+  strides[0] = stride;
+  return memory::desc(dims, memory::data_type::f32, strides);
+}
+
 memory::desc AnyLayout(const Dims& dims) {
   return memory::desc(dims.empty() ? Dims{1} : dims, memory::data_type::f32, memory::format_tag::any);
 }

@@ -9,6 +9,8 @@ namespace inlay::onednn {
 
 // f32, with these strides; row-major where they are empty. Rank 0 becomes {1}.
 dnnl::memory::desc PlainLayout(const Dims& dims, const Dims& strides = {});
+// f32, the channels (axis 1) last; of rank 3 to 5.
+dnnl::memory::desc ChannelsLastLayout(const Dims& dims);
 // f32, layout left to the primitive.
 dnnl::memory::desc AnyLayout(const Dims& dims);
 

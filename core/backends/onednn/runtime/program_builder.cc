@@ -22,7 +22,7 @@ std::unique_ptr<Program> ProgramBuilder::Build() {
   for (int i = 0; i < description_.num_inputs; ++i) {
     if (description_.values[i].constant) continue;
     int storage = NewStorage({Storage::Kind::kArgument, i});
-    instances_[i].push_back(NewTensor(storage, PlainLayout(description_.values[i].dims)));
+    instances_[i].push_back(NewTensor(storage, InputLayout(i)));
   }
   for (size_t i = 0; i < description_.steps.size(); ++i) {
     const Step& step = description_.steps[i];
@@ -183,16 +183,28 @@ memory::desc ProgramBuilder::CurrentLayout(const View& view) {
   return program_->tensors_[instances.front()].md;
 }
 
+memory::desc ProgramBuilder::InputLayout(int input) const {
+  const auto& last = description_.channels_last_inputs;
+  const Dims& dims = description_.values[input].dims;
+  return std::count(last.begin(), last.end(), input) > 0 ? ChannelsLastLayout(dims) : PlainLayout(dims);
+}
+
+memory::desc ProgramBuilder::OutputLayout(int output) const {
+  const auto& last = description_.channels_last_outputs;
+  const Dims& dims = description_.values[description_.outputs[output]].dims;
+  return std::count(last.begin(), last.end(), output) > 0 ? ChannelsLastLayout(dims) : PlainLayout(dims);
+}
+
 int ProgramBuilder::AddResult(const Step& step, const memory::desc& md) {
   const int value = step.out.value;
   Storage storage;
   storage.bytes = static_cast<int64_t>(md.get_size());
-  if (SamePlacement(md, PlainLayout(step.out.dims))) {
-    auto found = std::find(description_.outputs.begin(), description_.outputs.end(), value);
-    if (found != description_.outputs.end()) {
-      const int output = static_cast<int>(found - description_.outputs.begin());
-      storage = {Storage::Kind::kArgument, description_.num_inputs + output};
-    }
+  // Of other dims than its value it is row-major (below), as the value is then.
+  const memory::desc made = IsNatural(step.out) ? md : PlainLayout(description_.values[value].dims);
+  for (int output = 0; output < static_cast<int>(description_.outputs.size()); ++output) {
+    if (description_.outputs[output] != value || !SamePlacement(made, OutputLayout(output))) continue;
+    storage = {Storage::Kind::kArgument, description_.num_inputs + output};
+    break;
   }
   const int tensor = NewTensor(NewStorage(storage), md);
   instances_[value].push_back(tensor);
@@ -218,8 +230,7 @@ void ProgramBuilder::WriteOutputs(int value) {
     }
     if (written) continue;
     const int from = instances_[value].front();
-    const memory::desc plain = PlainLayout(description_.values[value].dims);
-    const int to = NewTensor(NewStorage({Storage::Kind::kArgument, argument}), plain);
+    const int to = NewTensor(NewStorage({Storage::Kind::kArgument, argument}), OutputLayout(static_cast<int>(i)));
     AppendReorder(label_ + " output reorder", from, to);
   }
 }

@@ -65,6 +65,9 @@ class ProgramBuilder {
   int NewStorage(Storage storage);
   int AddResult(const Step& step, const dnnl::memory::desc& md);
   void WriteOutputs(int value);
+  // As they lie outside.
+  dnnl::memory::desc InputLayout(int input) const;
+  dnnl::memory::desc OutputLayout(int output) const;
   void AppendReorder(std::string label, int from, int to);
   void AddScratchpad(const dnnl::primitive_desc_base& pd, std::vector<std::pair<int, int>>* args);
   void Append(std::string label, dnnl::primitive primitive, std::vector<std::pair<int, int>> args);

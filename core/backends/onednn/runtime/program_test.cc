@@ -5,6 +5,7 @@
 
 #include "core/backend/testing/call_site.h"
 #include "core/backend/testing/cases.h"
+#include "core/backends/onednn/layouts.h"
 #include "core/backends/onednn/lowering.h"
 #include "core/backends/onednn/runtime/program_builder.h"
 #include "core/backends/onednn/runtime/shim.h"
@@ -65,6 +66,29 @@ TEST(Program, HasNoReferenceKernels) {
     ++built;
   }
   EXPECT_GT(built, 50);
+}
+
+// The layout that PrefersChannelsLast says is the one that the library chooses, on whatever CPU this is.
+TEST(Program, ReordersNothingWhereItsNeighboursHaveTheChannelsLastToo) {
+  int preferring = 0, without_any = 0;
+  for (const auto& c : backend::testing::AllCases()) {
+    if (!Lower(c.function).ok()) continue;
+    ir::Function function = c.function;
+    const backend::ChannelsLast preferred = PrefersChannelsLast(function);
+    if (preferred.params.empty() || preferred.results.empty()) continue;
+    const size_t before = Build(CallSite(function, 1), Serialize(*Lower(function)))->Describe().size();
+    function.attrs.Set(backend::kChannelsLastParams, preferred.params);
+    function.attrs.Set(backend::kChannelsLastResults, preferred.results);
+    const auto lowered = Lower(function);
+    ASSERT_TRUE(lowered.ok()) << lowered.status();
+    const std::vector<std::string> after = Build(CallSite(function, 1), Serialize(*lowered))->Describe();
+    const bool pools_only = lowered->description.steps[0].op.find("pool") != std::string::npos;  // in any layout
+    EXPECT_LE(after.size() + (pools_only ? 0 : 2), before) << c.name;
+    if (after.size() == lowered->description.steps.size()) ++without_any;
+    ++preferring;
+  }
+  EXPECT_GT(preferring, 15);
+  EXPECT_GE(without_any, preferring - 3) << "some broadcast inside needs another layout";
 }
 
 std::string Bytes(const std::string& name, ir::Function* function) {
