@@ -177,6 +177,7 @@ SearchSpace Partitioner::Propose(const ir::IRModule& module) const {
       candidate.cost_us = estimator_->EstimateMicros(*added.graph, candidate);
     }
     ShareFusedCosts(*added.graph, *estimator_, &added.candidates);
+    CapWholeRules(*added.graph, &added.candidates);
   }
   return space;
 }
@@ -203,14 +204,24 @@ absl::StatusOr<std::vector<Cover>> Partitioner::Covers(const SearchSpace& space,
   return covers;
 }
 
-// By estimates in which other backends than the fallback bear the estimator's margin, and then their borders.
+// By estimates in which other backends than the fallback bear the estimator's margin. Where some of them do not pay
+// once their borders are counted too, anew without those.
 absl::StatusOr<std::vector<Group>> Partitioner::Cheapest(const FunctionSpace& function) const {
-  std::vector<Candidate> cautious = function.candidates;
-  for (Candidate& candidate : cautious) candidate.cost_us *= estimator_->Margin(*candidate.backend);
-  INLAY_ASSIGN_OR_RETURN(std::vector<Candidate> cover, CheapestCover(*function.graph, std::move(cautious)));
-  for (Candidate& candidate : cover) candidate.cost_us /= estimator_->Margin(*candidate.backend);
-  return MergeCover(*function.graph,
-                    WithoutWhatDoesNotPay(*function.graph, *estimator_, function.candidates, std::move(cover)));
+  std::vector<Candidate> candidates = function.candidates;
+  while (true) {
+    std::vector<Candidate> cautious = candidates;
+    for (Candidate& candidate : cautious) candidate.cost_us *= estimator_->Margin(*candidate.backend);
+    INLAY_ASSIGN_OR_RETURN(std::vector<Candidate> cover, CheapestCover(*function.graph, std::move(cautious)));
+    for (Candidate& candidate : cover) candidate.cost_us /= estimator_->Margin(*candidate.backend);
+    const std::vector<Candidate> kept = WhatPays(*function.graph, *estimator_, function.candidates, cover);
+    const auto others = std::count_if(cover.begin(), cover.end(),
+                                      [](const Candidate& candidate) { return !candidate.backend->is_fallback(); });
+    if (static_cast<int64_t>(kept.size()) == others) return MergeCover(*function.graph, cover);
+    candidates.erase(std::remove_if(candidates.begin(), candidates.end(),
+                                    [](const Candidate& candidate) { return !candidate.backend->is_fallback(); }),
+                     candidates.end());
+    candidates.insert(candidates.end(), kept.begin(), kept.end());
+  }
 }
 
 void Partitioner::Price(const FunctionSpace& function, Cover* cover) const {

@@ -72,6 +72,29 @@ void ShareFusedCosts(const DataflowGraph& graph, const CostEstimator& estimator,
   }
 }
 
+void CapWholeRules(const DataflowGraph& graph, std::vector<Candidate>* candidates) {
+  constexpr double kWhole = 0.99;  // of its parts, at most
+  std::map<std::pair<const backend::Backend*, int>, double> single;
+  for (const Candidate& candidate : *candidates) {
+    if (!candidate.backend->fuses_by_kind() || !IsOneCall(graph, candidate)) continue;
+    for (int position : candidate.positions) {
+      if (!graph.needs_cover(position)) continue;
+      auto [found, is_new] = single.emplace(std::pair(candidate.backend, position), candidate.cost_us);
+      found->second = std::min(found->second, candidate.cost_us);
+    }
+  }
+  for (Candidate& candidate : *candidates) {
+    if (!candidate.backend->fuses_by_kind() || IsOneCall(graph, candidate)) continue;
+    double parts = 0;
+    for (int position : candidate.positions) {
+      if (!graph.needs_cover(position)) continue;
+      auto found = single.find({candidate.backend, position});
+      parts += found == single.end() ? candidate.cost_us : found->second;
+    }
+    candidate.cost_us = std::min(candidate.cost_us, kWhole * parts);
+  }
+}
+
 double BorderMicros(const DataflowGraph& graph, const std::vector<Group>& groups, const ValueSet& agreed,
                     const CostEstimator& estimator) {
   const std::vector<int> group_of = GroupOf(graph, groups);
@@ -103,8 +126,8 @@ CoverCost CostWithBorders(const DataflowGraph& graph, const std::vector<Group>& 
   return cost;
 }
 
-std::vector<Candidate> WithoutWhatDoesNotPay(const DataflowGraph& graph, const CostEstimator& estimator,
-                                             const std::vector<Candidate>& candidates, std::vector<Candidate> cover) {
+std::vector<Candidate> WhatPays(const DataflowGraph& graph, const CostEstimator& estimator,
+                                const std::vector<Candidate>& candidates, const std::vector<Candidate>& cover) {
   std::map<int, const Candidate*> fallback;  // by position: the cheapest that is this call alone
   for (const Candidate& candidate : candidates) {
     if (!candidate.backend->is_fallback() || !IsOneCall(graph, candidate)) continue;
@@ -132,14 +155,9 @@ std::vector<Candidate> WithoutWhatDoesNotPay(const DataflowGraph& graph, const C
     pays[i] = !possible || us * estimator.Margin(*groups[i].backend) < instead;
   }
   std::vector<Candidate> kept;
-  for (Candidate& candidate : cover) {
-    if (candidate.intended || pays[group_of[candidate.positions.front()]]) {
-      kept.push_back(std::move(candidate));
-      continue;
-    }
-    for (int position : candidate.positions) {
-      if (graph.needs_cover(position)) kept.push_back(*fallback.at(position));
-    }
+  for (const Candidate& candidate : cover) {
+    if (candidate.backend->is_fallback()) continue;
+    if (candidate.intended || pays[group_of[candidate.positions.front()]]) kept.push_back(candidate);
   }
   return kept;
 }

@@ -18,6 +18,10 @@ namespace inlay::collage {
 // backend takes everything.
 void ShareFusedCosts(const DataflowGraph& graph, const CostEstimator& estimator, std::vector<Candidate>* candidates);
 
+// What one rule of a code generator takes whole costs less than its calls do one by one, by the same: estimates are
+// scaled by kinds of operators, which may say otherwise, and the rule is there since it is faster.
+void CapWholeRules(const DataflowGraph& graph, std::vector<Candidate>* candidates);
+
 // What the layout changes cost of what goes in and out of the groups, but for the values that cross as both sides
 // prefer (ChannelsLastValues of the groups; empty: where each group was timed alone).
 double BorderMicros(const DataflowGraph& graph, const std::vector<Group>& groups, const ValueSet& agreed,
@@ -32,10 +36,11 @@ struct CoverCost {
 };
 CoverCost CostWithBorders(const DataflowGraph& graph, const std::vector<Group>& groups, const CostEstimator& estimator);
 
-// `cover` without the groups of other backends than the fallback that do not pay once their borders are counted, and
-// CostEstimator::Margin: the fallback's candidates for single calls take their place. `candidates`: all there are.
-std::vector<Candidate> WithoutWhatDoesNotPay(const DataflowGraph& graph, const CostEstimator& estimator,
-                                             const std::vector<Candidate>& candidates, std::vector<Candidate> cover);
+// Of the cover's candidates of other backends than the fallback those that pay, in groups with their neighbours, once
+// the groups' borders are counted, and CostEstimator::Margin, against the fallback's candidates for single calls.
+// `candidates`: all there are.
+std::vector<Candidate> WhatPays(const DataflowGraph& graph, const CostEstimator& estimator,
+                                const std::vector<Candidate>& candidates, const std::vector<Candidate>& cover);
 
 }  // namespace inlay::collage
 

@@ -84,6 +84,48 @@ TEST_F(PricingTest, WhatIsFusedIsNotPaidCallByCall) {
   EXPECT_NEAR(estimated_us_, 10, 1) << "and a call";
 }
 
+// A code generator that has a rule for two softmaxes, and estimates 4 for each of the two alone.
+class GeneratorWithARule : public PricedBackend {
+ public:
+  explicit GeneratorWithARule(double whole)
+      : PricedBackend("native", true, 4, ir::OpRegistry::Global().Names()),
+        whole_(whole),
+        rules_(PricedBackend::rules()) {
+    rules_.push_back({"native.whole", ir::Op("log_softmax", {ir::Op("softmax")}), nullptr, 5});
+  }
+  const std::vector<backend::PatternRule>& rules() const override { return rules_; }
+  bool fuses_by_kind() const override { return true; }
+  double EstimateMicros(const ir::Function& partition, const target::Target& target) const override {
+    return partition.body.bindings.size() == 2 ? whole_ : PricedBackend::EstimateMicros(partition, target);
+  }
+
+ private:
+  const double whole_;
+  std::vector<backend::PatternRule> rules_;
+};
+
+class DearAtItsBorders : public PricedBackend {
+ public:
+  DearAtItsBorders() : PricedBackend("lib", false, 1, {"softmax"}) {}
+  double TransitionMicros(const ir::TensorType&, const target::Target&) const override { return 20; }
+};
+
+TEST_F(PricingTest, AWholeRuleIsNotTakenApartByItsOwnBackend) {
+  auto x = Call("softmax", builder_.Param("x", F32({8, 8})), {{"axis", int64_t{1}}});
+  builder_.Return({Call("log_softmax", x, {{"axis", int64_t{1}}})});
+  module_.functions["main"] = function_;
+  const auto estimator = AnalyticEstimator(module_.config(), &model_);
+  // A library that would take half of it, but for its borders.
+  const DearAtItsBorders lib;
+  for (double whole : {3.0, 10.0}) {
+    const GeneratorWithARule native(whole);
+    const Partitioner partitioner({&lib, &native}, estimator.get());
+    const auto cover = partitioner.BestByEstimate(partitioner.Propose(module_), module_.config());
+    ASSERT_TRUE(cover.ok()) << cover.status();
+    EXPECT_EQ(CutAlong(module_, *cover).partitions.size(), 1) << "whole " << whole;
+  }
+}
+
 TEST_F(PricingTest, ALibraryHasToWinByTheMargin) {
   builder_.Return({Call("softmax", builder_.Param("x", F32({8, 8})), {{"axis", int64_t{1}}})});
   EXPECT_THAT(Choose({"lib", false, 9, {"softmax"}}), ElementsAre("lib: softmax"));

@@ -1,5 +1,5 @@
 #include <algorithm>
-#include <cmath>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <memory>
@@ -11,13 +11,10 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "core/base/status_macros.h"
-#include "core/collage/layouts.h"
-#include "core/collage/merge.h"
-#include "core/collage/pricing.h"
-#include "core/collage/search.h"
 #include "core/compiler/build_executable.h"
 #include "core/compiler/cost_samples.h"
 #include "core/compiler/finalists.h"
+#include "core/compiler/measured_covers.h"
 #include "core/compiler/plan_search.h"
 #include "core/compiler/search_report.h"
 #include "core/compiler/site_costs.h"
@@ -40,8 +37,6 @@ constexpr int kRunsBesideRounds = 4;
 constexpr double kHopeless = 1.15;
 // A search that has less does not measure transitions.
 constexpr absl::Duration kLeastBudget = absl::Seconds(1);
-// An estimate beside measured costs is trusted less, so that it wins only where nothing was measured.
-constexpr double kEstimateFactor = 2;
 
 class MeasuredSearch {
  public:
@@ -94,89 +89,12 @@ class MeasuredSearch {
   }
 
  private:
-  // The cheapest cover by what was measured, twice: as measured, and with neighbours of a library drawn together.
   absl::Status AddMeasuredCovers(const collage::FunctionSpace& main) {
-    std::vector<collage::Candidate> candidates;
-    for (const Site& site : sites_) {
-      for (int i = 0; i < static_cast<int>(site.alternatives.size()); ++i) {
-        const SiteCosts::Timing* timing = costs_.Find(site, i);
-        if (timing == nullptr || timing->code() != 0) continue;
-        const double us = TiedWithFallback(site, *timing) ? costs_.Find(site, 0)->min_us() : timing->min_us();
-        for (const Occurrence& occurrence : site.occurrences) {
-          candidates.push_back({occurrence.positions, site.alternatives[i].backend, site.alternatives[i].rule, us});
-        }
-      }
-    }
-    if (candidates.empty()) return absl::OkStatus();
-    for (const collage::Candidate& candidate : main.candidates) {
-      if (!candidate.backend->is_fallback()) continue;
-      candidates.push_back(candidate);
-      candidates.back().cost_us *= kEstimateFactor;
-    }
-    INLAY_ASSIGN_OR_RETURN(std::vector<collage::Candidate> cheapest,
-                           collage::CheapestCover(*main.graph, std::move(candidates)));
-    std::vector<collage::Candidate> parts;
-    double sum = 0;
-    for (const collage::Candidate& candidate : cheapest) {
-      sum += candidate.cost_us;
-      const Site* site = SiteAt(candidate.positions);
-      if (!candidate.backend->is_fallback() || site == nullptr) {
-        parts.push_back(candidate);
-        continue;
-      }
-      // The fallback may cut its site into several partitions; those it fuses with its neighbours, where it can.
-      const auto& groups = site->alternatives[0].cover.functions.at("main");
-      for (const collage::Group& group : groups) {
-        collage::Candidate part = candidate;
-        part.positions.clear();
-        for (int position : group.positions) part.positions.push_back(candidate.positions[position]);
-        part.cost_us /= groups.size();
-        parts.push_back(std::move(part));
-      }
-    }
-    for (bool merge_regions : {false, true}) {
-      collage::Cover cover = covers_[0];  // with its transform_params
-      cover.name = merge_regions ? "cheapest as measured, regions merged" : "cheapest as measured";
-      cover.functions[main.name] = collage::MergeCover(*main.graph, parts, merge_regions);
-      cover.estimated_us = sum - MergedMicros(*main.graph, parts, cover.functions[main.name]);
-      covers_.push_back(std::move(cover));
-    }
+    const auto transitions = collage::AnalyticEstimator(config_, &transitions_);
+    INLAY_ASSIGN_OR_RETURN(std::vector<collage::Cover> covers,
+                           CheapestAsMeasured({main, sites_, site_at_, costs_, *transitions}, covers_[0]));
+    std::move(covers.begin(), covers.end(), std::back_inserter(covers_));
     return absl::OkStatus();
-  }
-
-  // What is in the times of the parts alone, and not in that of the groups that they are merged to: borders between
-  // them, and calls.
-  double MergedMicros(const collage::DataflowGraph& graph, const std::vector<collage::Candidate>& parts,
-                      const std::vector<collage::Group>& merged) const {
-    std::vector<collage::Group> alone;
-    for (const collage::Candidate& part : parts) alone.push_back({part.positions, part.backend, {}, part.cost_us});
-    std::vector<bool> in_part(graph.size());
-    for (const collage::Candidate& part : parts) {
-      for (int position : part.positions) in_part[position] = true;
-    }
-    for (int i = 0; i < graph.size(); ++i) {
-      if (!in_part[i]) alone.push_back({{i}, nullptr, {}, 0});
-    }
-    const auto measured = collage::AnalyticEstimator(config_, &transitions_);
-    const collage::ValueSet agreed = collage::ChannelsLastValues(graph, merged);
-    double saved =
-        collage::BorderMicros(graph, alone, {}, *measured) - collage::BorderMicros(graph, merged, agreed, *measured);
-    for (const collage::Group& group : alone) {
-      if (group.backend != nullptr) saved += measured->CallMicros(*group.backend);
-    }
-    for (const collage::Group& group : merged) {
-      if (group.backend != nullptr) saved -= measured->CallMicros(*group.backend);
-    }
-    return saved;
-  }
-
-  // Whether it is faster than the fallback by less than the measurements are sure of (the spread of a median falls with
-  // the root of the rounds): then it costs the same, and the search takes what is listed first, which is the fallback.
-  bool TiedWithFallback(const Site& site, const SiteCosts::Timing& timing) const {
-    const SiteCosts::Timing* fallback = costs_.Find(site, 0);
-    if (fallback == nullptr || fallback->code() != 0 || timing.min_us() >= fallback->min_us()) return false;
-    auto doubt = [](const SiteCosts::Timing& t) { return t.spread_us() / std::sqrt(std::max(1, t.rounds())); };
-    return fallback->min_us() - timing.min_us() < doubt(timing) + doubt(*fallback);
   }
 
   // The fallback alone comes first: it is the reference.
@@ -355,7 +273,7 @@ class MeasuredSearch {
           report->set_measured(timing->code() == 0);
           if (timing->code() != 0) report->set_excluded(timing->message());
           report->set_note(timing->note());
-          if (i > 0 && timing->code() == 0 && TiedWithFallback(site, *timing)) {
+          if (i > 0 && timing->code() == 0 && costs_.TiedWithFallback(site, *timing)) {
             report->set_note(absl::StrCat(timing->note().empty() ? "" : timing->note() + "; ", "a tie with ",
                                           site.alternatives[0].backend->name(), ", which comes first"));
           }
@@ -412,7 +330,7 @@ class MeasuredSearch {
   collage::SearchSpace space_;
   std::vector<collage::Cover> covers_;
   std::vector<Site> sites_;
-  std::map<std::vector<int>, const Site*> site_at_;
+  SitesByPositions site_at_;
   SiteCosts costs_;
   std::vector<proto::PlanReport> plans_;                 // of covers_
   std::vector<proto::MeasureAction::Subject> subjects_;  // of covers_ that are timed whole

@@ -238,4 +238,11 @@ absl::Status SiteCosts::MeasureSite(std::vector<Trial>* trials) {
   return absl::OkStatus();
 }
 
+bool SiteCosts::TiedWithFallback(const Site& site, const Timing& timing) const {
+  const Timing* fallback = Find(site, 0);
+  if (fallback == nullptr || fallback->code() != 0 || timing.min_us() >= fallback->min_us()) return false;
+  auto doubt = [](const Timing& t) { return t.spread_us() / std::sqrt(std::max(1, t.rounds())); };
+  return fallback->min_us() - timing.min_us() < doubt(timing) + doubt(*fallback);
+}
+
 }  // namespace inlay::compiler

@@ -61,6 +61,11 @@ class SiteCosts {
   // Null: not measured. Its code says whether it has a time.
   const Timing* Find(const Site& site, int alternative) const;
 
+  // Whether an alternative of that time is faster than the fallback by less than the measurements are sure of (the
+  // spread of a median falls with the root of the rounds). It costs the same then, and a search takes what is listed
+  // first, which is the fallback.
+  bool TiedWithFallback(const Site& site, const Timing& timing) const;
+
   double measure_ms() const { return measure_ms_; }
   // Measurements that failed for a reason that is no candidate's: estimates decide there, and another time they may
   // not.
