@@ -95,10 +95,10 @@ class Backend {
   // by. Of n contractions one after the other, sqrt(n) times as far.
   virtual Tolerance tolerance(const target::Target& codegen_target) const { return {}; }
   // Which non-constant parameters and results of a partition (row-major as it stands) it works on with their channels
-  // last: it is spared a transpose of each that crosses its border so. Asked where merges_regions().
+  // last: it is spared a transpose of each that crosses its border so.
   virtual ChannelsLast PrefersChannelsLast(const ir::Function& partition) const { return {}; }
-  // What it costs to bring a tensor that crosses a partition's border into (or out of) the layout that the backend
-  // works in, in microseconds. The search adds it up over borders.
+  // What it costs, in microseconds, to transpose a tensor of those where it crosses the border row-major, as far as
+  // EstimateMicros does not count it. The search adds it up over borders.
   virtual double TransitionMicros(const ir::TensorType& tensor, const target::Target& target) const { return 0; }
   // Analytic estimate in microseconds of one call on one core of the target; negative: unknown.
   virtual double EstimateMicros(const ir::Function& partition, const target::Target& target) const { return -1; }

@@ -36,9 +36,10 @@ class TestBackend : public backend::Backend {
   bool merges_regions() const override { return !fallback_; }
   bool fuses_by_kind() const override { return fallback_; }
   bool is_fallback() const override { return fallback_; }
-  // Of every image.
+  // A library's are, of every image.
   backend::ChannelsLast PrefersChannelsLast(const ir::Function& partition) const override {
     backend::ChannelsLast preferred;
+    if (fallback_) return preferred;
     for (size_t i = 0; i < partition.params.size(); ++i) {
       if (partition.params[i]->type.tensor().rank() == 4) preferred.params.push_back(i);
     }

@@ -1,5 +1,5 @@
-// Which values cross from one partition to the next with their channels last, instead of row-major: those that their
-// maker makes so, and that each partition that reads them works on so. Nobody transposes them then. Any thread.
+// In which layouts values cross from one partition to the next: row-major, or with their channels last where their
+// maker makes them so and each partition that reads them works on them so. Nobody transposes those. Any thread.
 #ifndef INLAY_CORE_COLLAGE_LAYOUTS_H_
 #define INLAY_CORE_COLLAGE_LAYOUTS_H_
 
@@ -11,11 +11,19 @@
 
 namespace inlay::collage {
 
+// What both sides prefer, or row-major whatever they prefer.
+enum class Borders { kAgreed, kRowMajor };
+
 using ValueSet = std::unordered_set<const ir::Var*>;
+
+struct Layouts {
+  std::vector<ValueSet> preferred;  // by group: what of its border it would have with the channels last
+  ValueSet channels_last;           // what is
+};
 
 // `groups` cover the graph. Arguments and results of the function itself are row-major, and so is what a binding
 // outside of all partitions (a function call, an If) touches.
-ValueSet ChannelsLastValues(const DataflowGraph& graph, const std::vector<Group>& groups);
+Layouts LayoutsOf(const DataflowGraph& graph, const std::vector<Group>& groups, Borders borders);
 
 }  // namespace inlay::collage
 

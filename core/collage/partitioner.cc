@@ -30,7 +30,7 @@ class FunctionPartitioner {
         groups_(groups),
         graph_(function),
         config_(config),
-        channels_last_(borders == Borders::kAgreed ? ChannelsLastValues(graph_, groups) : ValueSet()),
+        channels_last_(LayoutsOf(graph_, groups, borders).channels_last),
         out_(out),
         index_of_(index_of) {}
 

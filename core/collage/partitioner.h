@@ -12,6 +12,7 @@
 #include "core/collage/cost_estimator.h"
 #include "core/collage/cover.h"
 #include "core/collage/dataflow_graph.h"
+#include "core/collage/layouts.h"
 #include "core/ir/ir_module.h"
 
 namespace inlay::collage {
@@ -72,9 +73,6 @@ class Partitioner {
 
 // The index of the cover whose estimate, margins included, is lowest.
 size_t CheapestByEstimate(const std::vector<Cover>& covers);
-
-// What crosses from partition to partition lies as both sides prefer (layouts.h), or row-major whatever they prefer.
-enum class Borders { kAgreed, kRowMajor };
 
 // The module with each group a call of a partition function; structurally equal ones of one backend are one function.
 // `cover` fits the module.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <unordered_set>
 #include <utility>
 
 #include "core/collage/merge.h"
@@ -24,23 +23,10 @@ std::vector<int> GroupOf(const DataflowGraph& graph, const std::vector<Group>& g
   return group_of;
 }
 
-double BorderOf(const DataflowGraph& graph, const std::vector<Group>& groups, const std::vector<int>& group_of,
-                const ValueSet& agreed, int i, const CostEstimator& estimator) {
-  if (groups[i].backend == nullptr) return 0;
-  std::unordered_set<const ir::Var*> crossing;
-  for (int position : groups[i].positions) {
-    for (const ir::Operand& arg : graph.binding(position).args) {
-      if (!arg.is_var() || !arg.type().is_tensor()) continue;
-      const ir::Binding* producer = graph.def_use().Def(arg.var);
-      if (producer == nullptr || group_of[graph.def_use().Position(producer)] != i) crossing.insert(arg.var.get());
-    }
-    bool leaves = graph.is_result(position);
-    for (int consumer : graph.consumers(position)) leaves |= group_of[consumer] != i;
-    if (leaves) crossing.insert(graph.binding(position).var.get());
-  }
+double BorderOf(const std::vector<Group>& groups, const Layouts& layouts, int i, const CostEstimator& estimator) {
   double total = 0;
-  for (const ir::Var* var : crossing) {
-    if (!var->type.is_tensor() || agreed.count(var) > 0) continue;
+  for (const ir::Var* var : layouts.preferred[i]) {
+    if (layouts.channels_last.count(var) > 0) continue;
     total += estimator.TransitionMicros(*groups[i].backend, var->type.tensor());
   }
   return total;
@@ -95,13 +81,11 @@ void CapWholeRules(const DataflowGraph& graph, std::vector<Candidate>* candidate
   }
 }
 
-double BorderMicros(const DataflowGraph& graph, const std::vector<Group>& groups, const ValueSet& agreed,
+double BorderMicros(const DataflowGraph& graph, const std::vector<Group>& groups, Borders borders,
                     const CostEstimator& estimator) {
-  const std::vector<int> group_of = GroupOf(graph, groups);
+  const Layouts layouts = LayoutsOf(graph, groups, borders);
   double total = 0;
-  for (int i = 0; i < static_cast<int>(groups.size()); ++i) {
-    total += BorderOf(graph, groups, group_of, agreed, i, estimator);
-  }
+  for (int i = 0; i < static_cast<int>(groups.size()); ++i) total += BorderOf(groups, layouts, i, estimator);
   return total;
 }
 
@@ -114,12 +98,11 @@ void PriceFusedGroups(const DataflowGraph& graph, const CostEstimator& estimator
 
 CoverCost CostWithBorders(const DataflowGraph& graph, const std::vector<Group>& groups,
                           const CostEstimator& estimator) {
-  const std::vector<int> group_of = GroupOf(graph, groups);
-  const ValueSet agreed = ChannelsLastValues(graph, groups);
+  const Layouts layouts = LayoutsOf(graph, groups, Borders::kAgreed);
   CoverCost cost;
   for (int i = 0; i < static_cast<int>(groups.size()); ++i) {
     if (groups[i].backend == nullptr) continue;
-    const double us = groups[i].cost_us + BorderOf(graph, groups, group_of, agreed, i, estimator);
+    const double us = groups[i].cost_us + BorderOf(groups, layouts, i, estimator);
     cost.us += us;
     cost.cautious_us += us * estimator.Margin(*groups[i].backend);
   }
@@ -139,7 +122,7 @@ std::vector<Candidate> WhatPays(const DataflowGraph& graph, const CostEstimator&
   }
   const std::vector<Group> groups = MergeCover(graph, cover);
   const std::vector<int> group_of = GroupOf(graph, groups);
-  const ValueSet agreed = ChannelsLastValues(graph, groups);
+  const Layouts layouts = LayoutsOf(graph, groups, Borders::kAgreed);
   std::vector<bool> pays(groups.size(), true);
   for (int i = 0; i < static_cast<int>(groups.size()); ++i) {
     if (groups[i].backend == nullptr || groups[i].backend->is_fallback()) continue;
@@ -151,7 +134,7 @@ std::vector<Candidate> WhatPays(const DataflowGraph& graph, const CostEstimator&
       possible &= single != fallback.end();
       if (possible) instead += single->second->cost_us;
     }
-    const double us = groups[i].cost_us + BorderOf(graph, groups, group_of, agreed, i, estimator);
+    const double us = groups[i].cost_us + BorderOf(groups, layouts, i, estimator);
     pays[i] = !possible || us * estimator.Margin(*groups[i].backend) < instead;
   }
   std::vector<Candidate> kept;

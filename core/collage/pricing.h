@@ -22,9 +22,9 @@ void ShareFusedCosts(const DataflowGraph& graph, const CostEstimator& estimator,
 // scaled by kinds of operators, which may say otherwise, and the rule is there since it is faster.
 void CapWholeRules(const DataflowGraph& graph, std::vector<Candidate>* candidates);
 
-// What the layout changes cost of what goes in and out of the groups, but for the values that cross as both sides
-// prefer (ChannelsLastValues of the groups; empty: where each group was timed alone).
-double BorderMicros(const DataflowGraph& graph, const std::vector<Group>& groups, const ValueSet& agreed,
+// What it costs to transpose what goes in and out of the groups where it does not lie as they prefer. kRowMajor: where
+// each group is timed alone.
+double BorderMicros(const DataflowGraph& graph, const std::vector<Group>& groups, Borders borders,
                     const CostEstimator& estimator);
 
 // Estimates the groups of backends that fuse anew, as they are now.

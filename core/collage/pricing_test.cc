@@ -153,8 +153,8 @@ TEST_F(PricingTest, ABorderThatBothSidesPreferCostsNothing) {
   const PricedBackend lib("lib", false, 1, {"softmax"});
   const std::vector<Group> groups = {{{0}, &lib, {}, 1}, {{1}, &other, {}, 1}};
   const auto estimator = AnalyticEstimator(module_.config(), &model_);
-  EXPECT_EQ(BorderMicros(graph, groups, ChannelsLastValues(graph, groups), *estimator), 40);
-  EXPECT_EQ(BorderMicros(graph, groups, {}, *estimator), 80) << "each alone";
+  EXPECT_EQ(BorderMicros(graph, groups, Borders::kAgreed, *estimator), 40);
+  EXPECT_EQ(BorderMicros(graph, groups, Borders::kRowMajor, *estimator), 80) << "each alone";
   EXPECT_EQ(CostWithBorders(graph, groups, *estimator).us, 42);
 }
 

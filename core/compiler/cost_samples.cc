@@ -4,7 +4,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/proto_bytes.h"
-#include "core/collage/layouts.h"
 #include "core/collage/operator_kind.h"
 #include "core/collage/outline.h"
 #include "core/collage/pricing.h"
@@ -44,7 +43,7 @@ void KeepSamples(const Digest& key, cache::KeyValueTable* costs, const proto::Co
 double EstimateOf(const Site& site, const Alternative& alternative, const collage::CostEstimator& estimator) {
   const collage::DataflowGraph graph(site.module.functions.at("main"));
   const std::vector<collage::Group>& groups = alternative.cover.functions.at("main");
-  double micros = collage::BorderMicros(graph, groups, collage::ChannelsLastValues(graph, groups), estimator);
+  double micros = collage::BorderMicros(graph, groups, collage::Borders::kAgreed, estimator);
   for (const collage::Group& group : groups) {
     if (group.backend != nullptr) micros += estimator.EstimateMicros(graph, {group.positions, group.backend, "", 0});
   }

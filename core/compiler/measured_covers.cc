@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "core/base/status_macros.h"
-#include "core/collage/layouts.h"
 #include "core/collage/merge.h"
 #include "core/collage/pricing.h"
 #include "core/collage/search.h"
@@ -115,9 +114,8 @@ class MeasuredCovers {
   // them, and calls.
   double MergedMicros(const std::vector<Candidate>& parts, const std::vector<Group>& merged) const {
     const std::vector<Group> alone = Alone(parts);
-    const collage::ValueSet agreed = collage::ChannelsLastValues(graph_, merged);
-    double saved = collage::BorderMicros(graph_, alone, {}, model_.transitions) -
-                   collage::BorderMicros(graph_, merged, agreed, model_.transitions);
+    double saved = collage::BorderMicros(graph_, alone, collage::Borders::kRowMajor, model_.transitions) -
+                   collage::BorderMicros(graph_, merged, collage::Borders::kAgreed, model_.transitions);
     for (const Group& group : alone) {
       if (group.backend != nullptr) saved += model_.transitions.CallMicros(*group.backend);
     }

@@ -39,6 +39,33 @@ void AddNorms(std::vector<Case>* cases) {
 
 }  // namespace
 
+// Images that a model itself transposes, to work on their channels.
+void AddTransposedImages(std::vector<Case>* cases) {
+  const ir::Attrs to_last = {{"perm", Shape{0, 2, 3, 1}}}, to_first = {{"perm", Shape{0, 3, 1, 2}}};
+  {
+    CaseBuilder b;
+    auto x = b.In({2, 24, 5, 7}), scale = b.Weight({24}), bias = b.Weight({24});
+    auto y = b.Op("layer_norm", {b.Op("transpose", {x}, to_last), scale, bias}, {{"axis", int64_t{3}}});
+    cases->push_back(b.Done("norm_of_channels", {b.Op("transpose", {y}, to_first)}));
+  }
+  {
+    CaseBuilder b;
+    auto y = b.In({2, 5, 7, 24}), shortcut = b.In({2, 24, 5, 7}), gate = b.In({2, 24, 1, 1}),
+         scale = b.Weight({24, 1, 1});
+    auto x = b.Op("mul", {b.Op("transpose", {y}, to_first), scale});
+    auto sum = b.Op("relu", {b.Op("add", {shortcut, b.Op("mul", {x, gate})})});
+    cases->push_back(b.Done("scaled_shortcut", {sum, b.Op("transpose", {sum}, to_last)}));
+  }
+  {
+    CaseBuilder b;
+    auto x = b.In({1, 8, 3, 4, 5}), y = b.In({1, 3, 4, 5, 8});
+    auto sum = b.Op("add", {b.Op("transpose", {x}, {{"perm", Shape{0, 2, 3, 4, 1}}}), y});
+    cases->push_back(b.Done("transposed_volume", {b.Op("transpose", {sum}, {{"perm", Shape{0, 4, 1, 2, 3}}})}));
+  }
+  AddUnary("transpose_to_last", "transpose", {2, 9, 5, 7}, to_last, cases);
+  AddUnary("transpose_to_first", "transpose", {2, 5, 7, 9}, to_first, cases);
+}
+
 void AddOtherCases(std::vector<Case>* cases) {
   for (const char* op : {"relu", "silu", "softplus", "sigmoid", "tanh", "exp", "abs", "neg", "erf", "sign"}) {
     AddUnary(op, op, {3, 37}, {}, cases);
@@ -94,6 +121,7 @@ void AddOtherCases(std::vector<Case>* cases) {
     auto x = b.In({2, 3, 4}), y = b.In({2, 5, 4}), z = b.In({2, 1, 4});
     cases->push_back(b.Done("concat", {b.Op("concat", {x, y, z}, {{"axis", int64_t{1}}})}));
   }
+  AddTransposedImages(cases);
 }
 
 }  // namespace inlay::backend::testing

@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "core/backends/native/attention_pattern.h"
+#include "core/backends/native/channels_last.h"
 #include "core/backends/native/cost.h"
 #include "core/backends/native/native_backend.h"
 #include "core/backends/native/open_ops.h"
@@ -73,6 +74,9 @@ class NativeBackend : public backend::Backend {
     return *rules;
   }
   bool fuses_by_kind() const override { return true; }
+  backend::ChannelsLast PrefersChannelsLast(const ir::Function& partition) const override {
+    return native::PrefersChannelsLast(partition);
+  }
   bool is_fallback() const override { return true; }
 
   double EstimateMicros(const ir::Function& partition, const target::Target& target) const override {

@@ -5,6 +5,7 @@
 #include "core/artifact/static_library.h"
 #include "core/backend/backend.h"
 #include "core/backends/native/build_id.h"
+#include "core/backends/native/channels_last.h"
 #include "core/backends/native/composites.h"
 #include "core/backends/native/function_emitter.h"
 #include "core/backends/native/llvm_compile.h"
@@ -43,6 +44,7 @@ CpuFeatures FeaturesOf(const target::Target& target) {
 class NativeCodegen : public backend::BackendCodegen {
  public:
   std::string name() const override { return kBackendName; }
+  bool takes_channels_last() const override { return true; }
 
   std::string version() const override {
     static const std::string version = absl::StrCat("native ", BuildId(""), " llvm ", LLVM_VERSION_STRING, " ",
@@ -102,8 +104,9 @@ class NativeCodegen : public backend::BackendCodegen {
     for (const ir::Binding& binding : function.body.bindings) {
       INLAY_RETURN_IF_ERROR(Annotate(CheckOpenDims(binding), ir::Describe(binding)));
     }
-    INLAY_ASSIGN_OR_RETURN(Graph graph, Graph::Build(function));
-    FoldComposites(function, &graph);
+    INLAY_ASSIGN_OR_RETURN(const ir::Function as_it_lies, WithRowMajorBorders(function));
+    INLAY_ASSIGN_OR_RETURN(Graph graph, Graph::Build(as_it_lies));
+    FoldComposites(as_it_lies, &graph);
     FunctionEmitter emitter(module, FeaturesOf(request.target), symbol, &graph);
     INLAY_ASSIGN_OR_RETURN(WinogradChoice winograd, WinogradOf(function, request.codegen_target));
     emitter.set_winograd(winograd);
@@ -111,7 +114,7 @@ class NativeCodegen : public backend::BackendCodegen {
     proto::PrimitiveFunction* entry = manifest->add_functions();
     entry->set_symbol(symbol);
     for (const ir::VarPtr& param : function.params) *entry->add_inputs() = ir::ToProto(param->type.tensor());
-    for (const Tensor* t : graph.results) *entry->add_outputs() = ir::ToProto(t->type);
+    for (const ir::Operand& result : function.body.results) *entry->add_outputs() = ir::ToProto(result.tensor_type());
     for (const std::string& name : graph.symbols) entry->add_symbols(name);
     for (size_t i = 0; i < graph.params.size(); ++i) {
       if (graph.param_is_constant[i]) entry->add_constant_inputs(static_cast<int>(i));

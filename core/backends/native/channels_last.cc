@@ -1,0 +1,292 @@
+#include "core/backends/native/channels_last.h"
+
+#include <algorithm>
+#include <numeric>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
+#include "core/ir/op_registry.h"
+
+namespace inlay::native {
+namespace {
+
+using ir::Binding;
+using ir::Operand;
+using ir::VarPtr;
+
+using Dims = std::vector<int64_t>;
+
+bool IsImage(const ir::Type& type) {
+  return type.is_tensor() && type.tensor().is_static() && type.tensor().rank() >= 3 && type.tensor().rank() <= 5;
+}
+
+// As transpose's attribute.
+Dims ToLast(int rank) {
+  Dims perm(rank);
+  std::iota(perm.begin() + 1, perm.end() - 1, 2);
+  perm.back() = 1;
+  return perm;
+}
+Dims ToFirst(int rank) {
+  Dims perm(rank);
+  perm[1] = rank - 1;
+  std::iota(perm.begin() + 2, perm.end(), 1);
+  return perm;
+}
+
+bool IsTranspose(const Binding& call, Dims (*perm)(int)) {
+  return call.IsCall("transpose") && call.args[0].is_var() && IsImage(call.var->type) &&
+         call.attrs.Ints("perm") == perm(call.var->type.tensor().rank());
+}
+
+bool IsElementwise(const Binding& call) {
+  if (call.kind != Binding::Kind::kCall || !IsImage(call.var->type)) return false;
+  if (call.callee == "batch_norm" || call.callee == "expand") return false;  // they know which axis is which
+  const ir::OpSchema* schema = ir::OpRegistry::Global().Find(call.callee);
+  return schema != nullptr && schema->pattern <= ir::OpPattern::kBroadcast;
+}
+
+bool IsOfShape(const Operand& operand, const ir::Type& type) {
+  return operand.is_var() && operand.type().is_tensor() && operand.tensor_type().dims == type.tensor().dims;
+}
+
+// What a reshape makes of an operand that is broadcast to `rank` axes and has one value a channel or image at most, for
+// images with their channels last; empty: it has more.
+Dims BroadcastToLast(const Operand& operand, int rank) {
+  if (!operand.type().is_tensor() || !operand.tensor_type().is_static()) return {};
+  Dims dims = operand.tensor_type().Shape();
+  dims.insert(dims.begin(), rank - dims.size(), 1);
+  if (std::any_of(dims.begin() + 2, dims.end(), [](int64_t dim) { return dim != 1; })) return {};
+  std::swap(dims[1], dims.back());
+  return dims;
+}
+
+bool FitsChannelsLast(const Binding& call) {
+  return std::all_of(call.args.begin(), call.args.end(), [&](const Operand& arg) {
+    return IsOfShape(arg, call.var->type) || !BroadcastToLast(arg, call.var->type.tensor().rank()).empty();
+  });
+}
+
+// Images that elementwise calls make of each other are one class. It prefers its channels last where a transpose is on
+// it and nothing else.
+class Classes {
+ public:
+  explicit Classes(const ir::Function& function) {
+    for (const Binding& binding : function.body.bindings) Visit(binding);
+  }
+
+  bool PrefersLast(const VarPtr& var) {
+    const Class& c = classes_[Find(var.get())];
+    return IsImage(var->type) && c.last && !c.row_major;
+  }
+
+ private:
+  struct Class {
+    bool last = false, row_major = false;
+  };
+
+  const ir::Var* Find(const ir::Var* var) {
+    auto found = parent_.find(var);
+    return found == parent_.end() ? var : Find(found->second);
+  }
+  void Join(const ir::Var* a, const ir::Var* b) {
+    a = Find(a), b = Find(b);
+    if (a == b) return;
+    parent_[a] = b;
+    classes_[b].last |= classes_[a].last;
+    classes_[b].row_major |= classes_[a].row_major;
+  }
+  Class& Of(const VarPtr& var) { return classes_[Find(var.get())]; }
+
+  void Visit(const Binding& binding) {
+    const bool to_last = IsTranspose(binding, ToLast), to_first = IsTranspose(binding, ToFirst);
+    if (to_last) Of(binding.args[0].var).last = true;
+    if (to_first) Of(binding.var).last = true;
+    if (to_last || to_first) {
+      // Where both are images of a class: the other side's is row-major as it stands.
+      if (to_last) Of(binding.var).row_major = true;
+      if (to_first) Of(binding.args[0].var).row_major = true;
+      return;
+    }
+    const bool elementwise = IsElementwise(binding) && FitsChannelsLast(binding);
+    for (const Operand& arg : binding.args) {
+      if (!arg.is_var()) continue;
+      if (elementwise && IsOfShape(arg, binding.var->type)) {
+        Join(arg.var.get(), binding.var.get());
+      } else {
+        Of(arg.var).row_major = true;
+      }
+    }
+    if (!elementwise) Of(binding.var).row_major = true;
+  }
+
+  std::unordered_map<const ir::Var*, const ir::Var*> parent_;
+  std::unordered_map<const ir::Var*, Class> classes_;  // of roots
+};
+
+class Rewriter {
+ public:
+  explicit Rewriter(const ir::Function& from) : from_(from), builder_(&to_) { to_.attrs = from.attrs; }
+
+  absl::StatusOr<ir::Function> Run() {
+    INLAY_ASSIGN_OR_RETURN(const std::vector<bool> params, Named(backend::kChannelsLastParams, from_.params.size()));
+    INLAY_ASSIGN_OR_RETURN(const std::vector<bool> results,
+                           Named(backend::kChannelsLastResults, from_.body.results.size()));
+    for (size_t i = 0; i < from_.params.size(); ++i) {
+      const VarPtr& param = from_.params[i];
+      if (!params[i]) {
+        to_.params.push_back(param);
+      } else if (!IsImage(param->type)) {
+        return NoImage(backend::kChannelsLastParams, i);
+      } else {
+        last_[param.get()] = builder_.Param(param->name, LastType(param->type.tensor()));
+        no_row_major_[param.get()] = true;
+      }
+    }
+    for (const Binding& binding : from_.body.bindings) INLAY_RETURN_IF_ERROR(Rewrite(binding));
+    std::vector<Operand> returned;
+    for (size_t i = 0; i < from_.body.results.size(); ++i) {
+      const Operand& result = from_.body.results[i];
+      if (results[i] && (!result.is_var() || !IsImage(result.type()))) return NoImage(backend::kChannelsLastResults, i);
+      INLAY_ASSIGN_OR_RETURN(Operand made, results[i] ? Last(result) : RowMajor(result));
+      if (std::count(to_.params.begin(), to_.params.end(), made.var) > 0) {  // all that was done is undone: a copy
+        INLAY_ASSIGN_OR_RETURN(made, builder_.Call("reshape", {made}, {{"shape", made.tensor_type().Shape()}}));
+      }
+      returned.push_back(std::move(made));
+    }
+    builder_.Return(std::move(returned));
+    to_.attrs.Erase(backend::kChannelsLastParams);
+    to_.attrs.Erase(backend::kChannelsLastResults);
+    return std::move(to_);
+  }
+
+ private:
+  absl::Status NoImage(const char* attr, size_t i) const {
+    return absl::InvalidArgumentError(absl::StrCat("the attribute '", attr, "' names ", i, ", which is no image"));
+  }
+
+  absl::StatusOr<std::vector<bool>> Named(const char* attr, size_t count) const {
+    std::vector<bool> named(count);
+    for (int64_t i : from_.attrs.IntsOr(attr, {})) {
+      if (i < 0 || i >= static_cast<int64_t>(count)) return NoImage(attr, i);
+      named[i] = true;
+    }
+    return named;
+  }
+
+  static ir::TensorType LastType(ir::TensorType type) {
+    std::rotate(type.dims.begin() + 1, type.dims.begin() + 2, type.dims.end());
+    return type;
+  }
+
+  // Row-major, as the function has it.
+  absl::StatusOr<Operand> RowMajor(const Operand& operand) {
+    if (!operand.is_var()) return operand;
+    if (auto found = row_major_.find(operand.var.get()); found != row_major_.end()) return Operand(found->second);
+    if (no_row_major_.count(operand.var.get()) == 0) return operand;
+    const VarPtr& last = last_.at(operand.var.get());
+    INLAY_ASSIGN_OR_RETURN(VarPtr made,
+                           builder_.Call("transpose", {last}, {{"perm", ToFirst(last->type.tensor().rank())}}));
+    row_major_[operand.var.get()] = made;
+    return Operand(made);
+  }
+
+  absl::StatusOr<Operand> Last(const Operand& operand) {
+    if (auto found = last_.find(operand.var.get()); found != last_.end()) return Operand(found->second);
+    INLAY_ASSIGN_OR_RETURN(const Operand from, RowMajor(operand));
+    INLAY_ASSIGN_OR_RETURN(VarPtr made,
+                           builder_.Call("transpose", {from}, {{"perm", ToLast(operand.tensor_type().rank())}}));
+    last_[operand.var.get()] = made;
+    return Operand(made);
+  }
+
+  bool HasLast(const Operand& operand) const { return operand.is_var() && last_.count(operand.var.get()) > 0; }
+
+  absl::Status Rewrite(const Binding& binding) {
+    if (IsTranspose(binding, ToLast) && HasLast(binding.args[0])) {
+      row_major_[binding.var.get()] = last_.at(binding.args[0].var.get());
+      return absl::OkStatus();
+    }
+    if (IsTranspose(binding, ToFirst)) {
+      INLAY_ASSIGN_OR_RETURN(const Operand from, RowMajor(binding.args[0]));
+      last_[binding.var.get()] = from.var;
+      no_row_major_[binding.var.get()] = true;  // until somebody wants it
+      return absl::OkStatus();
+    }
+    if (IsOnImagesThatHaveLast(binding)) return Elementwise(binding);
+    Binding copy = binding;
+    for (Operand& arg : copy.args) {
+      INLAY_ASSIGN_OR_RETURN(arg, RowMajor(arg));
+    }
+    to_.body.bindings.push_back(std::move(copy));
+    return absl::OkStatus();
+  }
+
+  bool IsOnImagesThatHaveLast(const Binding& binding) const {
+    if (!IsElementwise(binding) || !FitsChannelsLast(binding)) return false;
+    bool any = false;
+    for (const Operand& arg : binding.args) {
+      if (!IsOfShape(arg, binding.var->type)) continue;
+      if (!HasLast(arg)) return false;
+      any = true;
+    }
+    return any;
+  }
+
+  absl::Status Elementwise(const Binding& binding) {
+    std::vector<Operand> args;
+    for (const Operand& arg : binding.args) {
+      if (IsOfShape(arg, binding.var->type)) {
+        args.push_back(last_.at(arg.var.get()));
+        continue;
+      }
+      INLAY_ASSIGN_OR_RETURN(Operand from, RowMajor(arg));
+      const Dims dims = BroadcastToLast(arg, binding.var->type.tensor().rank());
+      if (arg.tensor_type().NumElements() > 1) {
+        INLAY_ASSIGN_OR_RETURN(from, builder_.Call("reshape", {from}, {{"shape", dims}}));
+      }
+      args.push_back(std::move(from));
+    }
+    INLAY_ASSIGN_OR_RETURN(VarPtr made,
+                           builder_.Call(binding.callee, std::move(args), binding.attrs, binding.location));
+    last_[binding.var.get()] = std::move(made);
+    no_row_major_[binding.var.get()] = true;
+    return absl::OkStatus();
+  }
+
+  const ir::Function& from_;
+  ir::Function to_;
+  ir::Builder builder_;
+  // What holds a Var of from_ now, and which of those are not there as they were.
+  std::unordered_map<const ir::Var*, VarPtr> row_major_, last_;
+  std::unordered_map<const ir::Var*, bool> no_row_major_;
+};
+
+}  // namespace
+
+backend::ChannelsLast PrefersChannelsLast(const ir::Function& partition) {
+  Classes classes(partition);
+  const Dims constants = partition.attrs.IntsOr(backend::kConstantParams, {});
+  backend::ChannelsLast preferred;
+  for (int64_t i = 0; i < static_cast<int64_t>(partition.params.size()); ++i) {
+    const bool constant = std::count(constants.begin(), constants.end(), i) > 0;
+    if (!constant && classes.PrefersLast(partition.params[i])) preferred.params.push_back(i);
+  }
+  for (int64_t i = 0; i < static_cast<int64_t>(partition.body.results.size()); ++i) {
+    const Operand& result = partition.body.results[i];
+    if (result.is_var() && classes.PrefersLast(result.var)) preferred.results.push_back(i);
+  }
+  return preferred;
+}
+
+absl::StatusOr<ir::Function> WithRowMajorBorders(const ir::Function& partition) {
+  if (!partition.attrs.Has(backend::kChannelsLastParams) && !partition.attrs.Has(backend::kChannelsLastResults)) {
+    return partition;
+  }
+  return Rewriter(partition).Run();
+}
+
+}  // namespace inlay::native

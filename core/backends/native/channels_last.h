@@ -1,0 +1,26 @@
+// Images that cross a partition's border with their channels last. Native code gains from it where the model itself
+// transposes (a normalisation or a matrix product over the channels of an image): those transposes go away, and what is
+// elementwise between them is done on the image as it lies.
+//
+// For both halves; no MLIR. Any thread.
+#ifndef INLAY_CORE_BACKENDS_NATIVE_CHANNELS_LAST_H_
+#define INLAY_CORE_BACKENDS_NATIVE_CHANNELS_LAST_H_
+
+#include "absl/status/statusor.h"
+#include "core/backend/backend.h"
+#include "core/ir/ir_module.h"
+
+namespace inlay::native {
+
+// Parameters and results that nothing but transposes between [N, C, S...] and [N, S..., C], and elementwise operators
+// beside such, touch.
+backend::ChannelsLast PrefersChannelsLast(const ir::Function& partition);
+
+// A function that computes the same from the bytes as they lie: parameters and results that
+// backend::kChannelsLastParams and kChannelsLastResults name have the types [N, S..., C], all are row-major. Without
+// those attributes the function itself. INVALID_ARGUMENT: they name what is no image of known shape, or not there.
+absl::StatusOr<ir::Function> WithRowMajorBorders(const ir::Function& partition);
+
+}  // namespace inlay::native
+
+#endif  // INLAY_CORE_BACKENDS_NATIVE_CHANNELS_LAST_H_
