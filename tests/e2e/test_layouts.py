@@ -57,3 +57,47 @@ def test_libraries_hand_over_images_as_both_prefer_them(client, order, threads):
     assert [(bool(p.channels_last_inputs), bool(p.channels_last_outputs)) for p in called] == list(
         zip(entering, leaving, strict=True)
     )
+
+
+def norm_of_channels() -> onnx.ModelProto:
+    """A convolution, a normalisation over the channels of its image between two transposes, a convolution."""
+    random = np.random.default_rng(5)
+
+    def weight(name: str, *shape: int) -> onnx.TensorProto:
+        return numpy_helper.from_array((random.standard_normal(shape) / np.sqrt(shape[-1])).astype(np.float32), name)
+
+    nodes = [
+        helper.make_node("Conv", ["x", "w0"], ["c0"], pads=[1] * 4),
+        helper.make_node("Transpose", ["c0"], ["t0"], perm=[0, 2, 3, 1]),
+        helper.make_node("LayerNormalization", ["t0", "scale", "bias"], ["n"], axis=-1),
+        helper.make_node("Transpose", ["n"], ["t1"], perm=[0, 3, 1, 2]),
+        helper.make_node("Conv", ["t1", "w1"], ["y"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "norm_of_channels",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, (2, 12, 9, 7))],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, (2, 5, 9, 7))],
+        [weight("w0", 20, 12, 3, 3), weight("scale", 20), weight("bias", 20), weight("w1", 5, 20, 1, 1)],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10)
+
+
+@pytest.mark.parametrize("library", ["onednn", "xnnpack"])
+def test_native_code_drops_the_transposes_of_a_model(client, library):
+    model = norm_of_channels()
+    executable = pinned(client, inlay.from_onnx(model), [library, "native", "native", library])
+    x = np.random.default_rng(6).standard_normal((2, 12, 9, 7)).astype(np.float32)
+    want = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": x})[0]
+    np.testing.assert_allclose(
+        np.from_dlpack(executable.jit()["main"](x)), want, rtol=0, atol=1e-5 * np.abs(want).max()
+    )
+    crossing = [
+        (p.ops, p.channels_last_inputs, p.channels_last_outputs) for p in executable.report.partitions if p.call_sites
+    ]
+    assert crossing == [
+        (["conv"], [], [0]),
+        (["transpose", "layer_norm"], [0], []),
+        (["transpose"], [], [0]),
+        (["conv"], [0], []),
+    ]
