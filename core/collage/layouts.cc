@@ -16,14 +16,17 @@ Layouts LayoutsOf(const DataflowGraph& graph, const std::vector<Group>& groups, 
     const Outlined outlined = Outline(graph, groups[i].positions);
     const backend::ChannelsLast preferred = groups[i].backend->PrefersChannelsLast(outlined.function);
     for (int64_t param : preferred.params) {
-      if (outlined.args[param].is_var()) layouts.preferred[i].insert(outlined.args[param].var.get());
+      if (outlined.args[param].is_var()) layouts.preferred[i].push_back(outlined.args[param].var.get());
     }
-    for (int64_t result : preferred.results) layouts.preferred[i].insert(outlined.results[result].get());
+    for (int64_t result : preferred.results) layouts.preferred[i].push_back(outlined.results[result].get());
   }
   if (borders == Borders::kRowMajor) return layouts;
   for (int position = 0; position < graph.size(); ++position) {
     const ir::Var* var = graph.binding(position).var.get();
-    auto prefers = [&](int other) { return layouts.preferred[group_of[other]].count(var) > 0; };
+    auto prefers = [&](int other) {
+      const auto& preferred = layouts.preferred[group_of[other]];
+      return std::find(preferred.begin(), preferred.end(), var) != preferred.end();
+    };
     // Consumers inside of the maker's partition don't see the border.
     const auto& consumers = graph.consumers(position);
     const bool all = std::all_of(consumers.begin(), consumers.end(), [&](int consumer) {

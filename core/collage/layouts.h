@@ -17,8 +17,8 @@ enum class Borders { kAgreed, kRowMajor };
 using ValueSet = std::unordered_set<const ir::Var*>;
 
 struct Layouts {
-  std::vector<ValueSet> preferred;  // by group: what of its border it would have with the channels last
-  ValueSet channels_last;           // what is
+  std::vector<std::vector<const ir::Var*>> preferred;  // by group: what of its border it would have with them last
+  ValueSet channels_last;                              // what is
 };
 
 // `groups` cover the graph. Arguments and results of the function itself are row-major, and so is what a binding
