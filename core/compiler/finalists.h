@@ -30,7 +30,7 @@ using MeasureAgainFn =
 
 // Finalists are tied where their medians differ by less than both spreads together. The preferred of those tied with
 // the fastest (fewer partitions, then fewer that are not the fallback's, then the first) ships, unless another one is
-// ahead of it by more than 1%, in the first measurement and on average of that and three more, ahead in each of them,
+// ahead of it by more than 3%, in the first measurement and on average of that and three more, ahead in each of them,
 // and by more than noise as large as what these gains scatter by would give in one of a hundred cases (Student's t).
 // The two fastest that are so far ahead in the first are measured again.
 //
