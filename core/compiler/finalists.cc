@@ -40,7 +40,7 @@ std::string WhyPreferred(const Finalist& preferred, const std::vector<Finalist>&
     fewer |= finalists[i].partitions > preferred.partitions;
     fewer_foreign |= finalists[i].foreign > preferred.foreign;
   }
-  return fewer ? "fewer partitions" : fewer_foreign ? "less of libraries" : "the first listed";
+  return fewer_foreign ? "less of libraries" : fewer ? "fewer partitions" : "the first listed";
 }
 
 }  // namespace
@@ -57,8 +57,8 @@ absl::StatusOr<FinalDecision> DecideFinal(const std::vector<Finalist>& finalists
   }
   if (tied.size() < 2) return FinalDecision{fastest, ""};
   const int preferred = *std::min_element(tied.begin(), tied.end(), [&](int a, int b) {
-    return std::tuple(finalists[a].partitions, finalists[a].foreign, a) <
-           std::tuple(finalists[b].partitions, finalists[b].foreign, b);
+    return std::tuple(finalists[a].foreign, finalists[a].partitions, a) <
+           std::tuple(finalists[b].foreign, finalists[b].partitions, b);
   });
   std::vector<std::string> others;
   for (int i : tied) {
