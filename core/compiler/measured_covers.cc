@@ -63,11 +63,6 @@ class MeasuredCovers {
     return collage::CheapestCover(graph_, std::move(candidates));
   }
 
-  const Site* SiteAt(const std::vector<int>& positions) const {
-    auto found = model_.site_at.find(positions);
-    return found == model_.site_at.end() ? nullptr : found->second;
-  }
-
   // As groups, with a group without a backend for each binding that is in none.
   std::vector<Group> Alone(const std::vector<Candidate>& parts) const {
     std::vector<Group> groups;
@@ -87,7 +82,7 @@ class MeasuredCovers {
     std::vector<Candidate> parts;
     double sum = 0;
     for (const Candidate& candidate : chosen) {
-      const Site* site = SiteAt(candidate.positions);
+      const Site* site = SiteAt(model_.site_at, candidate.positions);
       sum += candidate.cost_us;
       if (!candidate.backend->is_fallback() || site == nullptr) {
         parts.push_back(candidate);

@@ -14,6 +14,12 @@ namespace inlay::compiler {
 
 using SitesByPositions = std::map<std::vector<int>, const Site*>;
 
+// Null: no site.
+inline const Site* SiteAt(const SitesByPositions& sites, const std::vector<int>& positions) {
+  auto found = sites.find(positions);
+  return found == sites.end() ? nullptr : found->second;
+}
+
 struct MeasuredModel {
   const collage::FunctionSpace& main;
   const std::vector<Site>& sites;

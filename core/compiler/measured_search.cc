@@ -194,7 +194,7 @@ class MeasuredSearch {
     double sum = 0;
     for (const collage::Group& group : cover.functions.at("main")) {
       if (group.backend == nullptr) continue;
-      const Site* site = SiteAt(group.positions);
+      const Site* site = SiteAt(site_at_, group.positions);
       if (site == nullptr) return 0;
       const SiteCosts::Timing* timing = nullptr;
       for (size_t i = 0; i < site->alternatives.size(); ++i) {
@@ -204,11 +204,6 @@ class MeasuredSearch {
       sum += timing->min_us();
     }
     return sum;
-  }
-
-  const Site* SiteAt(const std::vector<int>& positions) const {
-    auto found = site_at_.find(positions);
-    return found == site_at_.end() ? nullptr : found->second;
   }
 
   static bool IsFallbackAlone(const collage::Cover& cover) {

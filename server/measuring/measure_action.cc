@@ -270,8 +270,8 @@ class Measurement {
 
   // With several threads: the workers of whoever ran before spin for a while (libgomp's for milliseconds), on the cores
   // that this subject's own need; no artifact would ship with two pools. Then runs where they are so short that waking
-  // its own workers would show: as long as a pool whose worker came late goes on without it (runtime/thread_pool.cc;
-  // one run was not enough, and native code of 0.2 ms was timed as if it had one thread).
+  // its own workers would show: the kernel may wake a worker on its caller's CPU and leave it there for milliseconds
+  // (after one run alone, native code of 0.2 ms was timed as if it had one thread).
   absl::Status Settle(Subject& subject) {
     if (num_threads_ == 1) return absl::OkStatus();
     WaitForOtherThreadsToSleep(kSettleLimit);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -143,7 +144,7 @@ class Rewriter {
         return NoImage(backend::kChannelsLastParams, i);
       } else {
         last_[param.get()] = builder_.Param(param->name, LastType(param->type.tensor()));
-        no_row_major_[param.get()] = true;
+        no_row_major_.insert(param.get());
       }
     }
     for (const Binding& binding : from_.body.bindings) INLAY_RETURN_IF_ERROR(Rewrite(binding));
@@ -213,7 +214,7 @@ class Rewriter {
     if (IsTranspose(binding, ToFirst)) {
       INLAY_ASSIGN_OR_RETURN(const Operand from, RowMajor(binding.args[0]));
       last_[binding.var.get()] = from.var;
-      no_row_major_[binding.var.get()] = true;  // until somebody wants it
+      no_row_major_.insert(binding.var.get());  // until somebody wants it
       return absl::OkStatus();
     }
     if (IsOnImagesThatHaveLast(binding)) return Elementwise(binding);
@@ -253,7 +254,7 @@ class Rewriter {
     INLAY_ASSIGN_OR_RETURN(VarPtr made,
                            builder_.Call(binding.callee, std::move(args), binding.attrs, binding.location));
     last_[binding.var.get()] = std::move(made);
-    no_row_major_[binding.var.get()] = true;
+    no_row_major_.insert(binding.var.get());
     return absl::OkStatus();
   }
 
@@ -262,7 +263,7 @@ class Rewriter {
   ir::Builder builder_;
   // What holds a Var of from_ now, and which of those are not there as they were.
   std::unordered_map<const ir::Var*, VarPtr> row_major_, last_;
-  std::unordered_map<const ir::Var*, bool> no_row_major_;
+  std::unordered_set<const ir::Var*> no_row_major_;
 };
 
 }  // namespace

@@ -21,6 +21,9 @@ inline constexpr char kFpmathAttr[] = "fpmath";
 
 using Dims = std::vector<int64_t>;
 
+// [N, C, S...] of one to three spatial axes.
+inline bool IsImage(const Dims& dims) { return dims.size() >= 3 && dims.size() <= 5; }
+
 // A tensor of the partition; all are f32. The first num_inputs values are its inputs.
 struct Value {
   Dims dims;

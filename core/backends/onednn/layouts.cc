@@ -92,8 +92,6 @@ class Layouts {
 
 }  // namespace
 
-bool IsImage(const Dims& dims) { return dims.size() >= 3 && dims.size() <= 5; }
-
 backend::ChannelsLast PrefersChannelsLast(const ir::Function& partition) {
   const absl::StatusOr<Lowered> lowered = Lower(partition);
   if (!lowered.ok()) return {};

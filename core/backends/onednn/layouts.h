@@ -4,13 +4,9 @@
 #define INLAY_CORE_BACKENDS_ONEDNN_LAYOUTS_H_
 
 #include "core/backend/backend.h"
-#include "core/backends/onednn/description.h"
 #include "core/ir/ir_module.h"
 
 namespace inlay::onednn {
-
-// [N, C, S...] of one to three spatial axes.
-bool IsImage(const Dims& dims);
 
 // Inputs and results that lie in the layout of a convolution or pooling of the partition: its own, or what elementwise
 // steps hand on. Empty for what Lower refuses.

@@ -11,7 +11,6 @@
 #include "core/backend/backend.h"
 #include "core/backends/common/partition_function.h"
 #include "core/backends/onednn/description_json.h"
-#include "core/backends/onednn/layouts.h"
 #include "core/backends/onednn/support.h"
 #include "core/backends/onednn/views.h"
 #include "core/backends/onednn/workspace.h"

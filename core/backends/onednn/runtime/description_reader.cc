@@ -108,7 +108,7 @@ ReadDescription ReadAndCheck(const char* bytes, int64_t size) {
   CheckSteps(d);
   auto check_images = [](const std::vector<int>& indices, int end, const auto& dims_of) {
     for (int i : indices) {
-      if (i < 0 || i >= end || dims_of(i).size() < 3 || dims_of(i).size() > 5) Fail("channels last of no image");
+      if (i < 0 || i >= end || !IsImage(dims_of(i))) Fail("channels last of no image");
     }
   };
   check_images(d.channels_last_inputs, d.num_inputs, [&](int i) -> const Dims& { return d.values[i].dims; });
