@@ -106,7 +106,7 @@ Status LoadedPlan::RunLoadStep(const Step& step, CallOwner* owner, InlayCallCont
 Status LoadedPlan::RunLoadSteps() {
   CallOwner owner;
   InlayCallContext context = owner.MakeContext(&pool_);
-  ScopedFloatMode mode;
+  ScopedRun run(context);
   for (const Step& step : plan_.load_steps) {
     if (Status s = RunLoadStep(step, &owner, &context); !s.ok()) return s;
   }

@@ -2,10 +2,39 @@
 
 #include <dlfcn.h>
 #include <omp.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <vector>
 
+#include "core/runtime/placement.h"
 #include "core/runtime/threads.h"
+
+namespace {
+
+constexpr int kMaxTeam = 256;
+// libgomp's threads look out for the next region at least that long before they sleep, unless the user told them not
+// to.
+constexpr int64_t kAwakeNs = 1000000;
+
+// Of the calling thread.
+struct Team {
+  int workers = 0;
+  pid_t ids[kMaxTeam];
+  int64_t woken_ns = 0;
+};
+thread_local Team team;
+
+int64_t NowNs() {
+  timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return t.tv_sec * int64_t{1000000000} + t.tv_nsec;
+}
+
+}  // namespace
 
 extern "C" void inlay_openmp_parallel_for(int num_threads, int64_t n, InlayTask task, void* closure) {
 #pragma omp parallel num_threads(num_threads)
@@ -21,6 +50,31 @@ extern "C" void inlay_openmp_parallel_for(int num_threads, int64_t n, InlayTask 
     inlay::runtime::ScopedFloatMode mode;
     if (begin < end) task(closure, begin, end, static_cast<int32_t>(self));
   }
+}
+
+extern "C" void inlay_openmp_wake(int num_threads) {
+  const int64_t now = NowNs(), since = now - team.woken_ns;
+  team.woken_ns = now;
+  if (since < kAwakeNs) return;
+  const int cpu = sched_getcpu();
+  std::vector<inlay::runtime::Placement> placements(team.workers);
+  auto for_workers = [&](auto&& act) {
+    for (int i = 0; i < static_cast<int>(placements.size()); ++i) {
+      // Teams change, and threads end.
+      if (syscall(SYS_tgkill, getpid(), team.ids[i], 0) == 0) act(placements[i], team.ids[i]);
+    }
+  };
+  for_workers([&](auto& placement, pid_t id) { placement.KeepOff(cpu, id); });
+  pid_t* const ids = team.ids;
+  int workers = 0;
+#pragma omp parallel num_threads(std::min(num_threads, kMaxTeam))
+  {
+    const int self = omp_get_thread_num();
+    if (self > 0) ids[self - 1] = static_cast<pid_t>(syscall(SYS_gettid));
+    if (self == 0) workers = omp_get_num_threads() - 1;
+  }
+  for_workers([&](auto& placement, pid_t id) { placement.Allow(id); });
+  team.workers = workers;
 }
 
 extern "C" void inlay_openmp_pin() {

@@ -14,6 +14,10 @@ extern "C" {
 // RunOnPool on libgomp's team of the calling thread.
 void inlay_openmp_parallel_for(int num_threads, int64_t n, InlayTask task, void* closure);
 
+// Wakes the calling thread's team, if that may be asleep, beside the caller and not on its CPU (placement.h). For the
+// beginning of a run: libgomp itself, whose caller then waits for a worker that waits for its CPU, takes 5 ms.
+void inlay_openmp_wake(int num_threads);
+
 // Keeps libgomp in the process for good: its idle threads would return into unmapped code if unloading the last
 // exported library unloaded it too. Idempotent.
 void inlay_openmp_pin();

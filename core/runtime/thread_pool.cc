@@ -14,6 +14,7 @@
 #include <mutex>
 #include <new>
 
+#include "core/runtime/placement.h"
 #include "core/runtime/threads.h"
 
 namespace inlay::runtime {
@@ -124,27 +125,49 @@ Seat* const kStop = reinterpret_cast<Seat*>(2);
 
 struct alignas(64) Worker {
   std::atomic<Seat*> seat{nullptr};  // null: free; kTaken: at work; else offered, until the worker takes it
-  std::atomic<uint32_t> asleep{0};
+  enum State : uint32_t { kAwake, kAsleep, kBeingWoken };
+  std::atomic<uint32_t> state{kAwake};
+  Placement placement;  // of who wakes the worker while that is being woken, else the worker's
   pthread_t thread;
+  pid_t id = 0;  // of the thread, set by itself
 
   bool Offer(Seat* offered) {
     Seat* expected = nullptr;
     if (seat.load(std::memory_order_relaxed) != nullptr) return false;
     if (!seat.compare_exchange_strong(expected, offered)) return false;
-    if (asleep.load() != 0 && asleep.exchange(0) != 0) FutexWake(&asleep);
+    uint32_t asleep = kAsleep;
+    if (state.load() == kAsleep && state.compare_exchange_strong(asleep, kBeingWoken)) {
+      placement.KeepOff(sched_getcpu(), id);
+      state.store(kAwake);
+      FutexWake(&state);
+    }
     return true;
+  }
+  // There is no thread any more.
+  void Reset() {
+    seat = nullptr;
+    state = kAwake;
+    placement = {};
   }
   bool TakeBack(Seat* offered) { return seat.compare_exchange_strong(offered, nullptr); }
 
+  bool IsOffered() const { return seat.load() != nullptr; }
+
+  // Until it is offered a seat.
+  void Sleep() {
+    state.store(kAsleep);
+    while (uint32_t now = state.load()) {
+      if (now == kAsleep && IsOffered() && state.compare_exchange_strong(now, kAwake)) break;
+      if (now != kAwake) FutexWait(&state, now);
+    }
+    placement.Allow(0);
+  }
+
   void Loop() {
     ScopedFloatMode mode;
+    id = static_cast<pid_t>(syscall(SYS_gettid));
     while (true) {
-      auto offered = [&] { return seat.load() != nullptr; };
-      if (!SpinUntil(offered, IfCoresSuffice(NumPoolWorkers() + 1, kWorkerSpinNs))) {
-        asleep.store(1);
-        if (!offered()) FutexWait(&asleep, 1);
-        asleep.store(0, std::memory_order_relaxed);
-      }
+      if (!SpinUntil([&] { return IsOffered(); }, IfCoresSuffice(NumPoolWorkers() + 1, kWorkerSpinNs))) Sleep();
       Seat* mine = seat.load(std::memory_order_acquire);
       if (mine == kStop) return;
       if (mine == nullptr || !seat.compare_exchange_strong(mine, kTaken)) continue;
@@ -195,7 +218,7 @@ void Pool::Grow(int size) {
     pthread_atfork([] { ThePool().mutex_.lock(); }, [] { ThePool().mutex_.unlock(); },
                    [] {  // in the child, which has no workers
                      Pool& pool = ThePool();
-                     for (Worker& worker : pool.workers_) worker.seat = nullptr, worker.asleep = 0;
+                     for (Worker& worker : pool.workers_) worker.Reset();
                      pool.size_ = 0;
                      pool.alone_until_ = 0;
                      pool.mutex_.unlock();
@@ -257,7 +280,7 @@ void Pool::Stop() {
   }
   for (int i = 0; i < size_; ++i) {
     pthread_join(workers_[i].thread, nullptr);
-    workers_[i].seat = nullptr;
+    workers_[i].Reset();
   }
   size_ = 0;
   stopping_ = false;

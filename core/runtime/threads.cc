@@ -11,6 +11,7 @@
 // Absent from artifacts that need no libgomp.
 #pragma weak inlay_openmp_parallel_for
 #pragma weak inlay_openmp_pin
+#pragma weak inlay_openmp_wake
 
 namespace inlay::runtime {
 
@@ -34,6 +35,10 @@ void ParallelFor(void* pool, int64_t n, InlayTask task, void* closure) {
   } else {
     RunOnPool(threads.num_threads, n, task, closure);
   }
+}
+
+void WakeThreads(const ThreadPool& pool) {
+  if (pool.openmp && pool.num_threads > 1 && &inlay_openmp_wake != nullptr) inlay_openmp_wake(pool.num_threads);
 }
 
 void PinThreadLibrary() {

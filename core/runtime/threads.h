@@ -62,6 +62,18 @@ struct ThreadPool {
 // InlayCallContext::parallel_for; `pool` is a ThreadPool.
 void ParallelFor(void* pool, int64_t n, InlayTask task, void* closure);
 
+// At the beginning of a run. Where libgomp is used: inlay_openmp_wake; our own pool sees to that itself.
+void WakeThreads(const ThreadPool& pool);
+
+// A run of compiled code on the calling thread.
+class ScopedRun {
+ public:
+  explicit ScopedRun(const InlayCallContext& context) { WakeThreads(*static_cast<const ThreadPool*>(context.pool)); }
+
+ private:
+  ScopedFloatMode mode_;
+};
+
 // Where libgomp is used: inlay_openmp_pin. Idempotent.
 void PinThreadLibrary();
 

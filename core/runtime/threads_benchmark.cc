@@ -2,11 +2,13 @@
 //
 // Loop/<pool>/<threads>/<us of work>/<hogs>: a loop over 64 items that together take so many microseconds on one core,
 // while `hogs` other processes never sleep. What the pools are to show is the ratio to one thread.
+// AfterPause: loops after 20 ms in which nothing ran.
 #include <benchmark/benchmark.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <csignal>
 #include <vector>
 
@@ -51,6 +53,26 @@ void Loop(benchmark::State& state) {
   Hogs hogs(state.range(3));
   for (auto _ : state) ParallelFor(&pool, 64, &Work, &steps);
 }
+
+// Each after a pause in which the workers fall asleep: requests that come one by one. `loops` of them follow each other
+// as those of a model's run do.
+void AfterPause(benchmark::State& state) {
+  ThreadPool pool{static_cast<int>(state.range(1)), state.range(0) == 1};
+  int64_t steps = state.range(2) * 1000 / 64;
+  for (auto _ : state) {
+    usleep(20000);
+    const auto begin = std::chrono::steady_clock::now();
+    WakeThreads(pool);
+    for (int64_t i = 0; i < state.range(3); ++i) ParallelFor(&pool, 64, &Work, &steps);
+    state.SetIterationTime(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  }
+}
+BENCHMARK(AfterPause)
+    ->ArgNames({"openmp", "threads", "us", "loops"})
+    ->ArgsProduct({{0, 1}, {1, 2}, {20, 100, 1000}, {1, 10}})
+    ->Unit(benchmark::kMicrosecond)
+    ->UseManualTime()
+    ->Iterations(100);
 
 void Configurations(benchmark::internal::Benchmark* b) {
   b->ArgNames({"openmp", "threads", "us", "hogs"})->Unit(benchmark::kMicrosecond)->UseRealTime()->MinTime(0.3);

@@ -2,11 +2,14 @@
 
 #include <gtest/gtest.h>
 #include <math.h>
+#include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <filesystem>
+#include <fstream>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -148,6 +151,68 @@ TEST(OwnPool, AChildProcessHasItsOwn) {
   Recorder after(100);
   ParallelFor(&pool, 100, &Record, &after);
   for (auto& hit : after.hits) EXPECT_EQ(hit, 1);
+}
+
+// The pool's threads.
+std::vector<pid_t> Workers() {
+  std::vector<pid_t> workers;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::string name;
+    std::getline(std::ifstream(task.path() / "comm"), name);
+    if (name == "inlay") workers.push_back(std::stoi(task.path().filename()));
+  }
+  return workers;
+}
+
+cpu_set_t AffinityOf(pid_t thread) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  sched_getaffinity(thread, sizeof(set), &set);
+  return set;
+}
+
+// The kernel would begin it on the caller's CPU, where it is for milliseconds then.
+TEST_P(ParallelForTest, AWorkerThatSleptOnTheCallersCpuBeginsOnAnother) {
+  if (AvailableCpus() < 2) GTEST_SKIP() << "one CPU";
+  struct Cpus {
+    std::atomic<int> caller{-1}, worker{-1};
+    std::atomic<pid_t> worker_id{0};
+  };
+  auto note = [](void* closure, int64_t, int64_t, int32_t worker) {
+    auto* cpus = static_cast<Cpus*>(closure);
+    std::atomic<int>& cpu = worker == 0 ? cpus->caller : cpus->worker;
+    if (cpu < 0) cpu = sched_getcpu();
+    if (worker == 1) cpus->worker_id = gettid();
+    usleep(200);
+  };
+  const bool openmp = GetParam();
+  ThreadPool pool{openmp ? 2 : NumPoolWorkers() + 1, openmp};
+  const int here = sched_getcpu();
+  const cpu_set_t all = AffinityOf(0);
+  cpu_set_t only;
+  CPU_ZERO(&only);
+  CPU_SET(here, &only);
+  ASSERT_EQ(sched_setaffinity(0, sizeof(only), &only), 0);
+  Cpus before;
+  WakeThreads(pool);
+  ParallelFor(&pool, 64, note, &before);
+  std::vector<pid_t> workers = openmp ? std::vector<pid_t>{before.worker_id} : Workers();
+  for (pid_t worker : workers) ASSERT_EQ(sched_setaffinity(worker, sizeof(only), &only), 0);
+  ParallelFor(&pool, 64, note, &before);
+  usleep(100000);  // asleep, all on this CPU
+  for (pid_t worker : workers) ASSERT_EQ(sched_setaffinity(worker, sizeof(all), &all), 0);
+  Cpus cpus;
+  WakeThreads(pool);
+  ParallelFor(&pool, 64, note, &cpus);
+  usleep(10000);
+  for (pid_t worker : workers) {
+    const cpu_set_t set = AffinityOf(worker);
+    EXPECT_TRUE(CPU_EQUAL(&set, &all)) << "what it was, when it runs again";
+  }
+  sched_setaffinity(0, sizeof(all), &all);
+  EXPECT_EQ(cpus.caller, here);
+  EXPECT_NE(cpus.worker, here);
+  EXPECT_NE(cpus.worker, -1);
 }
 
 #if defined(__SSE__)

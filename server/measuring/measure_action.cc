@@ -45,7 +45,6 @@ constexpr double kHopeless = 0.5;
 constexpr int kRoundsBetweenDrops = 8;
 constexpr absl::Duration kSettleLimit = absl::Milliseconds(20);
 constexpr double kWakingIsNothingUs = 5000;
-constexpr double kWakingUs = 2000;
 
 double MicrosecondsSince(Clock::time_point start) {
   return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
@@ -269,18 +268,13 @@ class Measurement {
   }
 
   // With several threads: the workers of whoever ran before spin for a while (libgomp's for milliseconds), on the cores
-  // that this subject's own need; no artifact would ship with two pools. Then runs where they are so short that waking
-  // its own workers would show: the kernel may wake a worker on its caller's CPU and leave it there for milliseconds
-  // (after one run alone, native code of 0.2 ms was timed as if it had one thread).
+  // that this subject's own need; no artifact would ship with two pools. Then one run more where it is so short that
+  // waking its own workers would show.
   absl::Status Settle(Subject& subject) {
     if (num_threads_ == 1) return absl::OkStatus();
     WaitForOtherThreadsToSleep(kSettleLimit);
     if (!subject.samples.empty() && subject.samples.back() > kWakingIsNothingUs) return absl::OkStatus();
-    const Clock::time_point start = Clock::now();
-    do {
-      INLAY_RETURN_IF_ERROR(RunOnce(subject, MeasurePhase::kWarmUp));
-    } while (MicrosecondsSince(start) < kWakingUs);
-    return absl::OkStatus();
+    return RunOnce(subject, MeasurePhase::kWarmUp);
   }
 
   absl::Status TimeOnce(Subject& subject) {

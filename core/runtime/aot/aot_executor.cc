@@ -32,7 +32,7 @@ Status AotExecutor::RunIn(Context* context, const void* const* inputs, void* con
   void** args = context->args.data();
   std::memcpy(args, inputs, plan.inputs.size() * sizeof(void*));
   std::memcpy(args + plan.inputs.size(), outputs, plan.outputs.size() * sizeof(void*));
-  ScopedFloatMode mode;
+  ScopedRun run(context->call);
   const int32_t rc = loaded_->function(plan.entry).run(&context->call, args);
   if (rc == INLAY_OK && !context->owner.failed) return Status();
   const int32_t at = context->call.reserved;

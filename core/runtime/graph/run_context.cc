@@ -70,7 +70,7 @@ Status RunContext::ErrorOf(const Call& call, int32_t rc) {
 
 Status RunContext::Run(const void* const* inputs, void* const* outputs) {
   Bind(inputs, outputs);
-  ScopedFloatMode mode;
+  ScopedRun run(context_);
   int32_t rc = INLAY_OK;
   for (const Call& call : calls_) {
     if (!Execute(call, &rc)) return ErrorOf(call, rc);
@@ -81,7 +81,7 @@ Status RunContext::Run(const void* const* inputs, void* const* outputs) {
 Status RunContext::Profile(const void* const* inputs, void* const* outputs, int64_t* step_ns) {
   using Clock = std::chrono::steady_clock;
   Bind(inputs, outputs);
-  ScopedFloatMode mode;
+  ScopedRun run(context_);
   int32_t rc = INLAY_OK;
   for (const Call& call : calls_) {
     const Clock::time_point start = Clock::now();

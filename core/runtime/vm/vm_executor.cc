@@ -59,7 +59,7 @@ class VmExecutor::Context {
     args.clear();
     for (size_t i = 0; i < plan_.inputs.size(); ++i) args.push_back(const_cast<void*>(inputs[i]));
     args.insert(args.end(), outputs, outputs + plan_.outputs.size());
-    ScopedFloatMode mode;
+    ScopedRun run(context_);
     return Call(0, args.data(), 0);
   }
 
