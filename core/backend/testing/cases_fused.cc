@@ -40,6 +40,18 @@ void AddDownsampleBlock(std::vector<Case>* cases) {
   cases->push_back(b.Done("downsample_block", {b.Op("relu", {b.Op("add", {main, side})})}));
 }
 
+// MobileNetV2's block, with an image inside that no L2 holds.
+void AddInvertedResidual(std::vector<Case>* cases) {
+  CaseBuilder b;
+  constexpr int64_t kHidden = 64;
+  auto x = b.In({1, 8, 57, 56});
+  auto clip = [&](VarPtr y) { return b.Op("clip", {y}, {{"min", 0.0}, {"max", 6.0}}); };
+  auto y = clip(Conv(&b, x, kHidden, 1));
+  std::vector<ir::Operand> args = {y, b.Weight({kHidden, 1, 3, 3}), b.Weight({kHidden})};
+  auto z = clip(b.Op("conv", args, {{"pads", kPads}, {"groups", kHidden}}));
+  cases->push_back(b.Done("inverted_residual", {b.Op("add", {Conv(&b, z, 8, 1), x})}));
+}
+
 void AddConvEpilogues(std::vector<Case>* cases) {
   for (const char* op : {"relu", "silu", "sigmoid", "tanh", "gelu"}) {
     CaseBuilder b;
@@ -154,6 +166,7 @@ void AddRegions(std::vector<Case>* cases) {
 void AddFusedCases(std::vector<Case>* cases) {
   AddResidualBlock(cases);
   AddDownsampleBlock(cases);
+  AddInvertedResidual(cases);
   AddConvEpilogues(cases);
   AddMatmulEpilogues(cases);
   AddRegions(cases);

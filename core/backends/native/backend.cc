@@ -8,6 +8,7 @@
 #include "core/backends/native/attention_pattern.h"
 #include "core/backends/native/channels_last.h"
 #include "core/backends/native/cost.h"
+#include "core/backends/native/depthwise_pattern.h"
 #include "core/backends/native/native_backend.h"
 #include "core/backends/native/open_ops.h"
 #include "core/ir/op_registry.h"
@@ -97,6 +98,7 @@ class NativeBackend : public backend::Backend {
     }
     rules.push_back({"native.attention", AttentionWithViews(),
                      [](const ir::PatternMatch& match, const target::Target&) { return CheckAttention(match); }, 10});
+    rules.push_back({"native.depthwise_block", DepthwiseBlock(), CheckDepthwiseBlock, 10});
     return rules;
   }
 };

@@ -1,12 +1,12 @@
 // The worker's half of the native backend: partitions in, one object and its manifest out.
 #include "absl/status/status.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "core/artifact/static_library.h"
 #include "core/backend/backend.h"
 #include "core/backends/native/build_id.h"
 #include "core/backends/native/channels_last.h"
 #include "core/backends/native/composites.h"
+#include "core/backends/native/cpu_features.h"
 #include "core/backends/native/function_emitter.h"
 #include "core/backends/native/llvm_compile.h"
 #include "core/backends/native/native_backend.h"
@@ -19,27 +19,6 @@
 
 namespace inlay::native {
 namespace {
-
-CpuFeatures FeaturesOf(const target::Target& target) {
-  CpuFeatures cpu;
-  const std::string triple = target.attr("mtriple", "x86_64");
-  if (!absl::StartsWith(triple, "x86_64")) {
-    // AArch64: NEON, with conversions of f16. RISC-V: vectors of 128 bits, which LLVM makes scalars of; f16 by
-    // integers.
-    cpu.vector_bytes = 16;
-    cpu.vector_registers = 32;
-    cpu.fma = true;
-    cpu.f16c = absl::StartsWith(triple, "aarch64");
-    return cpu;
-  }
-  bool avx512 = target.HasFeature("avx512f") && target.HasFeature("avx512vl") && target.HasFeature("avx512bw") &&
-                target.HasFeature("avx512dq");
-  cpu.vector_bytes = avx512 ? 64 : target.HasFeature("avx2") ? 32 : 16;
-  cpu.vector_registers = avx512 ? 32 : 16;
-  cpu.fma = target.HasFeature("fma");
-  cpu.f16c = target.HasFeature("f16c");
-  return cpu;
-}
 
 class NativeCodegen : public backend::BackendCodegen {
  public:
@@ -97,6 +76,15 @@ class NativeCodegen : public backend::BackendCodegen {
     return WinogradChoice{codegen_target.attr(kWinogradAttr, "1") == "0" ? WinogradChoice::kNever : m};
   }
 
+  static absl::StatusOr<DepthwiseBlockChoice> DepthwiseBlockOf(const ir::Function& function) {
+    const int64_t bands = function.attrs.IntOr(kFunctionDepthwiseBlock, DepthwiseBlockChoice::kByRule);
+    if (bands < DepthwiseBlockChoice::kByRule) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the attribute '", kFunctionDepthwiseBlock, "' is ", bands, ", not a number of bands"));
+    }
+    return DepthwiseBlockChoice{bands};
+  }
+
   static absl::Status Emit(const std::string& symbol, const ir::Function& function,
                            const backend::CodegenRequest& request, mlir::ModuleOp module,
                            proto::StaticLibraryManifest* manifest) {
@@ -110,6 +98,8 @@ class NativeCodegen : public backend::BackendCodegen {
     FunctionEmitter emitter(module, FeaturesOf(request.target), symbol, &graph);
     INLAY_ASSIGN_OR_RETURN(WinogradChoice winograd, WinogradOf(function, request.codegen_target));
     emitter.set_winograd(winograd);
+    INLAY_ASSIGN_OR_RETURN(DepthwiseBlockChoice depthwise_block, DepthwiseBlockOf(function));
+    emitter.set_depthwise_block(depthwise_block);
     INLAY_ASSIGN_OR_RETURN(EmittedFunction emitted, emitter.Emit());
     proto::PrimitiveFunction* entry = manifest->add_functions();
     entry->set_symbol(symbol);

@@ -224,6 +224,70 @@ def winograd(suite):
         conv(suite, (1, 16, 9, 9), (16, 16, 3, 3), constant=False, winograd=tile)
 
 
+def depthwise_block(
+    suite, x, hidden, kernel, bands, tail=None, act="clip", constant=True, pads=None, read_twice=False, **attrs
+):
+    """A pointwise convolution with bias and `act`, and the depthwise one that reads it."""
+    f = FunctionBuilder()
+    attrs = {"strides": [1, 1], "dilations": [1, 1], "pads": pads or [kernel // 2] * 4} | attrs
+    shapes = [x, (hidden, x[1], 1, 1), (hidden,), (hidden, 1, kernel, kernel), (hidden,)]
+    p = [f.param(f"p{i}", "f32", shape) for i, shape in enumerate(shapes)]
+    inputs = [values(shape) for shape in shapes]
+    plain = {"strides": [1, 1], "dilations": [1, 1], "pads": [0] * 4, "groups": 1}
+    y = f.op("conv", p[0], p[1], p[2], **plain)
+    if act == "clip":  # not 0 where its argument is: the padding shows
+        y = f.op("clip", y, min=1.0, max=60.0)
+    elif act == "hard_swish":
+        y = f.op("mul", y, f.op("hard_sigmoid", y))
+    elif act == "add":  # another image
+        inputs.append(values(tuple(y.shape)))
+        y = f.op("add", y, f.param("image", "f32", tuple(y.shape)))
+    z = f.op("conv", y, p[3], p[4], **attrs, groups=hidden)
+    if tail:
+        z = tail(f, z, inputs)
+    suite.add(
+        f"block {x} {hidden} {kernel} {bands} {attrs} {act} {tail}",
+        f.finish([z, y] if read_twice else [z]),
+        inputs,
+        tolerance=(2e-5, 1e-3),
+        constant=(1, 2, 3, 4) if constant else (),
+        attrs={"depthwise_block": bands},
+    )
+
+
+def depthwise_blocks(suite):
+    for bands in (1, 2, 3, 100):
+        for extent in (1, 2, 7, 13, 20):
+            for stride in (1, 2):
+                depthwise_block(suite, (2, 5, extent, extent), 34, 3, bands, strides=[stride] * 2)
+                depthwise_block(suite, (1, 3, extent, 17), 6, 5, bands, strides=[stride] * 2, tail=residual)
+        depthwise_block(suite, (1, 16, 21, 33), 48, 7, bands, act="hard_swish", tail=silu)
+        depthwise_block(suite, (1, 8, 24, 32), 32, 3, bands, act="add")  # planes of whole pages
+        depthwise_block(suite, (1, 4, 19, 10), 37, 3, bands)  # a prime number of channels: no blocks
+        depthwise_block(suite, (1, 4, 19, 10), 20, 3, bands, dilations=[2, 3], pads=[2, 3, 2, 3])
+        depthwise_block(suite, (1, 4, 19, 10), 20, 3, bands, strides=[3, 1], pads=[0, 1, 2, 0], act=None)
+        depthwise_block(suite, (1, 4, 16, 10), 20, 5, bands, strides=[2, 2], pads=[4, 0, 1, 3])
+        depthwise_block(suite, (1, 4, 19, 10), 20, 3, bands, pads=[0, 0, 0, 0], tail=per_row)
+        # Not one kernel: its result is wanted as well; weights that each call brings.
+        depthwise_block(suite, (1, 4, 19, 10), 20, 3, bands, read_twice=True)
+        depthwise_block(suite, (1, 4, 19, 10), 20, 3, bands, constant=False)
+    depthwise_block(suite, (1, 16, 112, 112), 32, 3, -1, strides=[2, 2])  # by the rule
+
+
+def test_the_image_in_a_depthwise_block_is_in_no_memory():
+    """By the rule where it does not stay in L2; its weights are elsewhere."""
+    for extent, inside in ((112, True), (14, False)):
+        sizes = []
+        for bands in (-1, 0):
+            suite = Suite()
+            depthwise_block(suite, (1, 16, extent, extent), 96, 3, bands)
+            assert suite.run(TARGETS[0]) == []
+            sizes.append(suite.workspace_bytes.popitem()[1])
+        image = 96 * extent * extent * 4
+        assert sizes[1] >= image
+        assert (sizes[0] < image) == inside
+
+
 def test_winograd_choice_is_checked():
     suite = Suite()
     conv(suite, (1, 4, 9, 9), (4, 4, 3, 3), winograd=3)
@@ -232,7 +296,7 @@ def test_winograd_choice_is_checked():
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("group", [matmuls, attention, views, convs, winograd])
+@pytest.mark.parametrize("group", [matmuls, attention, views, convs, winograd, depthwise_blocks])
 @pytest.mark.parametrize("threads", [3])
 def test_contractions(target, group, threads):
     suite = Suite()

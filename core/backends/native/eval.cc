@@ -185,11 +185,13 @@ const Shape& Kernel::Shape(const Tensor& tensor) const {
 
 void Kernel::StoreElement(const Tensor& tensor, const Indices& indices, Value value) {
   int64_t lanes = Ops::Lanes(value);
-  native::Shape strides = RowMajorStrides(Shape(tensor));
+  const auto elsewhere = stored_at_.find(&tensor);
+  const bool placed = elsewhere != stored_at_.end();
+  native::Shape strides = placed ? ShapeOf(elsewhere->second.second) : RowMajorStrides(Shape(tensor));
   Eval e(*this, lanes);
   Index offset = e.Constant(0);
   for (size_t i = 0; i < indices.size(); ++i) offset = e.Add(offset, e.Mul(indices[i], strides[i]));
-  Value base = Pointer(tensor);
+  Value base = placed ? elsewhere->second.first : Pointer(tensor);
   if (lanes == 1) {
     o.StoreElements(tensor.dtype, value, base, e.Lane(offset, 0));
   } else if (offset.lanes.empty() && offset.stride == 1) {

@@ -40,6 +40,7 @@ struct Buffer {
 using ShapeMap = std::map<const Tensor*, Shape>;
 
 class FunctionEmitter;
+struct KernelPlan;
 
 class Kernel {
  public:
@@ -69,7 +70,13 @@ class Kernel {
   void StoreResult(const Tensor& tensor, const Indices& indices, mlir::Value value);
   // Just that.
   void StoreElement(const Tensor& tensor, const Indices& indices, mlir::Value value);
+  // From here on, elements of `tensor` are stored at `pointer` + indices * strides, in elements, and not in its memory.
+  void StoreAt(const Tensor& tensor, mlir::Value pointer, std::vector<int64_t> strides) {
+    stored_at_[&tensor] = {pointer, std::move(strides)};
+  }
 
+  // From here on, results are those of `plan`: its tail is folded in, if it has one.
+  void Computes(const KernelPlan& plan);
   // The tail: `tail_anchor` is what this kernel computes, `tail_root` what is stored.
   const Tensor* tail_anchor = nullptr;
   const Tensor* tail_root = nullptr;
@@ -87,6 +94,7 @@ class Kernel {
   mlir::Value closure_;
   std::map<std::pair<int, int64_t>, mlir::Value> pointers_;
   std::map<std::string, mlir::Value> extents_;  // open ones by their keys
+  std::map<const Tensor*, std::pair<mlir::Value, std::vector<int64_t>>> stored_at_;
 };
 
 class Eval {

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/backends/native/closure.h"
 #include "core/backends/native/lowering.h"
+#include "core/backends/native/lowerings/depthwise_block.h"
 #include "core/base/status_macros.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -75,6 +76,11 @@ Value Kernel::Pointer(const Buffer& buffer) {
   return pointer;
 }
 
+void Kernel::Computes(const KernelPlan& plan) {
+  tail_anchor = plan.has_tail ? plan.node->outputs[0] : nullptr;
+  tail_root = plan.has_tail ? plan.root : nullptr;
+}
+
 Value Kernel::AtEntry(const std::function<Value()>& emit) {
   mlir::OpBuilder::InsertionGuard guard(o.b);
   o.b.setInsertionPoint(entry_point_);
@@ -105,6 +111,7 @@ FunctionEmitter::FunctionEmitter(mlir::ModuleOp module, const CpuFeatures& cpu, 
 
 absl::StatusOr<EmittedFunction> FunctionEmitter::Emit() {
   INLAY_ASSIGN_OR_RETURN(plans_, PlanKernels(graph_));
+  FuseDepthwiseBlocks(*this, &plans_);
   AssignResults();
   std::map<const Tensor*, int> last_use;
   for (int i = 0; i < static_cast<int>(plans_.size()); ++i) {
@@ -157,12 +164,23 @@ absl::StatusOr<EmittedFunction> FunctionEmitter::Emit() {
 }
 
 absl::Status FunctionEmitter::EmitPlan(const KernelPlan& plan) {
+  if (!plan.within.empty()) {
+    EmitDepthwiseBlock(*this, plan);
+    return absl::OkStatus();
+  }
   const Lowering* lowering = FindLowering(plan.node->op);
   if (plan.root != nullptr && !plan.has_tail) {
     Pointwise(*plan.root);
     return absl::OkStatus();
   }
   return lowering->kernel(*this, *plan.node);
+}
+
+void FunctionEmitter::For(const KernelPlan& plan, const std::function<void()>& f) {
+  const KernelPlan* outer = current_;
+  current_ = &plan;
+  f();
+  current_ = outer;
 }
 
 void FunctionEmitter::AssignResults() {
@@ -313,10 +331,7 @@ void FunctionEmitter::Parallel(const Extent& items, const Cycles& cost, const Bo
   kernel.entry_point_ = ops_.Int(0).getDefiningOp();
   ResolveOpenExtents([&] { return Field(ops_, kernel.closure_, kArgsOffset, PointerType(builder_)); },
                      kernel.entry_point_, &kernel.extents_);
-  if (current_ != nullptr && current_->has_tail) {
-    kernel.tail_anchor = current_->node->outputs[0];
-    kernel.tail_root = current_->root;
-  }
+  if (current_ != nullptr) kernel.Computes(*current_);
   body(kernel, entry->getArgument(1), entry->getArgument(2));
   ops_.open = nullptr;
   builder_.create<LLVM::ReturnOp>(ops_.loc, mlir::ValueRange());

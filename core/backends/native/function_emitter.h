@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "core/backends/native/depthwise_block_plan.h"
 #include "core/backends/native/eval.h"
 #include "core/backends/native/fusion.h"
 #include "core/backends/native/graph.h"
@@ -33,12 +34,14 @@ class FunctionEmitter {
   FunctionEmitter(mlir::ModuleOp module, const CpuFeatures& cpu, std::string symbol, Graph* graph);
 
   void set_winograd(WinogradChoice choice) { winograd_ = choice; }
+  void set_depthwise_block(DepthwiseBlockChoice choice) { depthwise_block_ = choice; }
   absl::StatusOr<EmittedFunction> Emit();
 
   // --- for lowerings
 
   const CpuFeatures& cpu() const { return cpu_; }
   WinogradChoice winograd() const { return winograd_; }
+  DepthwiseBlockChoice depthwise_block() const { return depthwise_block_; }
   Ops& ops() { return ops_; }
   const Graph& graph() const { return *graph_; }
 
@@ -78,6 +81,8 @@ class FunctionEmitter {
   // Whether a tensor is a parameter that is constant after load (perhaps reshaped): then an init kernel may read it.
   bool IsConstantParam(const Tensor& tensor) const;
 
+  // Calls `f` with `plan` as what is being emitted: for one within another's kernel.
+  void For(const KernelPlan& plan, const std::function<void()>& f);
   // What the current node's StoreResult stores: its output, or the end of its tail.
   const Tensor& StoredTensor(const Node& node) const;
   // Merges runs of dimensions of the stored tensor (groups: how many dimensions each) for the whole tail. False: a
@@ -160,6 +165,7 @@ class FunctionEmitter {
   mlir::ModuleOp module_;
   CpuFeatures cpu_;
   WinogradChoice winograd_;
+  DepthwiseBlockChoice depthwise_block_;
   std::string symbol_;
   Graph* graph_;
   mlir::OpBuilder builder_;

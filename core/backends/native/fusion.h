@@ -18,6 +18,10 @@ struct KernelPlan {
   Tensor* root = nullptr;
   bool has_tail = false;
   std::vector<const Tensor*> reads;  // bases with memory that it reads
+  std::vector<KernelPlan> within;    // computed by the tasks of this one as they need it: its result has no memory
+
+  // What StoreResult stores.
+  Tensor* stored() const { return root != nullptr ? root : node->outputs[0]; }
 };
 
 // Sets Tensor::inlined and alias_of. UNIMPLEMENTED names an operator without a lowering.

@@ -20,6 +20,10 @@ inline constexpr char kWinogradAttr[] = "winograd";
 // estimate. The codegen target's 0 goes before.
 inline constexpr char kFunctionWinograd[] = "winograd";
 
+// Of a partition function, an int: pointwise convolutions in one kernel with the depthwise ones that read them wherever
+// that can be, by so many bands of rows, or never (0), rather than by the estimate.
+inline constexpr char kFunctionDepthwiseBlock[] = "depthwise_block";
+
 // Floating-point (and integer) operations of one call, a multiply-add counted as two; shapes must be static.
 double FlopsOf(const ir::Binding& call);
 double CountFlops(const ir::Function& function);

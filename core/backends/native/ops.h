@@ -10,19 +10,12 @@
 #include <string>
 #include <vector>
 
+#include "core/backends/native/cpu_features.h"
 #include "core/backends/native/kernel_builder.h"
 #include "core/ir/type.h"
 #include "mlir/IR/BuiltinOps.h"
 
 namespace inlay::native {
-
-// What the emitters must know about the processor.
-struct CpuFeatures {
-  int64_t vector_bytes = 16;
-  int64_t vector_registers = 16;
-  bool fma = false;
-  bool f16c = false;
-};
 
 enum class Compare { kEq, kNe, kLt, kLe, kGt, kGe };
 

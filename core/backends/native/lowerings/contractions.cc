@@ -1,15 +1,14 @@
 // Conv and conv_transpose on the kernels of conv.h: packing, padding, and the epilogue that stores. Registers matmul
 // too.
 #include <algorithm>
-#include <array>
 
 #include "core/backends/native/conv.h"
 #include "core/backends/native/function_emitter.h"
 #include "core/backends/native/loops.h"
 #include "core/backends/native/lowering.h"
+#include "core/backends/native/lowerings/conv_support.h"
 #include "core/backends/native/lowerings/gemm_support.h"
 #include "core/backends/native/lowerings/views.h"
-#include "core/backends/native/lowerings/windows.h"
 #include "core/backends/native/winograd.h"
 #include "mlir/IR/BuiltinTypes.h"
 
@@ -17,51 +16,6 @@ namespace inlay::native {
 namespace {
 
 using mlir::Value;
-
-// One to three spatial axes as three, the missing ones in front.
-Spatial ThreeAxes(const std::vector<int64_t>& values, int64_t absent) {
-  Spatial result = {absent, absent, absent};
-  std::copy(values.begin(), values.end(), result.end() - values.size());
-  return result;
-}
-
-std::vector<int64_t> Numbers(const Tensor& t, int first) {
-  std::vector<int64_t> numbers;
-  for (int i = first; i < t.rank(); ++i) numbers.push_back(t.dims[i].value());
-  return numbers;
-}
-
-// Of an open number of images, the shape is that of one.
-ConvShape ShapeOf(const Node& n, bool transposed) {
-  const Tensor &x = n.in(0), &w = n.in(1), &out = n.out();
-  std::vector<int64_t> taps = Numbers(w, 2), in = Numbers(x, 2), pixels = Numbers(out, 2);
-  Windows windows(*n.attrs, taps);
-  int64_t groups = n.attrs->IntOr("groups", 1), channels = out.dims[1].value();
-  int64_t images = x.dims[0].is_static() ? x.dims[0].value() : 1;
-  if (transposed) {
-    return TransposedConvShape(images, x.dims[1].value(), channels, groups, ThreeAxes(in, 1), ThreeAxes(taps, 1),
-                               ThreeAxes(windows.strides, 1), ThreeAxes(windows.dilations, 1),
-                               ThreeAxes(windows.pads_begin, 0), ThreeAxes(pixels, 1));
-  }
-  return {images,
-          x.dims[1].value(),
-          channels,
-          groups,
-          ThreeAxes(in, 1),
-          ThreeAxes(taps, 1),
-          ThreeAxes(windows.strides, 1),
-          ThreeAxes(windows.dilations, 1),
-          ThreeAxes(windows.pads_begin, 0),
-          ThreeAxes(pixels, 1),
-          {1, 1, 1}};
-}
-
-// Whether every tensor of the tail numbers pixels through all spatial axes, as the kernels do; and its shapes then.
-bool FlatPixels(FunctionEmitter& f, const Node& n, ShapeMap* shapes) {
-  if (f.MergeDims(n, {1, 1, n.out().rank() - 2}, shapes)) return true;
-  shapes->clear();
-  return false;
-}
 
 // The tasks of a plan. Where the number of images is open, the plan is for one: its tasks for each of them, with
 // `image` to say which; else that is null.
@@ -87,31 +41,6 @@ Extent ForAll(const Extent& images, int64_t bytes) { return images.is_static() ?
 // Where the image's part of it begins.
 Value OfImage(Kernel& k, Value pointer, Value image, int64_t bytes) {
   return image ? k.o.At(pointer, k.o.Mul(image, bytes), k.o.b.getI8Type()) : pointer;
-}
-
-// Bias, tail and store of what the kernels compute.
-Epilogue StorePixels(Kernel& k, const Node& n, int64_t groups, bool flat, Value open_image) {
-  return [&k, &n, groups, flat, open_image](KernelBuilder&, Value batch, Value row, Value column, Value acc) {
-    Ops& o = k.o;
-    const Tensor& out = n.out();
-    Value image = open_image ? open_image : o.Div(batch, groups);
-    Value channel = o.Add(o.Mul(o.Rem(batch, groups), out.dims[1].value() / groups), row);
-    if (n.inputs.size() > 2) {
-      Eval e(k, Ops::Lanes(acc));
-      acc = o.AddF(acc, e.At(n.in(2), {channel}));
-    }
-    if (flat) {
-      k.StoreResult(out, {image, channel, Index(column, Ops::Lanes(acc) == 1 ? 0 : 1)}, acc);
-      return;
-    }
-    // A tail that broadcasts within the image: pixel by pixel.
-    std::vector<int64_t> pixels = Numbers(out, 2);
-    for (int64_t lane = 0; lane < Ops::Lanes(acc); ++lane) {
-      Indices at = {image, channel};
-      for (const Index& i : Delinearise(o, o.Add(column, lane), pixels)) at.push_back(i);
-      k.StoreResult(out, at, o.Extract(acc, lane));
-    }
-  };
 }
 
 void Winograd(FunctionEmitter& f, const Node& n, const WinogradPlan& plan) {
@@ -210,7 +139,7 @@ absl::Status Convolution(FunctionEmitter& f, const Node& n, bool transposed) {
   if (!IsStatic(Shape(dims.begin() + 2, dims.end()))) return EmitOpenConvolution(f, n);
   const VectorIsa isa = VectorIsaOf(f.cpu());
   const int64_t accumulator_bytes = GemmTypes(f, n.in(0).dtype).accumulator_bytes;
-  ConvPlan plan = PlanConv(isa, ShapeOf(n, transposed), accumulator_bytes,
+  ConvPlan plan = PlanConv(isa, ConvShapeOf(n, transposed), accumulator_bytes,
                            /*widened=*/ir::ByteSize(n.in(0).dtype) < accumulator_bytes);
   // Transforming weights takes longer than Winograd gains: only those that are constant.
   if (n.in(0).dtype == ir::DType::kF32 && f.IsConstantParam(n.in(1))) {

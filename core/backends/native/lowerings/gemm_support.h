@@ -9,8 +9,6 @@
 
 namespace inlay::native {
 
-inline VectorIsa VectorIsaOf(const CpuFeatures& cpu) { return {cpu.vector_bytes, cpu.vector_registers}; }
-
 // f16 and bf16 accumulate in f32; everything else in its own type.
 struct GemmTypes {
   GemmTypes(FunctionEmitter&, ir::DType stored)

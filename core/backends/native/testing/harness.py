@@ -222,6 +222,7 @@ class Suite:
         self.cases = {}
         self.open_cases = {}
         self.loops = {}  # of each case's run: how often it used several threads
+        self.workspace_bytes = {}  # of each case
 
     def _unused(self, name) -> str:
         name = "t_" + "".join(c if c.isalnum() else "_" for c in name)
@@ -279,6 +280,7 @@ class Suite:
                 kernel = Kernel(library, manifest, threads)
                 failures += self._compare(name, kernel, inputs, want, tolerance)
                 self.loops[name.rstrip("_")] = kernel.loops
+                self.workspace_bytes[name.rstrip("_")] = kernel.workspace_bytes
             for name, (build, _, sizes, tolerance) in self.open_cases.items():
                 manifest = self._manifest(directory, name, failures)
                 for values in sizes if manifest is not None else []:

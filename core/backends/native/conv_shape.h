@@ -1,0 +1,18 @@
+// ConvShape of a call of conv or conv_transpose. No MLIR.
+#ifndef INLAY_CORE_BACKENDS_NATIVE_CONV_SHAPE_H_
+#define INLAY_CORE_BACKENDS_NATIVE_CONV_SHAPE_H_
+
+#include <vector>
+
+#include "core/backends/native/conv_plan.h"
+#include "core/ir/attrs.h"
+
+namespace inlay::native {
+
+// `x` and `w` as they are; `out`: the result without its images, [channels, spatial...].
+ConvShape ConvShapeOf(const ir::Attrs& attrs, const std::vector<int64_t>& x, const std::vector<int64_t>& w,
+                      const std::vector<int64_t>& out, bool transposed);
+
+}  // namespace inlay::native
+
+#endif  // INLAY_CORE_BACKENDS_NATIVE_CONV_SHAPE_H_

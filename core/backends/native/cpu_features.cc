@@ -1,0 +1,28 @@
+#include "core/backends/native/cpu_features.h"
+
+#include "absl/strings/match.h"
+
+namespace inlay::native {
+
+CpuFeatures FeaturesOf(const target::Target& target) {
+  CpuFeatures cpu;
+  const std::string triple = target.attr("mtriple", "x86_64");
+  if (!absl::StartsWith(triple, "x86_64")) {
+    // AArch64: NEON, with conversions of f16. RISC-V: vectors of 128 bits, which LLVM makes scalars of; f16 by
+    // integers.
+    cpu.vector_bytes = 16;
+    cpu.vector_registers = 32;
+    cpu.fma = true;
+    cpu.f16c = absl::StartsWith(triple, "aarch64");
+    return cpu;
+  }
+  bool avx512 = target.HasFeature("avx512f") && target.HasFeature("avx512vl") && target.HasFeature("avx512bw") &&
+                target.HasFeature("avx512dq");
+  cpu.vector_bytes = avx512 ? 64 : target.HasFeature("avx2") ? 32 : 16;
+  cpu.vector_registers = avx512 ? 32 : 16;
+  cpu.fma = target.HasFeature("fma");
+  cpu.f16c = target.HasFeature("f16c");
+  return cpu;
+}
+
+}  // namespace inlay::native

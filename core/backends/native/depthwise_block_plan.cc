@@ -1,0 +1,126 @@
+#include "core/backends/native/depthwise_block_plan.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace inlay::native {
+namespace {
+
+constexpr int64_t kBytes = 4;  // f32 alone
+// The planes of a task, which are written and read while the pixels that they come from stay in L2 as well.
+constexpr int64_t kExpandedBytes = 224 << 10;
+constexpr int64_t kL2Bytes = 640 << 10;  // what is left of it for what a kernel writes and the next one reads
+constexpr int64_t kPageBytes = 4096;     // planes as far apart share their sets of L1
+constexpr int64_t kMostChannels = 32;
+constexpr int64_t kMinTasks = 16, kFewChannels = 8;  // threads want a few each, tiles some rows
+// Bytes a cycle, written and read again: MobileNetV2's images of 56 and 112 rows saved that, and its smaller ones
+// nothing.
+constexpr double kFromL2 = 48, kFromL3 = 12;
+// Two bands at least where that computes no more than this part of the rows twice: then two threads each have their
+// half of the image.
+constexpr int64_t kRowsOfOneAgain = 12;
+
+const Spatial kOnes{1, 1, 1}, kZeros{0, 0, 0};
+
+bool IsImage(const ConvShape& s) { return s.in[0] == 1 && s.out[0] == 1 && s.kernel[0] == 1; }
+
+bool ArePair(const ConvShape& e, const ConvShape& d) {
+  return IsImage(e) && IsImage(d) && e.taps() == 1 && e.groups == 1 && e.stride == kOnes && e.pad == kZeros &&
+         e.in == e.out && !e.reversed && !d.reversed && d.input_dilation == kOnes && d.groups == d.c && d.m == d.c &&
+         d.c > 1 && e.m == d.c && e.out == d.in && e.n == d.n && d.taps() > 1 && d.pad[1] >= 0 && d.pad[2] >= 0;
+}
+
+// Cycles of what goes through memory between two kernels.
+double Traffic(int64_t bytes) { return static_cast<double>(bytes) / (bytes <= kL2Bytes ? kFromL2 : kFromL3); }
+
+// The plan of tasks of so many channels and rows; none where it does not fit.
+std::optional<DepthwiseBlockPlan> PlanTasks(const VectorIsa& isa, const ConvShape& expand, const ConvShape& depthwise,
+                                            int64_t channels, int64_t rows) {
+  DepthwiseBlockPlan plan;
+  plan.expand = expand;
+  plan.depthwise = depthwise;
+  plan.channels = channels;
+  plan.rows = rows;
+  plan.gemm.lanes = isa.vector_bytes / kBytes;
+  const int64_t height = depthwise.in[1], width = depthwise.in[2];
+  const int64_t reach = (depthwise.kernel[1] - 1) * depthwise.dilation[1] + 1;
+  ConvShape shape = depthwise;
+  shape.n = 1;
+  shape.c = shape.m = shape.groups = channels;
+  if (plan.is_whole()) {
+    plan.in_rows = plan.plane_rows = height;
+  } else {
+    plan.in_rows = (rows - 1) * shape.stride[1] + reach;
+    if (plan.in_rows > height) return std::nullopt;
+    const int64_t below = (depthwise.out[1] - 1) * shape.stride[1] + reach - shape.pad[1] - height;
+    plan.edge_rows = std::max({shape.pad[1], below, int64_t{0}});
+    plan.plane_rows = plan.in_rows + plan.edge_rows;
+    if (plan.plane_rows * width * kBytes % kPageBytes == 0) ++plan.plane_rows;
+    shape.in[1] = plan.plane_rows;
+    shape.out[1] = rows;
+    shape.pad[1] = 0;
+  }
+  if (plan.expanded_elements() * kBytes > kExpandedBytes) return std::nullopt;
+  plan.gemm = PlanGemm(isa, ColumnSource::kDirect, kBytes, 1, channels, plan.in_rows * width, expand.c);
+  plan.planes = PlanConv(isa, shape, kBytes);
+  if (plan.gemm.row_blocks() != 1 || plan.gemm.k_blocks() != 1 || !plan.planes.is_depthwise()) return std::nullopt;
+  // Rows between two bands are computed twice.
+  const double again = static_cast<double>(height + (plan.bands() - 1) * (reach - shape.stride[1])) / height;
+  const double tasks = static_cast<double>(plan.tasks()) / plan.bands();
+  const double in_rows = static_cast<double>(height) / plan.in_rows;
+  plan.cycles = again * in_rows * tasks * EstimateCycles(plan.gemm) + plan.tasks() * plan.planes.cycles +
+                again * Traffic(plan.expanded_elements() * kBytes) * plan.tasks();
+  // The pixels are read once for each block of channels.
+  const int64_t pixels = expand.c * plan.in_rows * width * kBytes;
+  const bool in_l2 = pixels + plan.expanded_elements() * kBytes <= kL2Bytes;
+  plan.cycles += plan.tasks() * static_cast<double>(pixels) / (2 * (in_l2 ? kFromL2 : kFromL3));
+  return plan;
+}
+
+double CyclesApart(const VectorIsa& isa, const ConvShape& expand, const ConvShape& depthwise) {
+  const int64_t expanded = depthwise.n * depthwise.c * depthwise.in_elements() * kBytes;
+  return PlanConv(isa, expand, kBytes).cycles + PlanConv(isa, depthwise, kBytes).cycles + Traffic(expanded);
+}
+
+int64_t RoundUp(int64_t x, int64_t y) { return (x + y - 1) / y * y; }
+
+}  // namespace
+
+int64_t DepthwiseBlockPlan::edge_elements() const { return RoundUp(edge_rows * depthwise.in[2], gemm.lanes); }
+
+int64_t DepthwiseBlockPlan::expanded_elements() const {
+  return edge_elements() + RoundUp(channels * plane_elements(), gemm.lanes) + gemm.lanes;
+}
+
+int64_t DepthwiseBlockPlan::scratch_bytes() const {
+  return RoundUp(expanded_elements() * kBytes, 64) + std::max(gemm.scratch_bytes(), planes.scratch_bytes());
+}
+
+std::optional<DepthwiseBlockPlan> PlanDepthwiseBlock(const VectorIsa& isa, const ConvShape& expand,
+                                                     const ConvShape& depthwise, DepthwiseBlockChoice choice) {
+  if (!ArePair(expand, depthwise) || choice.bands == DepthwiseBlockChoice::kNever) return std::nullopt;
+  const bool by_rule = choice.bands == DepthwiseBlockChoice::kByRule;
+  const int64_t again = (depthwise.kernel[1] - 1) * depthwise.dilation[1] + 1 - depthwise.stride[1];
+  const int64_t fewest = !by_rule ? 1 : again * kRowsOfOneAgain <= depthwise.in[1] ? 2 : 1;
+  std::optional<DepthwiseBlockPlan> best;
+  double least = by_rule ? CyclesApart(isa, expand, depthwise) : std::numeric_limits<double>::infinity();
+  for (int64_t channels = std::min(kMostChannels, depthwise.c); channels > 1; --channels) {
+    if (depthwise.c % channels != 0) continue;
+    int64_t last = 0;
+    for (int64_t bands = fewest; bands <= depthwise.out[1]; ++bands) {
+      const int64_t rows = (depthwise.out[1] + bands - 1) / bands;
+      if (rows == last) continue;
+      last = rows;
+      auto plan = PlanTasks(isa, expand, depthwise, channels, rows);
+      if (!plan || (by_rule && plan->tasks() < kMinTasks && channels > kFewChannels)) continue;
+      if (!by_rule && best && (plan->bands() > choice.bands || plan->bands() < best->bands())) continue;
+      const bool nearer = !by_rule && best && plan->bands() > best->bands();
+      if (!nearer && plan->cycles >= least) continue;
+      least = plan->cycles;
+      best = plan;
+    }
+  }
+  return best;
+}
+
+}  // namespace inlay::native

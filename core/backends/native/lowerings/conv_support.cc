@@ -1,0 +1,57 @@
+#include "core/backends/native/lowerings/conv_support.h"
+
+#include "core/backends/native/conv_shape.h"
+
+namespace inlay::native {
+
+using mlir::Value;
+
+namespace {
+
+std::vector<int64_t> Numbers(const Tensor& t, int first) {
+  std::vector<int64_t> numbers;
+  for (int i = first; i < t.rank(); ++i) numbers.push_back(t.dims[i].value());
+  return numbers;
+}
+
+}  // namespace
+
+ConvShape ConvShapeOf(const Node& n, bool transposed) {
+  Shape x = n.in(0).dims;
+  if (!x[0].is_static()) x[0] = Extent(1);
+  std::vector<int64_t> in;
+  for (const Extent& extent : x) in.push_back(extent.value());
+  return ConvShapeOf(*n.attrs, in, Numbers(n.in(1), 0), Numbers(n.out(), 1), transposed);
+}
+
+bool FlatPixels(FunctionEmitter& f, const Node& n, ShapeMap* shapes) {
+  if (f.MergeDims(n, {1, 1, n.out().rank() - 2}, shapes)) return true;
+  shapes->clear();
+  return false;
+}
+
+Epilogue StorePixels(Kernel& k, const Node& n, int64_t groups, bool flat, Value open_image) {
+  return [&k, &n, groups, flat, open_image](KernelBuilder&, Value batch, Value row, Value column, Value acc) {
+    Ops& o = k.o;
+    const Tensor& out = n.out();
+    Value image = open_image ? open_image : o.Div(batch, groups);
+    Value channel = o.Add(o.Mul(o.Rem(batch, groups), out.dims[1].value() / groups), row);
+    if (n.inputs.size() > 2) {
+      Eval e(k, Ops::Lanes(acc));
+      acc = o.AddF(acc, e.At(n.in(2), {channel}));
+    }
+    if (flat) {
+      k.StoreResult(out, {image, channel, Index(column, Ops::Lanes(acc) == 1 ? 0 : 1)}, acc);
+      return;
+    }
+    // A tail that broadcasts within the image: pixel by pixel.
+    std::vector<int64_t> pixels = Numbers(out, 2);
+    for (int64_t lane = 0; lane < Ops::Lanes(acc); ++lane) {
+      Indices at = {image, channel};
+      for (const Index& i : Delinearise(o, o.Add(column, lane), pixels)) at.push_back(i);
+      k.StoreResult(out, at, o.Extract(acc, lane));
+    }
+  };
+}
+
+}  // namespace inlay::native

@@ -1,0 +1,21 @@
+// What the lowerings of convolutions share: their shape, and the epilogue that stores.
+#ifndef INLAY_CORE_BACKENDS_NATIVE_LOWERINGS_CONV_SUPPORT_H_
+#define INLAY_CORE_BACKENDS_NATIVE_LOWERINGS_CONV_SUPPORT_H_
+
+#include "core/backends/native/conv.h"
+#include "core/backends/native/function_emitter.h"
+
+namespace inlay::native {
+
+// Of an open number of images, the shape is that of one.
+ConvShape ConvShapeOf(const Node& conv, bool transposed);
+
+// Whether every tensor of the tail numbers pixels through all spatial axes, as the kernels do; and its shapes then.
+bool FlatPixels(FunctionEmitter& f, const Node& conv, ShapeMap* shapes);
+
+// Bias, tail and store of what the kernels compute. `open_image`: which image it is, where tasks number those of one.
+Epilogue StorePixels(Kernel& k, const Node& conv, int64_t groups, bool flat, mlir::Value open_image);
+
+}  // namespace inlay::native
+
+#endif  // INLAY_CORE_BACKENDS_NATIVE_LOWERINGS_CONV_SUPPORT_H_
