@@ -40,11 +40,11 @@ void AddDownsampleBlock(std::vector<Case>* cases) {
   cases->push_back(b.Done("downsample_block", {b.Op("relu", {b.Op("add", {main, side})})}));
 }
 
-// MobileNetV2's block, with an image inside that no L2 holds.
+// MobileNetV2's block, with an image inside that does not stay in the near caches.
 void AddInvertedResidual(std::vector<Case>* cases) {
   CaseBuilder b;
   constexpr int64_t kHidden = 64;
-  auto x = b.In({1, 8, 57, 56});
+  auto x = b.In({1, 8, 113, 112});
   auto clip = [&](VarPtr y) { return b.Op("clip", {y}, {{"min", 0.0}, {"max", 6.0}}); };
   auto y = clip(Conv(&b, x, kHidden, 1));
   std::vector<ir::Operand> args = {y, b.Weight({kHidden, 1, 3, 3}), b.Weight({kHidden})};

@@ -9,15 +9,16 @@ namespace {
 constexpr int64_t kBytes = 4;  // f32 alone
 // The planes of a task, which are written and read while the pixels that they come from stay in L2 as well.
 constexpr int64_t kExpandedBytes = 224 << 10;
-constexpr int64_t kL2Bytes = 640 << 10;  // what is left of it for what a kernel writes and the next one reads
+constexpr int64_t kL2Bytes = 640 << 10;  // what is left of it for the pixels and planes of a task
 constexpr int64_t kPageBytes = 4096;     // planes as far apart share their sets of L1
 constexpr int64_t kMostChannels = 32;
 constexpr int64_t kMinTasks = 16, kFewChannels = 8;  // threads want a few each, tiles some rows
-// Bytes a cycle, written and read again: MobileNetV2's images of 56 and 112 rows saved that, and its smaller ones
-// nothing.
-constexpr double kFromL2 = 48, kFromL3 = 12;
-// Two bands at least where that computes no more than this part of the rows twice: then two threads each have their
-// half of the image.
+// Bytes a cycle, written and read again. Between two kernels, images of up to 2.4 MB cost nothing to speak of, for L3
+// is read ahead of its use; those of 4.8 and 7.2 MB cost this (MobileNetV2's, batch 1 and 4).
+constexpr int64_t kReadAheadBytes = 3 << 20;
+constexpr double kNear = 48, kFar = 12;
+// Of one image, two bands at least where that computes no more than this part of the rows twice: then two threads each
+// have their half of it.
 constexpr int64_t kRowsOfOneAgain = 12;
 
 const Spatial kOnes{1, 1, 1}, kZeros{0, 0, 0};
@@ -30,8 +31,8 @@ bool ArePair(const ConvShape& e, const ConvShape& d) {
          d.c > 1 && e.m == d.c && e.out == d.in && e.n == d.n && d.taps() > 1 && d.pad[1] >= 0 && d.pad[2] >= 0;
 }
 
-// Cycles of what goes through memory between two kernels.
-double Traffic(int64_t bytes) { return static_cast<double>(bytes) / (bytes <= kL2Bytes ? kFromL2 : kFromL3); }
+// Cycles of `bytes` that are written and read again, of which up to `near` are so in passing.
+double Traffic(int64_t bytes, int64_t near) { return static_cast<double>(bytes) / (bytes <= near ? kNear : kFar); }
 
 // The plan of tasks of so many channels and rows; none where it does not fit.
 std::optional<DepthwiseBlockPlan> PlanTasks(const VectorIsa& isa, const ConvShape& expand, const ConvShape& depthwise,
@@ -69,17 +70,17 @@ std::optional<DepthwiseBlockPlan> PlanTasks(const VectorIsa& isa, const ConvShap
   const double tasks = static_cast<double>(plan.tasks()) / plan.bands();
   const double in_rows = static_cast<double>(height) / plan.in_rows;
   plan.cycles = again * in_rows * tasks * EstimateCycles(plan.gemm) + plan.tasks() * plan.planes.cycles +
-                again * Traffic(plan.expanded_elements() * kBytes) * plan.tasks();
+                again * Traffic(plan.expanded_elements() * kBytes, kL2Bytes) * plan.tasks();
   // The pixels are read once for each block of channels.
   const int64_t pixels = expand.c * plan.in_rows * width * kBytes;
-  const bool in_l2 = pixels + plan.expanded_elements() * kBytes <= kL2Bytes;
-  plan.cycles += plan.tasks() * static_cast<double>(pixels) / (2 * (in_l2 ? kFromL2 : kFromL3));
+  plan.cycles += plan.tasks() * Traffic(pixels, kL2Bytes - plan.expanded_elements() * kBytes) / 2;
   return plan;
 }
 
 double CyclesApart(const VectorIsa& isa, const ConvShape& expand, const ConvShape& depthwise) {
   const int64_t expanded = depthwise.n * depthwise.c * depthwise.in_elements() * kBytes;
-  return PlanConv(isa, expand, kBytes).cycles + PlanConv(isa, depthwise, kBytes).cycles + Traffic(expanded);
+  return PlanConv(isa, expand, kBytes).cycles + PlanConv(isa, depthwise, kBytes).cycles +
+         Traffic(expanded, kReadAheadBytes);
 }
 
 int64_t RoundUp(int64_t x, int64_t y) { return (x + y - 1) / y * y; }
@@ -101,7 +102,7 @@ std::optional<DepthwiseBlockPlan> PlanDepthwiseBlock(const VectorIsa& isa, const
   if (!ArePair(expand, depthwise) || choice.bands == DepthwiseBlockChoice::kNever) return std::nullopt;
   const bool by_rule = choice.bands == DepthwiseBlockChoice::kByRule;
   const int64_t again = (depthwise.kernel[1] - 1) * depthwise.dilation[1] + 1 - depthwise.stride[1];
-  const int64_t fewest = !by_rule ? 1 : again * kRowsOfOneAgain <= depthwise.in[1] ? 2 : 1;
+  const int64_t fewest = by_rule && depthwise.n == 1 && again * kRowsOfOneAgain <= depthwise.in[1] ? 2 : 1;
   std::optional<DepthwiseBlockPlan> best;
   double least = by_rule ? CyclesApart(isa, expand, depthwise) : std::numeric_limits<double>::infinity();
   for (int64_t channels = std::min(kMostChannels, depthwise.c); channels > 1; --channels) {

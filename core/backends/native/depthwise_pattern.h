@@ -12,7 +12,7 @@ namespace inlay::native {
 // Rooted at the depthwise convolution, "depthwise"; "expand" is the other.
 const ir::PatternPtr& DepthwiseBlock();
 
-// Whether code generation for `target` makes one kernel of the match: where the image between does not stay in L2.
+// Whether code generation for `target` makes one kernel of the match: where the image between them is large.
 absl::Status CheckDepthwiseBlock(const ir::PatternMatch& match, const target::Target& target);
 
 }  // namespace inlay::native

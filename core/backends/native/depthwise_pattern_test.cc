@@ -74,7 +74,7 @@ TEST(DepthwisePatternTest, TakesBothConvolutionsAndWhatIsBetween) {
 TEST(DepthwisePatternTest, LeavesAloneWhatIsNoSuchBlockOrGainsNothing) {
   Block block;
   block.extent = 14;
-  EXPECT_EQ(Taken(block), 0u) << "the image stays in L2";
+  EXPECT_EQ(Taken(block), 0u) << "the image is small";
   for (const char* between : {"add", "transpose"}) {
     block = {};
     block.between = between;
