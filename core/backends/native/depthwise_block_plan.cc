@@ -1,7 +1,6 @@
 #include "core/backends/native/depthwise_block_plan.h"
 
 #include <algorithm>
-#include <limits>
 
 namespace inlay::native {
 namespace {
@@ -65,15 +64,12 @@ std::optional<DepthwiseBlockPlan> PlanTasks(const VectorIsa& isa, const ConvShap
   plan.gemm = PlanGemm(isa, ColumnSource::kDirect, kBytes, 1, channels, plan.in_rows * width, expand.c);
   plan.planes = PlanConv(isa, shape, kBytes);
   if (plan.gemm.row_blocks() != 1 || plan.gemm.k_blocks() != 1 || !plan.planes.is_depthwise()) return std::nullopt;
-  // Rows between two bands are computed twice.
-  const double again = static_cast<double>(height + (plan.bands() - 1) * (reach - shape.stride[1])) / height;
-  const double tasks = static_cast<double>(plan.tasks()) / plan.bands();
-  const double in_rows = static_cast<double>(height) / plan.in_rows;
-  plan.cycles = again * in_rows * tasks * EstimateCycles(plan.gemm) + plan.tasks() * plan.planes.cycles +
-                again * Traffic(plan.expanded_elements() * kBytes, kL2Bytes) * plan.tasks();
-  // The pixels are read once for each block of channels.
-  const int64_t pixels = expand.c * plan.in_rows * width * kBytes;
-  plan.cycles += plan.tasks() * Traffic(pixels, kL2Bytes - plan.expanded_elements() * kBytes) / 2;
+  // Rows between two bands are computed twice; the pixels are read once for each block of channels.
+  const int64_t rows_computed = height + (plan.bands() - 1) * (reach - shape.stride[1]);
+  const double gemms = static_cast<double>(depthwise.n * plan.blocks() * rows_computed) / plan.in_rows;
+  const int64_t expanded = plan.expanded_elements() * kBytes, pixels = expand.c * plan.in_rows * width * kBytes;
+  const double traffic = Traffic(expanded, kL2Bytes) + Traffic(pixels, kL2Bytes - expanded) / 2;
+  plan.cycles = gemms * EstimateCycles(plan.gemm) + plan.tasks() * (plan.planes.cycles + traffic);
   return plan;
 }
 
@@ -103,8 +99,17 @@ std::optional<DepthwiseBlockPlan> PlanDepthwiseBlock(const VectorIsa& isa, const
   const bool by_rule = choice.bands == DepthwiseBlockChoice::kByRule;
   const int64_t again = (depthwise.kernel[1] - 1) * depthwise.dilation[1] + 1 - depthwise.stride[1];
   const int64_t fewest = by_rule && depthwise.n == 1 && again * kRowsOfOneAgain <= depthwise.in[1] ? 2 : 1;
+  const double apart = CyclesApart(isa, expand, depthwise);
   std::optional<DepthwiseBlockPlan> best;
-  double least = by_rule ? CyclesApart(isa, expand, depthwise) : std::numeric_limits<double>::infinity();
+  auto is_better = [&](const DepthwiseBlockPlan& plan) {
+    if (by_rule) {
+      const bool is_cut_fine = plan.tasks() >= kMinTasks || plan.channels <= kFewChannels;
+      return is_cut_fine && plan.cycles < (best ? best->cycles : apart);
+    }
+    if (plan.bands() > choice.bands) return false;
+    if (!best || plan.bands() != best->bands()) return !best || plan.bands() > best->bands();
+    return plan.cycles < best->cycles;
+  };
   for (int64_t channels = std::min(kMostChannels, depthwise.c); channels > 1; --channels) {
     if (depthwise.c % channels != 0) continue;
     int64_t last = 0;
@@ -113,12 +118,7 @@ std::optional<DepthwiseBlockPlan> PlanDepthwiseBlock(const VectorIsa& isa, const
       if (rows == last) continue;
       last = rows;
       auto plan = PlanTasks(isa, expand, depthwise, channels, rows);
-      if (!plan || (by_rule && plan->tasks() < kMinTasks && channels > kFewChannels)) continue;
-      if (!by_rule && best && (plan->bands() > choice.bands || plan->bands() < best->bands())) continue;
-      const bool nearer = !by_rule && best && plan->bands() > best->bands();
-      if (!nearer && plan->cycles >= least) continue;
-      least = plan->cycles;
-      best = plan;
+      if (plan && is_better(*plan)) best = plan;
     }
   }
   return best;

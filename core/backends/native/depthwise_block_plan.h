@@ -24,9 +24,8 @@ struct DepthwiseBlockPlan {
   ConvPlan planes;  // of a task: the depthwise convolution of its planes
   double cycles = 0;
 
-  bool is_whole() const {
-    return rows == depthwise.out[1];
-  }  // a task computes whole planes: no shifts, no rows of zeros
+  // A task computes whole planes: no shifts, no rows of zeros.
+  bool is_whole() const { return rows == depthwise.out[1]; }
   int64_t bands() const { return (depthwise.out[1] + rows - 1) / rows; }
   int64_t blocks() const { return depthwise.c / channels; }
   // Bands of an image one after the other, blocks of channels fastest: threads that split tasks in two each have their
@@ -40,7 +39,7 @@ struct DepthwiseBlockPlan {
   int64_t packed_expand_elements() const { return (channels + gemm.mr - 1) / gemm.mr * gemm.mr * gemm.k; }
 };
 
-// Which pairs become one: kByRule, kNever, or all that can, by so many bands (or the next fewer that there can be).
+// Which pairs become one: kByRule, kNever, or all that can, by so many bands or the next fewer that there can be.
 struct DepthwiseBlockChoice {
   static constexpr int64_t kByRule = -1, kNever = 0;
   int64_t bands = kByRule;

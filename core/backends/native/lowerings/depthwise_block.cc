@@ -50,7 +50,7 @@ class Block {
         depthwise_(plan),
         expand_(plan.within[0]),
         plan_(*PlanOf(f, expand_, plan)),
-        rows_are_packed_(plan_.planes.method == ConvMethod::kDepthwise) {}
+        packs_depthwise_(plan_.planes.method != ConvMethod::kDepthwise) {}
 
   void Emit() {
     PackWeights();
@@ -72,10 +72,10 @@ class Block {
     const int64_t blocks = plan_.blocks(), block_expand = plan_.packed_expand_elements();
     expand_weights_ = f_.State((blocks * block_expand + plan_.gemm.lanes) * int64_t{sizeof(float)});
     const Tensor &expand = expand_.node->in(1), &depthwise = depthwise_.node->in(1);
-    block_weights_ = rows_are_packed_ ? plan_.channels * plan_.depthwise.taps() : plan_.planes.packed_weight_elements();
-    depthwise_weights_ = rows_are_packed_
-                             ? f_.BufferOf(depthwise)
-                             : f_.State((blocks * block_weights_ + plan_.gemm.lanes) * int64_t{sizeof(float)});
+    block_weights_ = packs_depthwise_ ? plan_.planes.packed_weight_elements() : plan_.channels * plan_.depthwise.taps();
+    depthwise_weights_ = packs_depthwise_
+                             ? f_.State((blocks * block_weights_ + plan_.gemm.lanes) * int64_t{sizeof(float)})
+                             : f_.BufferOf(depthwise);
     f_.Parallel(
         1, 0,
         [&](Kernel& k, Value, Value) {
@@ -85,7 +85,7 @@ class Block {
             Value w = k.o.At(k.Pointer(expand), k.o.Mul(first, plan_.gemm.k), type);
             EmitPackRows(k.o, plan_.gemm, StridedMatrix{w, type, 1, plan_.gemm.k},
                          k.o.At(k.Pointer(expand_weights_), k.o.Mul(block, block_expand), type));
-            if (rows_are_packed_) return;
+            if (!packs_depthwise_) return;
             EmitPackConvWeights(k.o, plan_.planes,
                                 k.o.At(k.Pointer(depthwise), k.o.Mul(first, plan_.depthwise.taps()), type), type, type,
                                 k.o.At(k.Pointer(depthwise_weights_), k.o.Mul(block, block_weights_), type));
@@ -99,7 +99,6 @@ class Block {
     Ops& o = k.o;
     mlir::Type type = o.b.getF32Type();
     const ConvShape& d = plan_.depthwise;
-    const int64_t width = d.in[2];
     Value block = o.Rem(task, plan_.blocks()), rest = o.Div(task, plan_.blocks());
     Value band = o.Rem(rest, plan_.bands()), image = o.Div(rest, plan_.bands());
     Value channel = o.Mul(block, plan_.channels);
@@ -188,7 +187,7 @@ class Block {
   FunctionEmitter& f_;
   const KernelPlan &depthwise_, &expand_;
   const DepthwiseBlockPlan plan_;
-  const bool rows_are_packed_;  // the depthwise weights, as they are
+  const bool packs_depthwise_;  // its weights: else they are read as they are
   ShapeMap shapes_;
   bool inline_expand_ = false, inline_depthwise_ = false;
   Buffer expand_weights_, depthwise_weights_;
