@@ -67,9 +67,6 @@ trap 'printf "setup.sh: stopped by an error in line %s; what was done is kept, r
 # One setup at a time in one checkout: two would install into the same .venv.
 exec 9>"$root/.setup.lock"
 flock -n 9 || { say "another setup.sh works in this checkout; waiting for it"; flock 9; }
-# Bazel leaves a server behind, which must not keep the lock.
-bazel() { command bazel "$@" 9>&-; }
-
 # Without the lock's descriptor: Bazel's server outlives this script, and would keep the lock.
 bazel() { command bazel "$@" 9>&-; }
 

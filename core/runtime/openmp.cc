@@ -4,10 +4,11 @@
 #include <omp.h>
 #include <signal.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <utility>
 #include <vector>
 
 #include "core/runtime/placement.h"
@@ -18,21 +19,15 @@ namespace {
 constexpr int kMaxTeam = 256;
 // libgomp's threads look out for the next region at least that long before they sleep, unless the user told them not
 // to.
-constexpr int64_t kAwakeNs = 1000000;
+constexpr std::chrono::milliseconds kAwake{1};
 
 // Of the calling thread.
 struct Team {
   int workers = 0;
   pid_t ids[kMaxTeam];
-  int64_t woken_ns = 0;
+  std::chrono::steady_clock::time_point woken;
 };
 thread_local Team team;
-
-int64_t NowNs() {
-  timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return t.tv_sec * int64_t{1000000000} + t.tv_nsec;
-}
 
 }  // namespace
 
@@ -53,9 +48,8 @@ extern "C" void inlay_openmp_parallel_for(int num_threads, int64_t n, InlayTask 
 }
 
 extern "C" void inlay_openmp_wake(int num_threads) {
-  const int64_t now = NowNs(), since = now - team.woken_ns;
-  team.woken_ns = now;
-  if (since < kAwakeNs) return;
+  const auto now = std::chrono::steady_clock::now(), before = std::exchange(team.woken, now);
+  if (now - before < kAwake) return;
   const int cpu = sched_getcpu();
   std::vector<inlay::runtime::Placement> placements(team.workers);
   auto for_workers = [&](auto&& act) {

@@ -3,13 +3,19 @@
 // Loop/<pool>/<threads>/<us of work>/<hogs>: a loop over 64 items that together take so many microseconds on one core,
 // while `hogs` other processes never sleep. What the pools are to show is the ratio to one thread.
 // AfterPause: loops after 20 ms in which nothing ran.
+// LineThereAndBack: how near two CPUs are to each other: a cache line that goes from one to the other and back. About
+// 100 ns where they share a level of cache, several hundred where they do not; on a virtual machine it may change from
+// one minute to the next, and the times of two threads with it.
 #include <benchmark/benchmark.h>
+#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <csignal>
+#include <thread>
 #include <vector>
 
 #include "core/runtime/threads.h"
@@ -73,6 +79,52 @@ BENCHMARK(AfterPause)
     ->Unit(benchmark::kMicrosecond)
     ->UseManualTime()
     ->Iterations(100);
+
+std::vector<int> Cpus() {
+  cpu_set_t allowed;
+  std::vector<int> cpus;
+  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return cpus;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(cpu, &allowed)) cpus.push_back(cpu);
+  }
+  return cpus;
+}
+
+void StayOn(int cpu) {
+  cpu_set_t only;
+  CPU_ZERO(&only);
+  CPU_SET(cpu, &only);
+  sched_setaffinity(0, sizeof(only), &only);
+}
+
+void LineThereAndBack(benchmark::State& state) {
+  const std::vector<int> cpus = Cpus();
+  if (cpus.size() < 2) return state.SkipWithError("only one CPU");
+  struct alignas(128) {
+    std::atomic<int64_t> turn{0};  // odd: the other's; negative: the end
+  } line;
+  // Each on a thread of its own, whose CPU is nobody else's concern.
+  std::thread there([&] {
+    StayOn(cpus.back());
+    for (int64_t turn; (turn = line.turn.load(std::memory_order_acquire)) >= 0;) {
+      if (turn % 2 == 1) line.turn.store(turn + 1, std::memory_order_release);
+    }
+  });
+  std::thread here([&] {
+    StayOn(cpus.front());
+    int64_t turn = 0;
+    for (auto _ : state) {
+      line.turn.store(turn + 1, std::memory_order_release);
+      turn += 2;
+      while (line.turn.load(std::memory_order_acquire) != turn) {
+      }
+    }
+    line.turn.store(-1, std::memory_order_release);
+  });
+  here.join();
+  there.join();
+}
+BENCHMARK(LineThereAndBack)->UseRealTime();
 
 void Configurations(benchmark::internal::Benchmark* b) {
   b->ArgNames({"openmp", "threads", "us", "hogs"})->Unit(benchmark::kMicrosecond)->UseRealTime()->MinTime(0.3);

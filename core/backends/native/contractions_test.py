@@ -295,6 +295,13 @@ def test_winograd_choice_is_checked():
     assert "INVALID_ARGUMENT" in failure and "the attribute 'winograd' is 3, not 0, 2 or 4" in failure
 
 
+def test_depthwise_block_choice_is_checked():
+    suite = Suite()
+    depthwise_block(suite, (1, 4, 9, 9), 8, 3, -2)
+    (failure,) = suite.run(TARGETS[0])
+    assert "INVALID_ARGUMENT" in failure and "the attribute 'depthwise_block' is -2, not a number of bands" in failure
+
+
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("group", [matmuls, attention, views, convs, winograd, depthwise_blocks])
 @pytest.mark.parametrize("threads", [3])

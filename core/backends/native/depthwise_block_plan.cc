@@ -30,6 +30,9 @@ bool ArePair(const ConvShape& e, const ConvShape& d) {
          d.c > 1 && e.m == d.c && e.out == d.in && e.n == d.n && d.taps() > 1 && d.pad[1] >= 0 && d.pad[2] >= 0;
 }
 
+// Rows (or columns) that an output sees.
+int64_t Reach(const ConvShape& s, int axis) { return (s.kernel[axis] - 1) * s.dilation[axis] + 1; }
+
 // Cycles of `bytes` that are written and read again, of which up to `near` are so in passing.
 double Traffic(int64_t bytes, int64_t near) { return static_cast<double>(bytes) / (bytes <= near ? kNear : kFar); }
 
@@ -41,9 +44,8 @@ std::optional<DepthwiseBlockPlan> PlanTasks(const VectorIsa& isa, const ConvShap
   plan.depthwise = depthwise;
   plan.channels = channels;
   plan.rows = rows;
-  plan.gemm.lanes = isa.vector_bytes / kBytes;
   const int64_t height = depthwise.in[1], width = depthwise.in[2];
-  const int64_t reach = (depthwise.kernel[1] - 1) * depthwise.dilation[1] + 1;
+  const int64_t reach = Reach(depthwise, 1);
   ConvShape shape = depthwise;
   shape.n = 1;
   shape.c = shape.m = shape.groups = channels;
@@ -60,8 +62,8 @@ std::optional<DepthwiseBlockPlan> PlanTasks(const VectorIsa& isa, const ConvShap
     shape.out[1] = rows;
     shape.pad[1] = 0;
   }
-  if (plan.expanded_elements() * kBytes > kExpandedBytes) return std::nullopt;
   plan.gemm = PlanGemm(isa, ColumnSource::kDirect, kBytes, 1, channels, plan.in_rows * width, expand.c);
+  if (plan.expanded_elements() * kBytes > kExpandedBytes) return std::nullopt;
   plan.planes = PlanConv(isa, shape, kBytes);
   if (plan.gemm.row_blocks() != 1 || plan.gemm.k_blocks() != 1 || !plan.planes.is_depthwise()) return std::nullopt;
   // Rows between two bands are computed twice; the pixels are read once for each block of channels.
@@ -97,7 +99,7 @@ std::optional<DepthwiseBlockPlan> PlanDepthwiseBlock(const VectorIsa& isa, const
                                                      const ConvShape& depthwise, DepthwiseBlockChoice choice) {
   if (!ArePair(expand, depthwise) || choice.bands == DepthwiseBlockChoice::kNever) return std::nullopt;
   const bool by_rule = choice.bands == DepthwiseBlockChoice::kByRule;
-  const int64_t again = (depthwise.kernel[1] - 1) * depthwise.dilation[1] + 1 - depthwise.stride[1];
+  const int64_t again = Reach(depthwise, 1) - depthwise.stride[1];
   const int64_t fewest = by_rule && depthwise.n == 1 && again * kRowsOfOneAgain <= depthwise.in[1] ? 2 : 1;
   const double apart = CyclesApart(isa, expand, depthwise);
   std::optional<DepthwiseBlockPlan> best;
