@@ -5,11 +5,7 @@ namespace inlay::runtime {
 void* CallOwner::Alloc(void* self, int64_t bytes) {
   auto* owner = static_cast<CallOwner*>(self);
   std::lock_guard<std::mutex> lock(owner->mutex);
-  if (owner->allocs == nullptr) return nullptr;
-  AlignedMemory memory = AlignedMemory::Allocate(bytes);
-  void* data = memory.data();
-  if (data != nullptr) owner->allocs->push_back(std::move(memory));
-  return data;
+  return owner->memory == nullptr ? nullptr : owner->memory->Allocate(bytes);
 }
 
 void CallOwner::SetError(void* self, int32_t code, const char* message) {

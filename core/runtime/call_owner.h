@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <mutex>
 #include <string>
-#include <vector>
 
 #include "core/runtime/memory.h"
 #include "core/runtime/plan.h"
@@ -16,10 +15,10 @@
 namespace inlay::runtime {
 
 struct CallOwner {
-  std::atomic<bool> failed{false};               // first: a compiled entry reads it there (aot/ENTRY.md)
-  std::mutex mutex;                              // set_error may come from several tasks of a parallel_for
-  std::string message;                           // of the first error
-  std::vector<AlignedMemory>* allocs = nullptr;  // null: not in an init, alloc gives null
+  std::atomic<bool> failed{false};  // first: a compiled entry reads it there (aot/ENTRY.md)
+  std::mutex mutex;                 // set_error may come from several tasks of a parallel_for
+  std::string message;              // of the first error
+  BumpAllocator* memory = nullptr;  // null: not in an init, alloc gives null
 
   static void* Alloc(void* self, int64_t bytes);
   static void SetError(void* self, int32_t code, const char* message);

@@ -13,7 +13,7 @@ void LoadedPlan::DestroyState(size_t i) {
   if (state_destroy_[i] != nullptr) state_destroy_[i](states_[i]);
   state_destroy_[i] = nullptr;
   states_[i] = nullptr;
-  state_memory_[i].clear();
+  passing_memory_.erase(static_cast<int32_t>(i));
 }
 
 void* LoadedPlan::Resolve(const Buffer& buffer, char* arena) const {
@@ -70,8 +70,10 @@ Status LoadedPlan::Prepare() {
                              std::to_string(plan_.load_bytes) + " to make them");
   }
   states_.assign(plan_.num_states, nullptr);
-  state_memory_.resize(plan_.num_states);
   state_destroy_.assign(plan_.num_states, nullptr);
+  for (const Step& step : plan_.load_steps) {
+    if (step.kind == StepKind::kDestroy) passing_memory_.try_emplace(step.state);
+  }
   return Status();
 }
 
@@ -87,10 +89,11 @@ Status LoadedPlan::RunLoadStep(const Step& step, CallOwner* owner, InlayCallCont
   context->state = nullptr;
   context->workspace = nullptr;
   if (step.kind == StepKind::kInit) {
-    owner->allocs = &state_memory_[step.state];
+    const auto passing = passing_memory_.find(step.state);
+    owner->memory = passing != passing_memory_.end() ? &passing->second : &state_memory_;
     void* state = nullptr;
     const int32_t rc = code.init(context, args.data(), &state);
-    owner->allocs = nullptr;
+    owner->memory = nullptr;
     if (rc != INLAY_OK || owner->failed) return owner->TakeError(rc, function, step, "_init");
     states_[step.state] = state;
     state_destroy_[step.state] = code.destroy;
@@ -130,12 +133,9 @@ StatusOr<std::unique_ptr<LoadedPlan>> LoadedPlan::Load(ExecutionPlan plan, std::
 }
 
 int64_t LoadedPlan::memory_bytes() const {
-  int64_t bytes = constants_.bytes();
+  int64_t bytes = constants_.bytes() + state_memory_.bytes();
   for (const AlignedMemory& m : param_copies_) bytes += m.bytes();
   for (const AlignedMemory& m : literals_) bytes += m.bytes();
-  for (const auto& state : state_memory_) {
-    for (const AlignedMemory& m : state) bytes += m.bytes();
-  }
   return bytes;
 }
 

@@ -5,6 +5,7 @@
 #ifndef INLAY_CORE_RUNTIME_LOADED_PLAN_H_
 #define INLAY_CORE_RUNTIME_LOADED_PLAN_H_
 
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -53,10 +54,11 @@ class LoadedPlan {
   std::vector<AlignedMemory> param_copies_;
   AlignedMemory constants_;
   AlignedMemory load_;  // gone once loading is over
-  // A state, its memory, and who destroys it (null: destroyed already, or never made).
+  // A state, and who destroys it (null: destroyed already, or never made).
   std::vector<void*> states_;
-  std::vector<std::vector<AlignedMemory>> state_memory_;
   std::vector<InlayDestroyFunction> state_destroy_;
+  BumpAllocator state_memory_;                       // of all that stay
+  std::map<int32_t, BumpAllocator> passing_memory_;  // of each that is destroyed while loading
   ThreadPool pool_;
 };
 

