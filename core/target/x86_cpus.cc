@@ -197,6 +197,43 @@ const Row* FindImplied(absl::string_view feature) {
 
 }  // namespace
 
+X86Caches X86CpuCaches(absl::string_view cpu) {
+  constexpr int64_t kKiB = 1024, kMiB = 1024 * kKiB;
+  static const auto* table = new std::map<std::string, X86Caches, std::less<>>{
+      {"x86-64-v4", {32 * kKiB, kMiB}},
+      {"nehalem", {32 * kKiB, 256 * kKiB}},
+      {"westmere", {32 * kKiB, 256 * kKiB}},
+      {"sandybridge", {32 * kKiB, 256 * kKiB}},
+      {"ivybridge", {32 * kKiB, 256 * kKiB}},
+      {"haswell", {32 * kKiB, 256 * kKiB}},
+      {"broadwell", {32 * kKiB, 256 * kKiB}},
+      {"skylake", {32 * kKiB, 256 * kKiB}},
+      {"skylake-avx512", {32 * kKiB, kMiB}},
+      {"cascadelake", {32 * kKiB, kMiB}},
+      {"cooperlake", {32 * kKiB, kMiB}},
+      {"cannonlake", {32 * kKiB, 256 * kKiB}},
+      {"icelake-client", {48 * kKiB, 512 * kKiB}},
+      {"icelake-server", {48 * kKiB, 1280 * kKiB}},
+      {"tigerlake", {48 * kKiB, 1280 * kKiB}},
+      {"rocketlake", {48 * kKiB, 512 * kKiB}},
+      {"sapphirerapids", {48 * kKiB, 2 * kMiB}},
+      {"emeraldrapids", {48 * kKiB, 2 * kMiB}},
+      {"graniterapids", {48 * kKiB, 2 * kMiB}},
+      // The efficient cores of hybrids have 32 KiB and a fourth of 2 MiB and more.
+      {"alderlake", {32 * kKiB, 512 * kKiB}},
+      {"raptorlake", {32 * kKiB, kMiB}},
+      {"meteorlake", {32 * kKiB, 512 * kKiB}},
+      {"arrowlake", {32 * kKiB, kMiB}},
+      {"lunarlake", {32 * kKiB, kMiB}},
+      {"sierraforest", {32 * kKiB, kMiB}},
+      {"znver4", {32 * kKiB, kMiB}},
+      {"znver5", {48 * kKiB, kMiB}},
+      {"bdver4", {16 * kKiB, kMiB}},
+  };
+  const auto it = table->find(cpu);
+  return it == table->end() ? X86Caches{32 * kKiB, 512 * kKiB} : it->second;
+}
+
 const Features* X86CpuFeatures(absl::string_view cpu) {
   static const auto* table = [] {
     auto* t = new std::map<std::string, Features, std::less<>>;

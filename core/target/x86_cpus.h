@@ -3,6 +3,7 @@
 #ifndef INLAY_CORE_TARGET_X86_CPUS_H_
 #define INLAY_CORE_TARGET_X86_CPUS_H_
 
+#include <cstdint>
 #include <map>
 #include <set>
 #include <string>
@@ -18,6 +19,13 @@ using Features = std::set<std::string>;
 const Features* X86CpuFeatures(absl::string_view cpu);
 std::vector<std::string> X86CpuNames();
 std::vector<std::string> X86FeatureNames();
+
+// Data caches of a core, a core's part of those that several share.
+struct X86Caches {
+  int64_t l1_bytes, l2_bytes;
+};
+// Of a CPU that is not known: small ones.
+X86Caches X86CpuCaches(absl::string_view cpu);
 
 bool IsX86Feature(absl::string_view feature);
 // LLVM knows it, but no generated code uses it (sgx, pku, ...): accepted and dropped.

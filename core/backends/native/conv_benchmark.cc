@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <ctime>
 #include <string>
 #include <vector>
 
 #include "core/backends/native/conv.h"
 #include "core/backends/native/testing/kernel_jit.h"
+#include "core/backends/native/testing/measuring.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/BuiltinTypes.h"
 
@@ -18,6 +18,9 @@ namespace {
 using mlir::Type;
 using mlir::Value;
 using testing::KernelJit;
+using testing::Seconds;
+using testing::Setting;
+using testing::WithCaches;
 
 struct Layer {
   const char* name;
@@ -99,13 +102,6 @@ const Layer kDepthwise[] = {
     {"7x7/2 two 16 256", 256, 512, 256, 16, 7, 2, 3, 1},
 };
 
-// Of this thread: machines that build are busy.
-double Seconds() {
-  timespec now;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return now.tv_sec + 1e-9 * now.tv_nsec;
-}
-
 // Microseconds of one call, bias and relu fused.
 double Measure(const std::string& cpu, const Layer& l, double* flops) {
   KernelJit jit(cpu);
@@ -120,7 +116,9 @@ double Measure(const std::string& cpu, const Layer& l, double* flops) {
               {1, 1, 1},
               {0, l.pad, l.pad},
               {1, out, out}};
-  ConvPlan plan = PlanConv(jit.isa(), s, 4);
+  ConvPlan plan = PlanConv(WithCaches(jit.isa()), s, 4);
+  plan.gemm.kc = std::min(plan.gemm.k, Setting("KC", plan.gemm.kc) / s.taps() * s.taps());
+  plan.gemm.mc = std::min(plan.gemm.m, Setting("MC", plan.gemm.mc));
   auto floats = [](int64_t n) { return std::vector<float>(n + 64, 0.25f); };
   auto x = floats(l.c * l.in * l.in), w = floats(l.m * l.c / l.groups * s.taps()), y = floats(l.m * out * out),
        packed = floats(std::max<int64_t>(plan.packed_weight_elements(), w.size())),

@@ -14,12 +14,22 @@ constexpr int64_t kMinPixelTile = 4;
 constexpr int64_t kMaxInPlaceTaps = 16;
 constexpr int64_t kMaxInPlaceRows = 4;
 constexpr int64_t kL1Ways = 8, kL1WayBytes = 4096;
-constexpr int64_t kInPlaceWeightBytes = 32 << 10;  // of a panel, in L1
 
 // Rows of a tile must be consecutive pixels of one image row, or whole image rows.
 bool IsPixelTile(const ConvShape& s, int64_t mr) {
   if (s.out[2] % mr == 0) return true;
   return s.out[0] == 1 && mr % s.out[2] == 0 && mr / s.out[2] <= s.out[1];
+}
+
+// Bytes of x that a step on k brings to L1 for a tile of `mr` pixels. Of a pointwise convolution: all of a small
+// image's, which the other tiles read next, else a cache line.
+int64_t PixelStepBytes(const ConvShape& s, int64_t mr, int64_t element_bytes) {
+  constexpr int64_t kLineBytes = 64, kSmallPixels = 64;
+  auto lines = [](int64_t bytes) { return (bytes + kLineBytes - 1) / kLineBytes * kLineBytes; };
+  if (s.taps() == 1) return s.pixels() <= kSmallPixels ? s.pixels() * element_bytes : kLineBytes;
+  const int64_t rows = (std::max<int64_t>(mr / s.out[2], 1) - 1) * s.stride[1] + s.kernel[1];
+  const int64_t columns = (std::min(mr, s.out[2]) - 1) * s.stride[2] + s.kernel[2];
+  return s.kernel[0] * rows * (lines(columns * element_bytes) + kLineBytes) / s.taps();
 }
 
 // What transposing the accumulators costs beside the tiles, and packing pixels: measured on Zen 5.
@@ -41,8 +51,6 @@ double PanelCycles(const ConvPlan& plan) {
 }  // namespace
 
 static constexpr int64_t kMinBandTasks = 8;
-// All padded planes, which stay in L2 up to this.
-static constexpr int64_t kPlaneBytes = 1 << 20;
 
 ConvShape TransposedConvShape(int64_t n, int64_t c, int64_t m, int64_t groups, const Spatial& in, const Spatial& kernel,
                               const Spatial& stride, const Spatial& dilation, const Spatial& pad, const Spatial& out) {
@@ -62,14 +70,14 @@ ConvShape TransposedConvShape(int64_t n, int64_t c, int64_t m, int64_t groups, c
 }
 
 // Cycles of padding what the plan pads: rows, and vectors of each phase. Measured on Zen 5.
-static double PadCycles(const ConvPlan& plan) {
+static double PadCycles(const VectorIsa& isa, const ConvPlan& plan) {
   double rows = static_cast<double>(plan.phases[0] * plan.padded[0]) * (plan.phases[1] * plan.padded[1]);
   int64_t vectors = plan.phases[2] * ((plan.padded[2] + plan.lanes - 1) / plan.lanes);
   double plane = rows * (4 + 3.0 * vectors), planes = static_cast<double>(plan.shape.n) * plan.shape.c;
   if (plan.method == ConvMethod::kBands) return plane * planes * plan.bands();
   double bytes = static_cast<double>(plan.padded_elements()) * plan.gemm.element_bytes;
   // Written to L3, and read from there.
-  return plane * planes + (bytes > kPlaneBytes ? bytes / 12 : 0);
+  return plane * planes + (bytes > isa.l2_bytes ? bytes / 12 : 0);
 }
 
 // The plan with a band of so many rows.
@@ -97,7 +105,7 @@ static void ConsiderBands(const VectorIsa& isa, ConvPlan* plan) {
   if (s.reversed || s.input_dilation != ones || s.in[0] != 1 || s.out[0] != 1 || s.kernel[0] != 1) return;
   const ConvPlan other = *plan;
   // Ties go to the others.
-  double least = 0.97 * (other.cycles + (other.padded_input ? PadCycles(other) : 0));
+  double least = 0.97 * (other.cycles + (other.padded_input ? PadCycles(isa, other) : 0));
   int64_t last = 0;
   for (int64_t bands = 1; bands <= s.out[1]; ++bands) {
     int64_t band = (s.out[1] + bands - 1) / bands;
@@ -105,7 +113,7 @@ static void ConsiderBands(const VectorIsa& isa, ConvPlan* plan) {
     if (band == last || (s.n * s.groups * bands < kMinBandTasks && band > 1)) continue;
     last = band;
     ConvPlan candidate = PlanBands(isa, other, band);
-    const double cycles = candidate.cycles + PadCycles(candidate);
+    const double cycles = candidate.cycles + PadCycles(isa, candidate);
     if (candidate.scratch_bytes() > kMaxScratchBytes || cycles >= least) continue;
     least = cycles;
     *plan = candidate;
@@ -124,7 +132,7 @@ static bool CanReadInPlace(const ConvShape& s, int64_t mr, int64_t element_bytes
 // weights, say: from L2 little more than a quarter of a vector a cycle. 384 channels of 32x32, stride 2: 245 GFLOP/s
 // padded, 180 in place by 4x3.
 static double InPlaceSlowdown(const GemmPlan& g) {
-  if (g.k * g.nr() * g.element_bytes <= kInPlaceWeightBytes) return 1;
+  if (g.k * g.nr() * g.element_bytes <= g.l1_panel_bytes) return 1;
   return std::max(1.0, 7.0 / static_cast<double>(g.mr));
 }
 
@@ -134,6 +142,7 @@ ConvPlan PlanConv(const VectorIsa& isa, const ConvShape& shape, int64_t element_
   plan.lanes = isa.vector_bytes / element_bytes;
   plan.gemm.lanes = plan.lanes;
   plan.gemm.element_bytes = element_bytes;
+  plan.gemm.l1_panel_bytes = isa.l1_bytes * 2 / 3;
   const Spatial ones{1, 1, 1}, zeros{0, 0, 0};
   bool dense = shape.stride == ones && shape.input_dilation == ones && shape.pad == zeros && shape.in == shape.out;
   for (int d = 0; d < 3; ++d) {
@@ -160,11 +169,12 @@ ConvPlan PlanConv(const VectorIsa& isa, const ConvShape& shape, int64_t element_
   plan.cycles = PanelCycles(plan);
   if (shape.reversed) return plan;
   auto consider = [&](int64_t mr) {
-    GemmPlan rows = PlanTransposedGemm(isa, element_bytes, shape.n * shape.groups, shape.pixels(),
-                                       shape.m / shape.groups, channels * shape.taps(), mr);
+    GemmPlan rows =
+        PlanTransposedGemm(isa, element_bytes, shape.n * shape.groups, shape.pixels(), shape.m / shape.groups,
+                           channels * shape.taps(), mr, PixelStepBytes(shape, mr, element_bytes));
     rows.kc = whole_channels(rows.kc);
     double cycles = TransposedCycles(rows);
-    const double padding = plan.padded_input || plan.pixels_in_place() ? PadCycles(plan) : 0;
+    const double padding = plan.padded_input || plan.pixels_in_place() ? PadCycles(isa, plan) : 0;
     // Widening each scalar as it is read would take as long as its multiplications.
     const double strided = InPlaceSlowdown(rows) * cycles;
     const bool in_place = mr > 0 && !widened && CanReadInPlace(shape, mr, element_bytes) && strided < cycles + padding;

@@ -1,6 +1,7 @@
 #include "core/backends/native/cpu_features.h"
 
 #include "absl/strings/match.h"
+#include "core/target/x86_cpus.h"
 
 namespace inlay::native {
 
@@ -22,6 +23,9 @@ CpuFeatures FeaturesOf(const target::Target& target) {
   cpu.vector_registers = avx512 ? 32 : 16;
   cpu.fma = target.HasFeature("fma");
   cpu.f16c = target.HasFeature("f16c");
+  const target::X86Caches caches = target::X86CpuCaches(target.attr("mcpu", "x86-64"));
+  cpu.l1_bytes = caches.l1_bytes;
+  cpu.l2_bytes = caches.l2_bytes;
   return cpu;
 }
 

@@ -7,9 +7,9 @@ namespace {
 
 constexpr int64_t kBytes = 4;  // f32 alone
 // The planes of a task, which are written and read while the pixels that they come from stay in L2 as well.
-constexpr int64_t kExpandedBytes = 224 << 10;
-constexpr int64_t kL2Bytes = 640 << 10;  // what is left of it for the pixels and planes of a task
-constexpr int64_t kPageBytes = 4096;     // planes as far apart share their sets of L1
+int64_t ExpandedBytes(const VectorIsa& isa) { return isa.l2_bytes * 7 / 32; }
+int64_t NearBytes(const VectorIsa& isa) { return isa.l2_bytes * 5 / 8; }  // of L2, for the pixels and planes of a task
+constexpr int64_t kPageBytes = 4096;                                      // planes as far apart share their sets of L1
 constexpr int64_t kMostChannels = 32;
 constexpr int64_t kMinTasks = 16, kFewChannels = 8;  // threads want a few each, tiles some rows
 // Bytes a cycle, written and read again. Between two kernels, images of up to 2.4 MB cost nothing to speak of, for L3
@@ -63,14 +63,14 @@ std::optional<DepthwiseBlockPlan> PlanTasks(const VectorIsa& isa, const ConvShap
     shape.pad[1] = 0;
   }
   plan.gemm = PlanGemm(isa, ColumnSource::kDirect, kBytes, 1, channels, plan.in_rows * width, expand.c);
-  if (plan.expanded_elements() * kBytes > kExpandedBytes) return std::nullopt;
+  if (plan.expanded_elements() * kBytes > ExpandedBytes(isa)) return std::nullopt;
   plan.planes = PlanConv(isa, shape, kBytes);
   if (plan.gemm.row_blocks() != 1 || plan.gemm.k_blocks() != 1 || !plan.planes.is_depthwise()) return std::nullopt;
   // Rows between two bands are computed twice; the pixels are read once for each block of channels.
   const int64_t rows_computed = height + (plan.bands() - 1) * (reach - shape.stride[1]);
   const double gemms = static_cast<double>(depthwise.n * plan.blocks() * rows_computed) / plan.in_rows;
   const int64_t expanded = plan.expanded_elements() * kBytes, pixels = expand.c * plan.in_rows * width * kBytes;
-  const double traffic = Traffic(expanded, kL2Bytes) + Traffic(pixels, kL2Bytes - expanded) / 2;
+  const double traffic = Traffic(expanded, NearBytes(isa)) + Traffic(pixels, NearBytes(isa) - expanded) / 2;
   plan.cycles = gemms * EstimateCycles(plan.gemm) + plan.tasks() * (plan.planes.cycles + traffic);
   return plan;
 }

@@ -6,10 +6,9 @@ namespace inlay::native {
 namespace {
 
 // What a task writes and reads again at once should leave room in L1 for x and the result.
-constexpr int64_t kBandBytes = 24 << 10;
-constexpr int64_t kL1Bytes = 40 << 10;
+int64_t BandBytes(const VectorIsa& isa) { return isa.l1_bytes / 2; }
 // The planes of a block of channels should stay in L2.
-constexpr int64_t kChannelsBytes = 160 << 10;
+int64_t ChannelsBytes(const VectorIsa& isa) { return isa.l2_bytes * 5 / 32; }
 // Tiles where rows are missing are code of their own: few of them, and not long.
 constexpr int64_t kMaxDirectKernelRows = 44;
 constexpr int64_t kMaxTileCode = 1024;   // multiply-adds of a tile and a kernel column
@@ -74,7 +73,7 @@ bool PlanRows(const VectorIsa& isa, ConvPlan* plan) {
     return plan->scratch_bytes() <= bytes;
   };
   if (!IsPlane(s) || s.input_dilation != kOnes) return fits(s.out[1], kMaxScratchBytes);
-  if (fits(s.out[1], kBandBytes)) return true;
+  if (fits(s.out[1], BandBytes(isa))) return true;
   while (!fits(tile.rows, kMaxScratchBytes)) {
     if (tile.rows == 1) return false;
     tile.rows = (tile.rows + 1) / 2;
@@ -98,11 +97,11 @@ double RowCycles(const ConvPlan& plan) {
 }
 
 // Cycles of a block of channels.
-double ChannelCycles(const ConvPlan& plan) {
+double ChannelCycles(const VectorIsa& isa, const ConvPlan& plan) {
   const ConvShape& s = plan.shape;
   const double taps = static_cast<double>(ValidTaps(s, 1)) * ValidTaps(s, 2);
   const int64_t vectors = CeilDiv(s.pixels(), plan.lanes), squares = CeilDiv(s.in_elements(), plan.lanes) + vectors;
-  const double square = plan.lanes * (plan.scratch_bytes() <= kL1Bytes ? 2 : 3.5);
+  const double square = plan.lanes * (plan.scratch_bytes() <= isa.l1_bytes * 5 / 6 ? 2 : 3.5);
   return taps / 2 + squares * square + kEpilogueCycles * vectors * plan.lanes;
 }
 
@@ -123,8 +122,8 @@ bool PlanDepthwise(const VectorIsa& isa, ConvPlan* plan) {
   channels.method = ConvMethod::kDepthwiseChannels;
   const int64_t most = std::min(isa.registers - s.kernel[2] - 3, isa.registers / 2);
   channels.depthwise.columns = CeilDiv(s.out[2], CeilDiv(s.out[2], most));
-  channels.cycles = ChannelCycles(channels) * s.n * channels.channel_blocks();
-  if (channels.scratch_bytes() > kChannelsBytes || (rows && channels.cycles >= plan->cycles)) return rows;
+  channels.cycles = ChannelCycles(isa, channels) * s.n * channels.channel_blocks();
+  if (channels.scratch_bytes() > ChannelsBytes(isa) || (rows && channels.cycles >= plan->cycles)) return rows;
   *plan = channels;
   return true;
 }

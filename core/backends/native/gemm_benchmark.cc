@@ -6,13 +6,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <ctime>
 #include <string>
 #include <vector>
 
 #include "core/backends/native/gemm.h"
 #include "core/backends/native/packing.h"
 #include "core/backends/native/testing/kernel_jit.h"
+#include "core/backends/native/testing/measuring.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/BuiltinTypes.h"
 
@@ -21,23 +21,14 @@ namespace {
 
 using mlir::Value;
 using testing::KernelJit;
-
-// Of this thread: machines that build are busy.
-double Seconds() {
-  timespec now;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return now.tv_sec + 1e-9 * now.tv_nsec;
-}
+using testing::Seconds;
+using testing::Setting;
+using testing::WithCaches;
 
 float* Floats(int64_t n) {
   float* p = static_cast<float*>(aligned_alloc(64, (n * 4 + 4095) / 64 * 64));
   for (int64_t i = 0; i < n; ++i) p[i] = static_cast<float>(i % 7) * 0.1f;
   return p;
-}
-
-int64_t Setting(const char* name, int64_t value) {
-  const char* text = getenv(name);
-  return text ? atoll(text) : value;
 }
 
 constexpr int64_t kChains = 12;  // latency 4, two a cycle; AVX2 has 16 registers
@@ -78,7 +69,7 @@ void Measure(const std::string& cpu, int64_t m, int64_t n, int64_t k, const std:
                         : how[0] == 'f' ? ColumnSource::kOnTheFly
                                         : ColumnSource::kPacked;
   bool transposed = how.back() == 't' && how != "direct";
-  GemmPlan plan = PlanGemm(jit.isa(), source, 4, batch, m, n, k);
+  GemmPlan plan = PlanGemm(WithCaches(jit.isa()), source, 4, batch, m, n, k);
   // For finding the rules: MR, NV, KC, MC override them.
   plan.mr = Setting("MR", plan.mr);
   plan.nv = Setting("NV", plan.nv);

@@ -7,27 +7,45 @@ namespace {
 
 constexpr int64_t kTileOverheadCycles = 24;  // accumulators in and out, loop set-up
 // Four in theory, but exactly eight accumulators never keep both units busy: 4x16 on AVX2 was seen at 85-93% of 6x16.
-constexpr double kChainCycles = 5;
-constexpr int64_t kL1Bytes = 32 << 10;
+constexpr double kChainCycles = 5.2;
 // A tail is code to compile and to fetch: worth it from this gain.
 constexpr double kTailPenalty = 1.01;
-constexpr int64_t kRowBlockBytes = 512 << 10;  // of P in a row block: half of a usual L2
+constexpr int64_t kLineBytes = 64;
 // Weights that no cache holds between two calls: 128x768x768 rises from 232 to 252 GFLOP/s, 64x768x3072 from 195 to
 // 247.
 constexpr int64_t kPrefetchBytes = 256 << 10;
-constexpr int64_t kPackedBlockBytes = 96 << 10;
-constexpr int64_t kSlabBytes = 128 << 10;
-constexpr int64_t kTransposedPanelBytes = 256 << 10;
-constexpr int64_t kTransposedSlabBytes = 64 << 10;
+
+// Cores with such an L1 are also slow to read L2, so that pixels and weights of a block of k should both be in L1 (Zen
+// 3, GFLOP/s: 49 pixels of 960 channels to 160 65 -> 92, 3x3 of 256 channels at 14x14 76 -> 98). Later ones need no
+// blocks.
+constexpr int64_t kSmallL1Bytes = 32 << 10;
+
+// Parts of L2.
+int64_t RowBlockBytes(const VectorIsa& isa) { return isa.l2_bytes / 2; }  // of P in a row block
+int64_t PackedBlockBytes(const VectorIsa& isa) { return std::min<int64_t>(isa.l2_bytes * 3 / 16, 96 << 10); }
+int64_t SlabBytes(const VectorIsa& isa) { return std::min<int64_t>(isa.l2_bytes / 4, 128 << 10); }
+int64_t TransposedPanelBytes(const VectorIsa& isa) { return isa.l2_bytes / 4; }
+int64_t TransposedSlabBytes(const VectorIsa& isa) { return isa.l2_bytes / 16; }
 
 int64_t RoundUp(int64_t x, int64_t to) { return (x + to - 1) / to * to; }
+
+// Bytes of a panel that a step brings to L1. Where Q lies in rows of its own, those are whole cache lines: panels of 24
+// columns of f32 touch two lines for one and a half (64x3136x256 with AVX2: 84 GFLOP/s by 4x3, 93 by 6x2).
+int64_t StepBytes(const GemmPlan& plan, int64_t vectors) {
+  const int64_t bytes = vectors * plan.lanes * plan.element_bytes;
+  if (plan.source != ColumnSource::kDirect) return bytes;
+  const bool is_aligned = bytes % kLineBytes == 0 && plan.n * plan.element_bytes % kLineBytes == 0;
+  return (bytes / kLineBytes + (is_aligned ? 0 : 1)) * kLineBytes;
+}
 
 // Two fused multiply-adds and two loads a cycle, a chain's next only after its last, and half a vector a cycle from L2,
 // where a panel that L1 does not hold comes from at every tile.
 double TileCycles(const GemmPlan& plan, int64_t rows, int64_t vectors) {
   if (rows == 0) return 0;
-  bool in_l1 = plan.k * vectors * plan.lanes * plan.element_bytes <= kL1Bytes;
-  double per_step = std::max({rows * vectors / 2.0, (rows + vectors) / 2.0, kChainCycles, in_l1 ? 0.0 : 2.0 * vectors});
+  const int64_t step_bytes = StepBytes(plan, vectors);
+  const bool in_l1 = plan.k * step_bytes <= plan.l1_panel_bytes;
+  const double loading = in_l1 ? 0 : 2.0 * step_bytes / (plan.lanes * plan.element_bytes);
+  double per_step = std::max({rows * vectors / 2.0, (rows + vectors) / 2.0, kChainCycles, loading});
   return per_step * plan.k + kTileOverheadCycles;
 }
 
@@ -57,6 +75,21 @@ int64_t GemmPlan::scratch_bytes() const {
 
 namespace {
 
+// Accumulators, a row of Q, and a broadcast element of P. With the last register, LLVM keeps an accumulator of wide
+// tiles on the stack (2x5: 36 GFLOP/s of 100), and of any where the row's last vector is masked by a register.
+bool FitsRegisters(const VectorIsa& isa, int64_t rows, int64_t vectors) {
+  if (vectors == 1) return true;
+  const int64_t needed = rows * vectors + vectors + 1;
+  return needed < isa.registers || (needed == isa.registers && vectors <= 4);
+}
+
+bool LastPanelFitsRegisters(const VectorIsa& isa, const GemmPlan& plan) {
+  const bool is_masked = plan.source == ColumnSource::kDirect && plan.n % plan.lanes != 0;
+  const int64_t vectors = plan.nv_last;
+  // AVX-512 has registers for masks.
+  return !is_masked || vectors == 1 || isa.vector_bytes >= 64 || plan.mr * vectors + vectors + 1 < isa.registers;
+}
+
 // The cheapest tile; `fixed_mr` > 0: of those with so many rows.
 void ChooseTile(const VectorIsa& isa, int64_t fixed_mr, GemmPlan* plan) {
   GemmPlan best = *plan;
@@ -64,12 +97,12 @@ void ChooseTile(const VectorIsa& isa, int64_t fixed_mr, GemmPlan* plan) {
   int64_t low = fixed_mr > 0 ? fixed_mr : 1, high = fixed_mr > 0 ? fixed_mr : std::min<int64_t>(plan->m, 13);
   for (int64_t mr = low; mr <= high; ++mr) {
     for (int64_t nv = 1; nv <= 8; ++nv) {
-      // Accumulators, a row of Q, and a broadcast element of P.
-      if (nv > 1 && (mr * nv + nv + 1 > isa.registers || (nv > 4 && mr > 2))) continue;
+      if (!FitsRegisters(isa, mr, nv) || (nv > 4 && mr > 2)) continue;
       plan->mr = mr;
       plan->nv = nv;
       plan->nv_last = RoundUp(plan->n_last(), plan->lanes) / plan->lanes;
       if (plan->panels() == 1 && plan->nv != plan->nv_last) continue;  // the same as a smaller nv
+      if (!LastPanelFitsRegisters(isa, *plan)) continue;
       double cycles = EstimateCycles(*plan);
       if (best_cycles < 0 || cycles < best_cycles) {
         best_cycles = cycles;
@@ -90,6 +123,7 @@ GemmPlan Problem(const VectorIsa& isa, ColumnSource source, int64_t element_byte
   plan.source = source;
   plan.element_bytes = element_bytes;
   plan.lanes = isa.vector_bytes / element_bytes;
+  plan.l1_panel_bytes = isa.l1_bytes * 2 / 3;
   return plan;
 }
 
@@ -105,14 +139,17 @@ void BlockRows(int64_t rows, GemmPlan* plan) {
 }  // namespace
 
 GemmPlan PlanTransposedGemm(const VectorIsa& isa, int64_t element_bytes, int64_t batch, int64_t m, int64_t n, int64_t k,
-                            int64_t mr) {
+                            int64_t mr, int64_t step_bytes) {
   GemmPlan plan = Problem(isa, ColumnSource::kPacked, element_bytes, batch, m, n, k);
   plan.transpose_output = true;
   ChooseTile(isa, mr, &plan);
-  int64_t kc = std::max<int64_t>(kTransposedPanelBytes / (plan.nr() * element_bytes), 64);
+  const int64_t panel_bytes = plan.nr() * element_bytes;
+  int64_t kc = TransposedPanelBytes(isa) / panel_bytes;
+  if (isa.l1_bytes <= kSmallL1Bytes) kc = std::min(kc, isa.l1_bytes * 3 / 4 / (panel_bytes + step_bytes));
+  kc = std::max<int64_t>(kc, 64);
   int64_t blocks = std::max<int64_t>((k + kc - 1) / kc, 1);
   plan.kc = (k + blocks - 1) / blocks;
-  BlockRows(kTransposedSlabBytes / (plan.nr() * element_bytes), &plan);
+  BlockRows(TransposedSlabBytes(isa) / (plan.nr() * element_bytes), &plan);
   plan.prefetch = k * n * element_bytes > kPrefetchBytes;
   return plan;
 }
@@ -126,17 +163,17 @@ GemmPlan PlanGemm(const VectorIsa& isa, ColumnSource source, int64_t element_byt
   // 246 with blocks of 768): only what a task packs itself is blocked, so that it never leaves the near caches.
   int64_t blocks = 1;
   if (source == ColumnSource::kOnTheFly) {
-    int64_t kc = std::max<int64_t>(kPackedBlockBytes / (plan.nr() * element_bytes), 64);
+    int64_t kc = std::max<int64_t>(PackedBlockBytes(isa) / (plan.nr() * element_bytes), 64);
     blocks = std::max<int64_t>((k + kc - 1) / kc, 1);
   }
   plan.kc = (k + blocks - 1) / blocks;
 
   plan.prefetch = source == ColumnSource::kPacked && m > plan.mr && k * n * element_bytes > kPrefetchBytes;
   if (source != ColumnSource::kOnTheFly) {
-    BlockRows(kRowBlockBytes / std::max<int64_t>(k * element_bytes, 1), &plan);
+    BlockRows(RowBlockBytes(isa) / std::max<int64_t>(k * element_bytes, 1), &plan);
   } else if (blocks > 1) {
     // All rows of the block have their accumulators in scratch; each block packs anew.
-    BlockRows(kSlabBytes / (plan.nr() * element_bytes) / plan.mr * plan.mr, &plan);
+    BlockRows(SlabBytes(isa) / (plan.nr() * element_bytes) / plan.mr * plan.mr, &plan);
   } else {
     plan.mc = m;
   }

@@ -12,9 +12,12 @@
 
 namespace inlay::native {
 
+// What of a processor's core decides how kernels are cut: its vectors, and what its nearest caches hold.
 struct VectorIsa {
   int64_t vector_bytes = 64;
   int64_t registers = 32;
+  int64_t l1_bytes = 48 << 10;
+  int64_t l2_bytes = 1 << 20;
 };
 
 // Where the kernel finds Q's panels.
@@ -32,12 +35,13 @@ struct GemmPlan {
   int64_t element_bytes = 4;  // of the accumulators, and of packed Q
   ColumnSource source = ColumnSource::kPacked;
 
-  int64_t lanes = 16;   // of a vector
-  int64_t mr = 8;       // rows of a register tile
-  int64_t nv = 2;       // vectors of a panel
-  int64_t nv_last = 2;  // vectors of the last panel
-  int64_t kc = 0;       // k of a block; k itself: one block
-  int64_t mc = 0;       // rows of a task, a multiple of mr unless all
+  int64_t lanes = 16;                 // of a vector
+  int64_t l1_panel_bytes = 32 << 10;  // a panel as large stays in L1
+  int64_t mr = 8;                     // rows of a register tile
+  int64_t nv = 2;                     // vectors of a panel
+  int64_t nv_last = 2;                // vectors of the last panel
+  int64_t kc = 0;                     // k of a block; k itself: one block
+  int64_t mc = 0;                     // rows of a task, a multiple of mr unless all
 
   bool transpose_output = false;  // C is wanted with vectors along i
   bool prefetch = false;          // a panel's tiles prefetch the next panel
@@ -65,9 +69,10 @@ struct GemmPlan {
 GemmPlan PlanGemm(const VectorIsa& isa, ColumnSource source, int64_t element_bytes, int64_t batch, int64_t m, int64_t n,
                   int64_t k);
 
-// kPacked with transpose_output. `mr` > 0 fixes the rows of a tile.
+// kPacked with transpose_output. `mr` > 0 fixes the rows of a tile. `step_bytes`: of P that a step on k brings to L1
+// and that other tiles, or other steps, use again.
 GemmPlan PlanTransposedGemm(const VectorIsa& isa, int64_t element_bytes, int64_t batch, int64_t m, int64_t n, int64_t k,
-                            int64_t mr);
+                            int64_t mr, int64_t step_bytes);
 
 // The model behind the choice: core cycles that the register tiles need, loads and the latency of a chain counted.
 double EstimateCycles(const GemmPlan& plan);

@@ -5,13 +5,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <ctime>
 #include <functional>
 #include <string>
 #include <vector>
 
 #include "core/backends/native/conv.h"
 #include "core/backends/native/testing/kernel_jit.h"
+#include "core/backends/native/testing/measuring.h"
 #include "core/backends/native/winograd.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/BuiltinTypes.h"
@@ -22,6 +22,8 @@ namespace {
 using mlir::Type;
 using mlir::Value;
 using testing::KernelJit;
+using testing::Seconds;
+using testing::WithCaches;
 
 struct Layer {
   int64_t n, c, m, extent;
@@ -32,12 +34,6 @@ const Layer kLayers[] = {{1, 64, 64, 56},   {1, 128, 128, 28}, {1, 256, 256, 14}
                          {1, 256, 256, 56}, {1, 512, 512, 28}, {1, 512, 512, 14}, {1, 96, 96, 35},  {1, 192, 192, 17},
                          {1, 80, 80, 13},   {4, 256, 256, 14}, {1, 64, 256, 28}};
 const int64_t kWeightBytes = getenv("WARM") ? 1 : 64 << 20;
-
-double Seconds() {
-  timespec now;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return now.tv_sec + 1e-9 * now.tv_nsec;
-}
 
 struct Floats {
   explicit Floats(int64_t n) : all(n + 64, 0.25f), size(n) {}
@@ -63,7 +59,7 @@ class Contender {
   Contender(const std::string& cpu, const ConvShape& s, std::optional<int64_t> winograd_m, const char* forced = nullptr)
       : jit_(cpu), x_(s.n * s.c * s.in_elements()), y_(s.n * s.m * s.pixels()), bias_(s.m) {
     if (winograd_m) {
-      WinogradPlan plan = *PlanWinograd(jit_.isa(), s, *winograd_m);
+      WinogradPlan plan = *PlanWinograd(WithCaches(jit_.isa()), s, *winograd_m);
       if (forced != nullptr) Force(forced, &plan);
       Prepare(plan.packed_weight_elements(), plan.planes_elements(), plan.shared_input_elements(),
               plan.scratch_bytes());
@@ -83,7 +79,7 @@ class Contender {
       estimate = plan.cycles;
       return;
     }
-    ConvPlan plan = PlanConv(jit_.isa(), s, 4);
+    ConvPlan plan = PlanConv(WithCaches(jit_.isa()), s, 4);
     Prepare(plan.packed_weight_elements(), plan.padded_elements(), 0, plan.scratch_bytes());
     run_.push_back(jit_.Compile(7, [&](KernelBuilder& kb, const std::vector<Value>& p) {
       Type f32 = kb.b.getF32Type();
@@ -100,7 +96,7 @@ class Contender {
     compile_ms = jit_.mlir_ms + jit_.opt_ms + jit_.codegen_ms;
     name = "direct " + std::to_string(static_cast<int>(plan.method));
     estimate = plan.cycles;
-    auto chosen = ChooseWinograd(jit_.isa(), plan, {});
+    auto chosen = ChooseWinograd(WithCaches(jit_.isa()), plan, {});
     choice = chosen ? chosen->m : 0;
   }
 

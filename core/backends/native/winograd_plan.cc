@@ -6,9 +6,7 @@ namespace inlay::native {
 namespace {
 
 constexpr int64_t kFloatBytes = 4;
-constexpr int64_t kL2Bytes = 512 << 10;
 constexpr int64_t kBlockScratchBytes = 512 << 10;  // lies on a task's stack
-constexpr int64_t kFusedScratchBytes = 448 << 10;  // stays in L2 beside the weights
 constexpr int64_t kMaxBlockTiles = 64;
 constexpr int64_t kMinBlockColumns = 24;
 // Whole blocks are handed to threads only where there are enough of them.
@@ -23,9 +21,13 @@ constexpr double kNearBytes = 24, kFarBytes = 7;
 // A register tile's cycles for a vector of weights, above those that its multiplications hide.
 constexpr double kReadCycles = 0.35;
 
+// Stays in L2 beside the weights.
+int64_t FusedScratchBytes(const VectorIsa& isa) { return isa.l2_bytes * 7 / 16; }
+
 double SquareCycles(int64_t lanes) { return 0.6 * lanes * lanes; }
 
-double Cycles(const WinogradPlan& plan) {
+double Cycles(const VectorIsa& isa, const WinogradPlan& plan) {
+  const int64_t near = isa.l2_bytes / 2;
   const ConvShape& s = plan.shape;
   const GemmPlan& g = plan.gemm;
   double blocks = static_cast<double>(plan.blocks());
@@ -33,9 +35,9 @@ double Cycles(const WinogradPlan& plan) {
   double input_bytes = blocks * plan.input_elements() * kFloatBytes;
   // What comes from beyond L2 is not quite hidden; the first time weights do: the other layers' lie in L2 then.
   double again = plan.panels_outer ? 0 : (blocks - 1) * weight_bytes;
-  double weights = weight_bytes / kFarBytes + again / (weight_bytes > kL2Bytes ? kFarBytes : kNearBytes);
+  double weights = weight_bytes / kFarBytes + again / (weight_bytes > near ? kFarBytes : kNearBytes);
   double inputs =
-      plan.panels() * input_bytes / (plan.panels_outer && input_bytes > kL2Bytes ? 2 * kFarBytes : 8 * kNearBytes);
+      plan.panels() * input_bytes / (plan.panels_outer && input_bytes > near ? 2 * kFarBytes : 8 * kNearBytes);
   double tiles_of_product = static_cast<double>((g.m + g.mr - 1) / g.mr);
   double reading = blocks * g.batch * tiles_of_product * g.k * g.nv * kReadCycles;
   double products = std::max(EstimateCycles(g) * blocks + reading, weights) + inputs;
@@ -71,11 +73,12 @@ void ChooseTile(const VectorIsa& isa, WinogradPlan* plan, std::optional<Winograd
       for (int option = 0; option < 3; ++option) {
         plan->fused = option == 1;
         plan->panels_outer = option == 2;
-        if (plan->fused && (plan->blocks() < kMinFusedBlocks || plan->scratch_bytes() > kFusedScratchBytes)) continue;
+        if (plan->fused && (plan->blocks() < kMinFusedBlocks || plan->scratch_bytes() > FusedScratchBytes(isa)))
+          continue;
         if (plan->scratch_bytes() > kBlockScratchBytes || (plan->panels_outer && plan->blocks() == 1)) {
           continue;
         }
-        plan->cycles = Cycles(*plan);
+        plan->cycles = Cycles(isa, *plan);
         if (!best->has_value() || plan->cycles < (*best)->cycles) *best = *plan;
       }
     }

@@ -21,11 +21,10 @@ namespace {
 
 using mlir::Value;
 
-constexpr int64_t kBlockBytes = 64 << 10;       // scores of a block of rows
-constexpr int64_t kMaxBlockBytes = 512 << 10;   // where few rows are that much
-constexpr int64_t kMaxPackedBytes = 384 << 10;  // k and v of a head, in L2 with the scores
-constexpr int64_t kMinTasks = 8;                // for threads
-constexpr int64_t kFewRows = 16;                // packing k and v whole would not pay
+constexpr int64_t kBlockBytes = 64 << 10;      // scores of a block of rows
+constexpr int64_t kMaxBlockBytes = 512 << 10;  // where few rows are that much
+constexpr int64_t kMinTasks = 8;               // for threads
+constexpr int64_t kFewRows = 16;               // packing k and v whole would not pay
 
 struct Plan {
   int64_t heads, rows, keys, head_size, value_size;
@@ -68,6 +67,9 @@ void BlockRows(Plan* p) {
   }
 }
 
+// k and v of a head, in L2 with the scores.
+int64_t MaxPackedBytes(const VectorIsa& isa) { return isa.l2_bytes * 3 / 8; }
+
 Plan PlanAttention(const CpuFeatures& cpu, const Node& n, int64_t element_bytes, const Matrices& v) {
   const Tensor& scores = n.parts.at("scores")->out();
   VectorIsa isa = VectorIsaOf(cpu);
@@ -93,7 +95,7 @@ Plan PlanAttention(const CpuFeatures& cpu, const Node& n, int64_t element_bytes,
   p.keys_packing = p.scores;
   p.keys_packing.n = p.keys;
   p.pack_in_task = true;
-  p.pack_in_task = p.packed_bytes() <= kMaxPackedBytes && p.scratch_bytes() <= Kernel::kMaxStackBytes;
+  p.pack_in_task = p.packed_bytes() <= MaxPackedBytes(isa) && p.scratch_bytes() <= Kernel::kMaxStackBytes;
   return p;
 }
 

@@ -23,7 +23,6 @@ using mlir::Value;
 // What the tile is chosen for where an extent is open.
 constexpr int64_t kNominalExtent = 128;
 constexpr int64_t kFewRows = 4;  // of the second tile, for fewer rows than the first has
-constexpr int64_t kRowBlockBytes = 512 << 10;
 constexpr int64_t kSlabBytes = 64 << 10;
 constexpr int64_t kMaxWholeK = 512, kBlockK = 256;  // where both operands are packed
 constexpr int64_t kPackedRows = 128;
@@ -77,7 +76,8 @@ class OpenMatmul {
     bool whole = !pack_rows_ || (k_.is_static() && k_.value() <= kMaxWholeK);
     kc_ = whole ? k_ : Extent(kBlockK);
     int64_t rows = kPackedRows;
-    if (!pack_rows_) rows = std::max(kRowBlockBytes / (Nominal(k_) * types_.accumulator_bytes), 4 * plan_.mr);
+    if (!pack_rows_)
+      rows = std::max(VectorIsaOf(f_.cpu()).l2_bytes / 2 / (Nominal(k_) * types_.accumulator_bytes), 4 * plan_.mr);
     rows = std::min(rows, kSlabBytes / (plan_.nr() * types_.accumulator_bytes));
     mc_ = RoundUp(m_.is_static() ? std::min(rows, m_.value()) : rows, plan_.mr);
     row_blocks_ = CeilDiv(m_, mc_);

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <ctime>
 
+#include "core/target/x86_cpus.h"
 #include "llvm/ExecutionEngine/Orc/LLJIT.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/Passes/PassBuilder.h"
@@ -82,9 +83,11 @@ KernelJit::KernelJit(std::string cpu) : impl_(std::make_unique<Impl>()) {
 KernelJit::~KernelJit() = default;
 
 VectorIsa KernelJit::isa() const {
-  if (impl_->cpu == "x86-64") return {16, 16};
-  if (impl_->cpu == "x86-64-v3") return {32, 16};
-  return {64, 32};
+  const target::Features* features = target::X86CpuFeatures(impl_->cpu);
+  auto has = [&](const char* feature) { return features != nullptr && features->count(feature) > 0; };
+  const target::X86Caches caches = target::X86CpuCaches(impl_->cpu);
+  const int64_t bytes = has("avx512vl") ? 64 : has("avx2") ? 32 : 16;
+  return {bytes, bytes == 64 ? 32 : 16, caches.l1_bytes, caches.l2_bytes};
 }
 
 KernelJit::Function KernelJit::Compile(int num_pointers,
