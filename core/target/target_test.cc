@@ -144,5 +144,23 @@ TEST(TargetTest, AttributesAreOfTheirTypes) {
   EXPECT_EQ(error({{"n", "many"}}), "the codegen target x: n=many must be a number");
 }
 
+TEST(X86CpusTest, Caches) {
+  using Kib = std::pair<int64_t, int64_t>;
+  const auto kib = [](absl::string_view cpu) {
+    const X86Caches caches = X86CpuCaches(cpu);
+    return Kib(caches.l1_bytes >> 10, caches.l2_bytes >> 10);
+  };
+  EXPECT_EQ(kib("haswell"), Kib(32, 256));
+  EXPECT_EQ(kib("znver3"), Kib(32, 512));
+  EXPECT_EQ(kib("znver5"), Kib(48, 1024));
+  EXPECT_EQ(kib("sapphirerapids"), Kib(48, 2048));
+  EXPECT_EQ(kib("x86-64-v3"), Kib(32, 512));
+  EXPECT_EQ(kib("no such"), Kib(32, 512));
+  for (const std::string& cpu : X86CpuNames()) {
+    EXPECT_GE(kib(cpu), Kib(16, 256)) << cpu;
+    EXPECT_LE(kib(cpu), Kib(48, 2048)) << cpu;
+  }
+}
+
 }  // namespace
 }  // namespace inlay::target

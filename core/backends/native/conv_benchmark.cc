@@ -116,13 +116,17 @@ double Measure(const std::string& cpu, const Layer& l, double* flops) {
               {1, 1, 1},
               {0, l.pad, l.pad},
               {1, out, out}};
-  ConvPlan plan = PlanConv(WithCaches(jit.isa()), s, 4);
+  ConvPlan plan = PlanConv(WithCaches(jit.core()), s, 4);
   plan.gemm.kc = std::min(plan.gemm.k, Setting("KC", plan.gemm.kc) / s.taps() * s.taps());
   plan.gemm.mc = std::min(plan.gemm.m, Setting("MC", plan.gemm.mc));
+  // COLD=1: as in a whole model, whose weights no cache holds.
+  const int64_t packed_elements =
+      (std::max(plan.packed_weight_elements(), l.m * l.c / l.groups * s.taps()) + 15) / 16 * 16;
+  const int64_t copies = Setting("COLD", 0) ? (128 << 20) / (packed_elements * 4) + 1 : 1;
   auto floats = [](int64_t n) { return std::vector<float>(n + 64, 0.25f); };
   auto x = floats(l.c * l.in * l.in), w = floats(l.m * l.c / l.groups * s.taps()), y = floats(l.m * out * out),
-       packed = floats(std::max<int64_t>(plan.packed_weight_elements(), w.size())),
-       padded = floats(plan.padded_elements()), scratch = floats(plan.scratch_bytes() / 4 + 16), bias = floats(l.m);
+       packed = floats(packed_elements * copies), padded = floats(plan.padded_elements()),
+       scratch = floats(plan.scratch_bytes() / 4 + 16), bias = floats(l.m);
   auto aligned = [](std::vector<float>& v) {
     return reinterpret_cast<float*>((reinterpret_cast<uintptr_t>(v.data()) + 63) / 64 * 64);
   };
@@ -155,14 +159,17 @@ double Measure(const std::string& cpu, const Layer& l, double* flops) {
   bool panels = plan.padded_input;
   void* args[] = {panels ? aligned(padded) : aligned(x), aligned(packed), aligned(y), aligned(scratch), bias.data()};
   *flops = 2.0 * l.m * l.c / l.groups * s.taps() * s.pixels();
-  int iterations = static_cast<int>(5e8 / *flops) + 1;
+  int64_t iterations = std::max<int64_t>(static_cast<int64_t>(5e8 / *flops) + 1, copies);
   double best = 1e9, best_pad = 1e9;
   for (int round = 0; round < 7; ++round) {
     double start = Seconds();
-    for (int i = 0; i < iterations; ++i) run(args);
+    for (int64_t i = 0; i < iterations; ++i) {
+      args[1] = aligned(packed) + i % copies * packed_elements;
+      run(args);
+    }
     best = std::min(best, (Seconds() - start) / iterations);
     start = Seconds();
-    for (int i = 0; panels && i < iterations; ++i) pad(pad_args);
+    for (int64_t i = 0; panels && i < iterations; ++i) pad(pad_args);
     best_pad = std::min(best_pad, (Seconds() - start) / iterations);
   }
   if (!panels) best_pad = 0;

@@ -70,25 +70,25 @@ ConvShape TransposedConvShape(int64_t n, int64_t c, int64_t m, int64_t groups, c
 }
 
 // Cycles of padding what the plan pads: rows, and vectors of each phase. Measured on Zen 5.
-static double PadCycles(const VectorIsa& isa, const ConvPlan& plan) {
+static double PadCycles(const Core& core, const ConvPlan& plan) {
   double rows = static_cast<double>(plan.phases[0] * plan.padded[0]) * (plan.phases[1] * plan.padded[1]);
   int64_t vectors = plan.phases[2] * ((plan.padded[2] + plan.lanes - 1) / plan.lanes);
   double plane = rows * (4 + 3.0 * vectors), planes = static_cast<double>(plan.shape.n) * plan.shape.c;
   if (plan.method == ConvMethod::kBands) return plane * planes * plan.bands();
   double bytes = static_cast<double>(plan.padded_elements()) * plan.gemm.element_bytes;
   // Written to L3, and read from there.
-  return plane * planes + (bytes > isa.l2_bytes ? bytes / 12 : 0);
+  return plane * planes + (bytes > core.l2_bytes ? bytes / 12 : 0);
 }
 
 // The plan with a band of so many rows.
-static ConvPlan PlanBands(const VectorIsa& isa, const ConvPlan& plan, int64_t band) {
+static ConvPlan PlanBands(const Core& core, const ConvPlan& plan, int64_t band) {
   ConvPlan result = plan;
   const ConvShape& s = plan.shape;
   result.method = ConvMethod::kBands;
   result.padded_input = false;
   result.band = band;
   result.SetPadded(band);
-  result.gemm = PlanGemm(isa, ColumnSource::kDirect, plan.gemm.element_bytes, s.n * s.groups, s.m / s.groups,
+  result.gemm = PlanGemm(core, ColumnSource::kDirect, plan.gemm.element_bytes, s.n * s.groups, s.m / s.groups,
                          result.band_columns(), result.group_channels() * s.taps());
   const GemmPlan& g = result.gemm;
   // Of the epilogue: a vector or a scalar of a row, and where in the rows the vectors of a tile lie.
@@ -99,21 +99,21 @@ static ConvPlan PlanBands(const VectorIsa& isa, const ConvPlan& plan, int64_t ba
 }
 
 // The cheapest number of bands; none if no band's planes fit a task's scratch.
-static void ConsiderBands(const VectorIsa& isa, ConvPlan* plan) {
+static void ConsiderBands(const Core& core, ConvPlan* plan) {
   const ConvShape& s = plan->shape;
   const Spatial ones{1, 1, 1};
   if (s.reversed || s.input_dilation != ones || s.in[0] != 1 || s.out[0] != 1 || s.kernel[0] != 1) return;
   const ConvPlan other = *plan;
   // Ties go to the others.
-  double least = 0.97 * (other.cycles + (other.padded_input ? PadCycles(isa, other) : 0));
+  double least = 0.97 * (other.cycles + (other.padded_input ? PadCycles(core, other) : 0));
   int64_t last = 0;
   for (int64_t bands = 1; bands <= s.out[1]; ++bands) {
     int64_t band = (s.out[1] + bands - 1) / bands;
     // Threads want a few tasks each.
     if (band == last || (s.n * s.groups * bands < kMinBandTasks && band > 1)) continue;
     last = band;
-    ConvPlan candidate = PlanBands(isa, other, band);
-    const double cycles = candidate.cycles + PadCycles(isa, candidate);
+    ConvPlan candidate = PlanBands(core, other, band);
+    const double cycles = candidate.cycles + PadCycles(core, candidate);
     if (candidate.scratch_bytes() > kMaxScratchBytes || cycles >= least) continue;
     least = cycles;
     *plan = candidate;
@@ -136,13 +136,13 @@ static double InPlaceSlowdown(const GemmPlan& g) {
   return std::max(1.0, 7.0 / static_cast<double>(g.mr));
 }
 
-ConvPlan PlanConv(const VectorIsa& isa, const ConvShape& shape, int64_t element_bytes, bool widened) {
+ConvPlan PlanConv(const Core& core, const ConvShape& shape, int64_t element_bytes, bool widened) {
   ConvPlan plan;
   plan.shape = shape;
-  plan.lanes = isa.vector_bytes / element_bytes;
+  plan.lanes = core.vector_bytes / element_bytes;
   plan.gemm.lanes = plan.lanes;
   plan.gemm.element_bytes = element_bytes;
-  plan.gemm.l1_panel_bytes = isa.l1_bytes * 2 / 3;
+  plan.gemm.l1_panel_bytes = core.l1_bytes * 2 / 3;
   const Spatial ones{1, 1, 1}, zeros{0, 0, 0};
   bool dense = shape.stride == ones && shape.input_dilation == ones && shape.pad == zeros && shape.in == shape.out;
   for (int d = 0; d < 3; ++d) {
@@ -150,7 +150,7 @@ ConvPlan PlanConv(const VectorIsa& isa, const ConvShape& shape, int64_t element_
   }
   plan.SetPadded(shape.out[1]);
   if (shape.groups == shape.c && shape.c > 1) {
-    if (PlanDepthwise(isa, &plan)) return plan;
+    if (PlanDepthwise(core, &plan)) return plan;
     // Else a contraction with as many rows as a channel makes: slow, and rare.
     plan.SetPadded(shape.out[1]);
   }
@@ -159,7 +159,7 @@ ConvPlan PlanConv(const VectorIsa& isa, const ConvShape& shape, int64_t element_
   plan.padded_input = !pointwise;
   ColumnSource source = plan.method == ConvMethod::kPointwise ? ColumnSource::kDirect : ColumnSource::kOnTheFly;
   int64_t channels = shape.c / shape.groups;
-  plan.gemm = PlanGemm(isa, source, element_bytes, shape.n * shape.groups, shape.m / shape.groups, shape.pixels(),
+  plan.gemm = PlanGemm(core, source, element_bytes, shape.n * shape.groups, shape.m / shape.groups, shape.pixels(),
                        channels * shape.taps());
   // A block of k is whole channels, so that the packer's loops are over channels and taps.
   auto whole_channels = [&](int64_t kc) {
@@ -170,11 +170,11 @@ ConvPlan PlanConv(const VectorIsa& isa, const ConvShape& shape, int64_t element_
   if (shape.reversed) return plan;
   auto consider = [&](int64_t mr) {
     GemmPlan rows =
-        PlanTransposedGemm(isa, element_bytes, shape.n * shape.groups, shape.pixels(), shape.m / shape.groups,
+        PlanTransposedGemm(core, element_bytes, shape.n * shape.groups, shape.pixels(), shape.m / shape.groups,
                            channels * shape.taps(), mr, PixelStepBytes(shape, mr, element_bytes));
     rows.kc = whole_channels(rows.kc);
     double cycles = TransposedCycles(rows);
-    const double padding = plan.padded_input || plan.pixels_in_place() ? PadCycles(isa, plan) : 0;
+    const double padding = plan.padded_input || plan.pixels_in_place() ? PadCycles(core, plan) : 0;
     // Widening each scalar as it is read would take as long as its multiplications.
     const double strided = InPlaceSlowdown(rows) * cycles;
     const bool in_place = mr > 0 && !widened && CanReadInPlace(shape, mr, element_bytes) && strided < cycles + padding;
@@ -190,11 +190,11 @@ ConvPlan PlanConv(const VectorIsa& isa, const ConvShape& shape, int64_t element_
   if (shape.taps() == 1) {
     consider(0);
   } else {
-    for (int64_t mr = kMinPixelTile; mr + 2 <= isa.registers; ++mr) {
+    for (int64_t mr = kMinPixelTile; mr + 2 <= core.registers; ++mr) {
       if (IsPixelTile(shape, mr)) consider(mr);
     }
   }
-  if (!pointwise) ConsiderBands(isa, &plan);
+  if (!pointwise) ConsiderBands(core, &plan);
   return plan;
 }
 

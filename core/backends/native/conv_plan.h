@@ -94,7 +94,7 @@ struct ConvPlan {
 };
 
 // `element_bytes`: of the accumulators. `widened`: x's elements are narrower.
-ConvPlan PlanConv(const VectorIsa& isa, const ConvShape& shape, int64_t element_bytes, bool widened = false);
+ConvPlan PlanConv(const Core& core, const ConvShape& shape, int64_t element_bytes, bool widened = false);
 
 }  // namespace inlay::native
 

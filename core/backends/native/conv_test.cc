@@ -83,7 +83,7 @@ std::vector<float> Reference(const Case& c, const Spatial& out, const std::vecto
 std::vector<float> Compute(const std::string& cpu, const ConvShape& shape, const std::vector<float>& x,
                            const std::vector<float>& w, bool inline_epilogue) {
   KernelJit jit(cpu);
-  ConvPlan plan = PlanConv(jit.isa(), shape, 4);
+  ConvPlan plan = PlanConv(jit.core(), shape, 4);
   std::vector<float> y(shape.n * shape.m * shape.pixels() + 32, 77.0f);
   std::vector<float> packed(plan.packed_weight_elements() + 1);
   // NaN wherever nothing was written: what is read beyond the padding must not count.
@@ -166,7 +166,10 @@ TEST_P(ConvTest, PixelRows) {
     Check(GetParam(), {1, 66, 101, 1, {1, extent, extent}, k1, k1, k1, k0, k0});
     Check(GetParam(), {1, 12, 202, 2, {1, 2 * extent, 2 * extent}, k1, k122, k1, k0, k0});
   }
-  Check(GetParam(), {1, 400, 40, 1, {1, 7, 7}, k133, k1, k1, k011, k011});  // blocks of k
+  // Blocks of k, for L2 or for L1.
+  Check(GetParam(), {1, 400, 40, 1, {1, 7, 7}, k133, k1, k1, k011, k011});
+  Check(GetParam(), {1, 100, 40, 1, {1, 28, 28}, k133, k122, k1, k011, k011});
+  for (int64_t channels : {95, 96, 331}) Check(GetParam(), {2, channels, 50, 1, {1, 7, 7}, k1, k1, k1, k0, k0});
   Check(GetParam(), {1, 9, 70, 1, {3, 7, 7}, {3, 3, 3}, k1, {1, 1, 2}, {1, 1, 2}, {1, 1, 2}});
 }
 

@@ -20,7 +20,7 @@ struct CpuFeatures {
 
 CpuFeatures FeaturesOf(const target::Target& target);
 
-inline VectorIsa VectorIsaOf(const CpuFeatures& cpu) {
+inline Core CoreOf(const CpuFeatures& cpu) {
   return {cpu.vector_bytes, cpu.vector_registers, cpu.l1_bytes, cpu.l2_bytes};
 }
 

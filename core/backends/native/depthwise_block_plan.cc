@@ -7,9 +7,9 @@ namespace {
 
 constexpr int64_t kBytes = 4;  // f32 alone
 // The planes of a task, which are written and read while the pixels that they come from stay in L2 as well.
-int64_t ExpandedBytes(const VectorIsa& isa) { return isa.l2_bytes * 7 / 32; }
-int64_t NearBytes(const VectorIsa& isa) { return isa.l2_bytes * 5 / 8; }  // of L2, for the pixels and planes of a task
-constexpr int64_t kPageBytes = 4096;                                      // planes as far apart share their sets of L1
+int64_t ExpandedBytes(const Core& core) { return core.l2_bytes * 7 / 32; }
+int64_t NearBytes(const Core& core) { return core.l2_bytes * 5 / 8; }  // of L2, for the pixels and planes of a task
+constexpr int64_t kPageBytes = 4096;                                   // planes as far apart share their sets of L1
 constexpr int64_t kMostChannels = 32;
 constexpr int64_t kMinTasks = 16, kFewChannels = 8;  // threads want a few each, tiles some rows
 // Bytes a cycle, written and read again. Between two kernels, images of up to 2.4 MB cost nothing to speak of, for L3
@@ -37,7 +37,7 @@ int64_t Reach(const ConvShape& s, int axis) { return (s.kernel[axis] - 1) * s.di
 double Traffic(int64_t bytes, int64_t near) { return static_cast<double>(bytes) / (bytes <= near ? kNear : kFar); }
 
 // The plan of tasks of so many channels and rows; none where it does not fit.
-std::optional<DepthwiseBlockPlan> PlanTasks(const VectorIsa& isa, const ConvShape& expand, const ConvShape& depthwise,
+std::optional<DepthwiseBlockPlan> PlanTasks(const Core& core, const ConvShape& expand, const ConvShape& depthwise,
                                             int64_t channels, int64_t rows) {
   DepthwiseBlockPlan plan;
   plan.expand = expand;
@@ -62,22 +62,22 @@ std::optional<DepthwiseBlockPlan> PlanTasks(const VectorIsa& isa, const ConvShap
     shape.out[1] = rows;
     shape.pad[1] = 0;
   }
-  plan.gemm = PlanGemm(isa, ColumnSource::kDirect, kBytes, 1, channels, plan.in_rows * width, expand.c);
-  if (plan.expanded_elements() * kBytes > ExpandedBytes(isa)) return std::nullopt;
-  plan.planes = PlanConv(isa, shape, kBytes);
+  plan.gemm = PlanGemm(core, ColumnSource::kDirect, kBytes, 1, channels, plan.in_rows * width, expand.c);
+  if (plan.expanded_elements() * kBytes > ExpandedBytes(core)) return std::nullopt;
+  plan.planes = PlanConv(core, shape, kBytes);
   if (plan.gemm.row_blocks() != 1 || plan.gemm.k_blocks() != 1 || !plan.planes.is_depthwise()) return std::nullopt;
   // Rows between two bands are computed twice; the pixels are read once for each block of channels.
   const int64_t rows_computed = height + (plan.bands() - 1) * (reach - shape.stride[1]);
   const double gemms = static_cast<double>(depthwise.n * plan.blocks() * rows_computed) / plan.in_rows;
   const int64_t expanded = plan.expanded_elements() * kBytes, pixels = expand.c * plan.in_rows * width * kBytes;
-  const double traffic = Traffic(expanded, NearBytes(isa)) + Traffic(pixels, NearBytes(isa) - expanded) / 2;
+  const double traffic = Traffic(expanded, NearBytes(core)) + Traffic(pixels, NearBytes(core) - expanded) / 2;
   plan.cycles = gemms * EstimateCycles(plan.gemm) + plan.tasks() * (plan.planes.cycles + traffic);
   return plan;
 }
 
-double CyclesApart(const VectorIsa& isa, const ConvShape& expand, const ConvShape& depthwise) {
+double CyclesApart(const Core& core, const ConvShape& expand, const ConvShape& depthwise) {
   const int64_t expanded = depthwise.n * depthwise.c * depthwise.in_elements() * kBytes;
-  return PlanConv(isa, expand, kBytes).cycles + PlanConv(isa, depthwise, kBytes).cycles +
+  return PlanConv(core, expand, kBytes).cycles + PlanConv(core, depthwise, kBytes).cycles +
          Traffic(expanded, kReadAheadBytes);
 }
 
@@ -95,13 +95,13 @@ int64_t DepthwiseBlockPlan::scratch_bytes() const {
   return RoundUp(expanded_elements() * kBytes, 64) + std::max(gemm.scratch_bytes(), planes.scratch_bytes());
 }
 
-std::optional<DepthwiseBlockPlan> PlanDepthwiseBlock(const VectorIsa& isa, const ConvShape& expand,
+std::optional<DepthwiseBlockPlan> PlanDepthwiseBlock(const Core& core, const ConvShape& expand,
                                                      const ConvShape& depthwise, DepthwiseBlockChoice choice) {
   if (!ArePair(expand, depthwise) || choice.bands == DepthwiseBlockChoice::kNever) return std::nullopt;
   const bool by_rule = choice.bands == DepthwiseBlockChoice::kByRule;
   const int64_t again = Reach(depthwise, 1) - depthwise.stride[1];
   const int64_t fewest = by_rule && depthwise.n == 1 && again * kRowsOfOneAgain <= depthwise.in[1] ? 2 : 1;
-  const double apart = CyclesApart(isa, expand, depthwise);
+  const double apart = CyclesApart(core, expand, depthwise);
   std::optional<DepthwiseBlockPlan> best;
   auto is_better = [&](const DepthwiseBlockPlan& plan) {
     if (by_rule) {
@@ -119,7 +119,7 @@ std::optional<DepthwiseBlockPlan> PlanDepthwiseBlock(const VectorIsa& isa, const
       const int64_t rows = (depthwise.out[1] + bands - 1) / bands;
       if (rows == last) continue;
       last = rows;
-      auto plan = PlanTasks(isa, expand, depthwise, channels, rows);
+      auto plan = PlanTasks(core, expand, depthwise, channels, rows);
       if (plan && is_better(*plan)) best = plan;
     }
   }

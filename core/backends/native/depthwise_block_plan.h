@@ -46,7 +46,7 @@ struct DepthwiseBlockChoice {
 };
 
 // None where the two are no such pair, or are estimated to be faster one by one.
-std::optional<DepthwiseBlockPlan> PlanDepthwiseBlock(const VectorIsa& isa, const ConvShape& expand,
+std::optional<DepthwiseBlockPlan> PlanDepthwiseBlock(const Core& core, const ConvShape& expand,
                                                      const ConvShape& depthwise, DepthwiseBlockChoice choice = {});
 
 }  // namespace inlay::native

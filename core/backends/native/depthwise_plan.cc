@@ -6,9 +6,9 @@ namespace inlay::native {
 namespace {
 
 // What a task writes and reads again at once should leave room in L1 for x and the result.
-int64_t BandBytes(const VectorIsa& isa) { return isa.l1_bytes / 2; }
+int64_t BandBytes(const Core& core) { return core.l1_bytes / 2; }
 // The planes of a block of channels should stay in L2.
-int64_t ChannelsBytes(const VectorIsa& isa) { return isa.l2_bytes * 5 / 32; }
+int64_t ChannelsBytes(const Core& core) { return core.l2_bytes * 5 / 32; }
 // Tiles where rows are missing are code of their own: few of them, and not long.
 constexpr int64_t kMaxDirectKernelRows = 44;
 constexpr int64_t kMaxTileCode = 1024;   // multiply-adds of a tile and a kernel column
@@ -33,47 +33,47 @@ int64_t ValidTaps(const ConvShape& s, int axis) {
 
 // Whether taps can read x where it lies. Masked loads make the padding (slow on processors without masks), two vectors
 // and two shuffles a stride of two, for which two columns of weights must be in registers.
-bool IsDirect(const VectorIsa& isa, const ConvShape& s) {
+bool IsDirect(const Core& core, const ConvShape& s) {
   const int64_t pad_end = (s.out[1] - 1) * s.stride[1] + s.kernel[1] - s.pad[1] - s.in[1];
   const bool rows = s.kernel[1] <= kMaxDirectKernelRows && s.pad[1] < s.kernel[1] && pad_end < s.kernel[1];
   // Several filters a channel share a copy.
   const bool stride =
-      s.stride == kOnes || (s.stride == Spatial{1, 2, 2} && s.m == s.c && 2 * s.kernel[1] + 4 <= isa.registers);
-  return isa.vector_bytes >= 32 && IsPlane(s) && stride && rows && s.dilation == kOnes && s.input_dilation == kOnes;
+      s.stride == kOnes || (s.stride == Spatial{1, 2, 2} && s.m == s.c && 2 * s.kernel[1] + 4 <= core.registers);
+  return core.vector_bytes >= 32 && IsPlane(s) && stride && rows && s.dilation == kOnes && s.input_dilation == kOnes;
 }
 
 // The most accumulators beside a column of weights, an input vector and a mask, cut evenly. Where memory is what
 // limits, a tile of fewer rows is fewer streams to be prefetched (3x3 with stride 2 at 56x56: 40 us with 14 rows, 33
 // with 7).
-void ChooseRowTile(const VectorIsa& isa, ConvPlan* plan) {
+void ChooseRowTile(const Core& core, ConvPlan* plan) {
   const ConvShape& s = plan->shape;
   DepthwiseTile& tile = plan->depthwise;
   const int64_t weights = std::min(s.kernel[1], kMaxUnrolledKernelRows);
-  int64_t most = std::min(isa.registers - weights - 2, isa.registers / 2);
+  int64_t most = std::min(core.registers - weights - 2, core.registers / 2);
   most = std::clamp<int64_t>(kMaxTileCode / s.kernel[1], 1, most);
   if (tile.direct && s.kernel[1] <= 3) most = std::min<int64_t>(most, 8);
-  if (tile.direct && s.stride[1] == 2) most = std::min(most, isa.registers / 4);
+  if (tile.direct && s.stride[1] == 2) most = std::min(most, core.registers / 4);
   tile.rows = CeilDiv(s.out[1], CeilDiv(s.out[1], most));
   const int64_t chunks = CeilDiv(s.out[2], plan->lanes);
-  tile.vectors = std::clamp<int64_t>(isa.registers * 3 / 8 / tile.rows, 1, chunks);
+  tile.vectors = std::clamp<int64_t>(core.registers * 3 / 8 / tile.rows, 1, chunks);
   // All of a small kernel's weights, so that an input row is met once (3x3 with stride 2 at 112x112: 96 us else, 86).
-  const bool all = s.taps() + tile.rows * tile.vectors + 4 <= isa.registers;
+  const bool all = s.taps() + tile.rows * tile.vectors + 4 <= core.registers;
   tile.kernel_columns = all ? s.kernel[2] : s.stride[2];
 }
 
-bool PlanRows(const VectorIsa& isa, ConvPlan* plan) {
+bool PlanRows(const Core& core, ConvPlan* plan) {
   const ConvShape& s = plan->shape;
   plan->method = ConvMethod::kDepthwise;
   DepthwiseTile& tile = plan->depthwise;
-  tile.direct = IsDirect(isa, s);
-  ChooseRowTile(isa, plan);
+  tile.direct = IsDirect(core, s);
+  ChooseRowTile(core, plan);
   auto fits = [&](int64_t band, int64_t bytes) {
     plan->band = band;
     plan->SetPadded(band);
     return plan->scratch_bytes() <= bytes;
   };
   if (!IsPlane(s) || s.input_dilation != kOnes) return fits(s.out[1], kMaxScratchBytes);
-  if (fits(s.out[1], BandBytes(isa))) return true;
+  if (fits(s.out[1], BandBytes(core))) return true;
   while (!fits(tile.rows, kMaxScratchBytes)) {
     if (tile.rows == 1) return false;
     tile.rows = (tile.rows + 1) / 2;
@@ -97,11 +97,11 @@ double RowCycles(const ConvPlan& plan) {
 }
 
 // Cycles of a block of channels.
-double ChannelCycles(const VectorIsa& isa, const ConvPlan& plan) {
+double ChannelCycles(const Core& core, const ConvPlan& plan) {
   const ConvShape& s = plan.shape;
   const double taps = static_cast<double>(ValidTaps(s, 1)) * ValidTaps(s, 2);
   const int64_t vectors = CeilDiv(s.pixels(), plan.lanes), squares = CeilDiv(s.in_elements(), plan.lanes) + vectors;
-  const double square = plan.lanes * (plan.scratch_bytes() <= isa.l1_bytes * 5 / 6 ? 2 : 3.5);
+  const double square = plan.lanes * (plan.scratch_bytes() <= core.l1_bytes * 5 / 6 ? 2 : 3.5);
   return taps / 2 + squares * square + kEpilogueCycles * vectors * plan.lanes;
 }
 
@@ -113,17 +113,17 @@ bool CanBeChannels(const ConvPlan& plan) {
 
 }  // namespace
 
-bool PlanDepthwise(const VectorIsa& isa, ConvPlan* plan) {
+bool PlanDepthwise(const Core& core, ConvPlan* plan) {
   const ConvShape& s = plan->shape;
-  const bool rows = PlanRows(isa, plan);
+  const bool rows = PlanRows(core, plan);
   plan->cycles = rows ? RowCycles(*plan) * s.n * s.m : 0;
   if (!CanBeChannels(*plan)) return rows;
   ConvPlan channels = *plan;
   channels.method = ConvMethod::kDepthwiseChannels;
-  const int64_t most = std::min(isa.registers - s.kernel[2] - 3, isa.registers / 2);
+  const int64_t most = std::min(core.registers - s.kernel[2] - 3, core.registers / 2);
   channels.depthwise.columns = CeilDiv(s.out[2], CeilDiv(s.out[2], most));
-  channels.cycles = ChannelCycles(isa, channels) * s.n * channels.channel_blocks();
-  if (channels.scratch_bytes() > ChannelsBytes(isa) || (rows && channels.cycles >= plan->cycles)) return rows;
+  channels.cycles = ChannelCycles(core, channels) * s.n * channels.channel_blocks();
+  if (channels.scratch_bytes() > ChannelsBytes(core) || (rows && channels.cycles >= plan->cycles)) return rows;
   *plan = channels;
   return true;
 }

@@ -14,7 +14,7 @@ inline constexpr int64_t kMaxUnrolledKernelRows = 11;
 
 // Decides the method, plan->depthwise and cycles of a convolution whose groups are its channels; false where no way
 // fits a worker's scratch.
-bool PlanDepthwise(const VectorIsa& isa, ConvPlan* plan);
+bool PlanDepthwise(const Core& core, ConvPlan* plan);
 
 // kDepthwise: the padded band, then the sums of a band. kDepthwiseChannels: x and the sums with a block's channels
 // innermost, then the sums with pixels innermost.

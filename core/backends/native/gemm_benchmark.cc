@@ -69,7 +69,7 @@ void Measure(const std::string& cpu, int64_t m, int64_t n, int64_t k, const std:
                         : how[0] == 'f' ? ColumnSource::kOnTheFly
                                         : ColumnSource::kPacked;
   bool transposed = how.back() == 't' && how != "direct";
-  GemmPlan plan = PlanGemm(WithCaches(jit.isa()), source, 4, batch, m, n, k);
+  GemmPlan plan = PlanGemm(WithCaches(jit.core()), source, 4, batch, m, n, k);
   // For finding the rules: MR, NV, KC, MC override them.
   plan.mr = Setting("MR", plan.mr);
   plan.nv = Setting("NV", plan.nv);

@@ -21,11 +21,11 @@ constexpr int64_t kPrefetchBytes = 256 << 10;
 constexpr int64_t kSmallL1Bytes = 32 << 10;
 
 // Parts of L2.
-int64_t RowBlockBytes(const VectorIsa& isa) { return isa.l2_bytes / 2; }  // of P in a row block
-int64_t PackedBlockBytes(const VectorIsa& isa) { return std::min<int64_t>(isa.l2_bytes * 3 / 16, 96 << 10); }
-int64_t SlabBytes(const VectorIsa& isa) { return std::min<int64_t>(isa.l2_bytes / 4, 128 << 10); }
-int64_t TransposedPanelBytes(const VectorIsa& isa) { return isa.l2_bytes / 4; }
-int64_t TransposedSlabBytes(const VectorIsa& isa) { return isa.l2_bytes / 16; }
+int64_t RowBlockBytes(const Core& core) { return core.l2_bytes / 2; }  // of P in a row block
+int64_t PackedBlockBytes(const Core& core) { return std::min<int64_t>(core.l2_bytes * 3 / 16, 96 << 10); }
+int64_t SlabBytes(const Core& core) { return std::min<int64_t>(core.l2_bytes / 4, 128 << 10); }
+int64_t TransposedPanelBytes(const Core& core) { return core.l2_bytes / 4; }
+int64_t TransposedSlabBytes(const Core& core) { return core.l2_bytes / 16; }
 
 int64_t RoundUp(int64_t x, int64_t to) { return (x + to - 1) / to * to; }
 
@@ -77,32 +77,32 @@ namespace {
 
 // Accumulators, a row of Q, and a broadcast element of P. With the last register, LLVM keeps an accumulator of wide
 // tiles on the stack (2x5: 36 GFLOP/s of 100), and of any where the row's last vector is masked by a register.
-bool FitsRegisters(const VectorIsa& isa, int64_t rows, int64_t vectors) {
+bool FitsRegisters(const Core& core, int64_t rows, int64_t vectors) {
   if (vectors == 1) return true;
   const int64_t needed = rows * vectors + vectors + 1;
-  return needed < isa.registers || (needed == isa.registers && vectors <= 4);
+  return needed < core.registers || (needed == core.registers && vectors <= 4);
 }
 
-bool LastPanelFitsRegisters(const VectorIsa& isa, const GemmPlan& plan) {
+bool LastPanelFitsRegisters(const Core& core, const GemmPlan& plan) {
   const bool is_masked = plan.source == ColumnSource::kDirect && plan.n % plan.lanes != 0;
   const int64_t vectors = plan.nv_last;
   // AVX-512 has registers for masks.
-  return !is_masked || vectors == 1 || isa.vector_bytes >= 64 || plan.mr * vectors + vectors + 1 < isa.registers;
+  return !is_masked || vectors == 1 || core.vector_bytes >= 64 || plan.mr * vectors + vectors + 1 < core.registers;
 }
 
 // The cheapest tile; `fixed_mr` > 0: of those with so many rows.
-void ChooseTile(const VectorIsa& isa, int64_t fixed_mr, GemmPlan* plan) {
+void ChooseTile(const Core& core, int64_t fixed_mr, GemmPlan* plan) {
   GemmPlan best = *plan;
   double best_cycles = -1;
   int64_t low = fixed_mr > 0 ? fixed_mr : 1, high = fixed_mr > 0 ? fixed_mr : std::min<int64_t>(plan->m, 13);
   for (int64_t mr = low; mr <= high; ++mr) {
     for (int64_t nv = 1; nv <= 8; ++nv) {
-      if (!FitsRegisters(isa, mr, nv) || (nv > 4 && mr > 2)) continue;
+      if (!FitsRegisters(core, mr, nv) || (nv > 4 && mr > 2)) continue;
       plan->mr = mr;
       plan->nv = nv;
       plan->nv_last = RoundUp(plan->n_last(), plan->lanes) / plan->lanes;
       if (plan->panels() == 1 && plan->nv != plan->nv_last) continue;  // the same as a smaller nv
-      if (!LastPanelFitsRegisters(isa, *plan)) continue;
+      if (!LastPanelFitsRegisters(core, *plan)) continue;
       double cycles = EstimateCycles(*plan);
       if (best_cycles < 0 || cycles < best_cycles) {
         best_cycles = cycles;
@@ -113,7 +113,7 @@ void ChooseTile(const VectorIsa& isa, int64_t fixed_mr, GemmPlan* plan) {
   *plan = best;
 }
 
-GemmPlan Problem(const VectorIsa& isa, ColumnSource source, int64_t element_bytes, int64_t batch, int64_t m, int64_t n,
+GemmPlan Problem(const Core& core, ColumnSource source, int64_t element_bytes, int64_t batch, int64_t m, int64_t n,
                  int64_t k) {
   GemmPlan plan;
   plan.batch = batch;
@@ -122,8 +122,8 @@ GemmPlan Problem(const VectorIsa& isa, ColumnSource source, int64_t element_byte
   plan.k = k;
   plan.source = source;
   plan.element_bytes = element_bytes;
-  plan.lanes = isa.vector_bytes / element_bytes;
-  plan.l1_panel_bytes = isa.l1_bytes * 2 / 3;
+  plan.lanes = core.vector_bytes / element_bytes;
+  plan.l1_panel_bytes = core.l1_bytes * 2 / 3;
   return plan;
 }
 
@@ -138,42 +138,42 @@ void BlockRows(int64_t rows, GemmPlan* plan) {
 
 }  // namespace
 
-GemmPlan PlanTransposedGemm(const VectorIsa& isa, int64_t element_bytes, int64_t batch, int64_t m, int64_t n, int64_t k,
+GemmPlan PlanTransposedGemm(const Core& core, int64_t element_bytes, int64_t batch, int64_t m, int64_t n, int64_t k,
                             int64_t mr, int64_t step_bytes) {
-  GemmPlan plan = Problem(isa, ColumnSource::kPacked, element_bytes, batch, m, n, k);
+  GemmPlan plan = Problem(core, ColumnSource::kPacked, element_bytes, batch, m, n, k);
   plan.transpose_output = true;
-  ChooseTile(isa, mr, &plan);
+  ChooseTile(core, mr, &plan);
   const int64_t panel_bytes = plan.nr() * element_bytes;
-  int64_t kc = TransposedPanelBytes(isa) / panel_bytes;
-  if (isa.l1_bytes <= kSmallL1Bytes) kc = std::min(kc, isa.l1_bytes * 3 / 4 / (panel_bytes + step_bytes));
+  int64_t kc = TransposedPanelBytes(core) / panel_bytes;
+  if (core.l1_bytes <= kSmallL1Bytes) kc = std::min(kc, core.l1_bytes * 3 / 4 / (panel_bytes + step_bytes));
   kc = std::max<int64_t>(kc, 64);
   int64_t blocks = std::max<int64_t>((k + kc - 1) / kc, 1);
   plan.kc = (k + blocks - 1) / blocks;
-  BlockRows(TransposedSlabBytes(isa) / (plan.nr() * element_bytes), &plan);
+  BlockRows(TransposedSlabBytes(core) / (plan.nr() * element_bytes), &plan);
   plan.prefetch = k * n * element_bytes > kPrefetchBytes;
   return plan;
 }
 
-GemmPlan PlanGemm(const VectorIsa& isa, ColumnSource source, int64_t element_bytes, int64_t batch, int64_t m, int64_t n,
+GemmPlan PlanGemm(const Core& core, ColumnSource source, int64_t element_bytes, int64_t batch, int64_t m, int64_t n,
                   int64_t k) {
-  GemmPlan plan = Problem(isa, source, element_bytes, batch, m, n, k);
-  ChooseTile(isa, 0, &plan);
+  GemmPlan plan = Problem(core, source, element_bytes, batch, m, n, k);
+  ChooseTile(core, 0, &plan);
 
   // A panel that streams from L2 or L3 feeds the tiles as well as one in L1 does (128x768x3072: 252 GFLOP/s unblocked,
   // 246 with blocks of 768): only what a task packs itself is blocked, so that it never leaves the near caches.
   int64_t blocks = 1;
   if (source == ColumnSource::kOnTheFly) {
-    int64_t kc = std::max<int64_t>(PackedBlockBytes(isa) / (plan.nr() * element_bytes), 64);
+    int64_t kc = std::max<int64_t>(PackedBlockBytes(core) / (plan.nr() * element_bytes), 64);
     blocks = std::max<int64_t>((k + kc - 1) / kc, 1);
   }
   plan.kc = (k + blocks - 1) / blocks;
 
   plan.prefetch = source == ColumnSource::kPacked && m > plan.mr && k * n * element_bytes > kPrefetchBytes;
   if (source != ColumnSource::kOnTheFly) {
-    BlockRows(RowBlockBytes(isa) / std::max<int64_t>(k * element_bytes, 1), &plan);
+    BlockRows(RowBlockBytes(core) / std::max<int64_t>(k * element_bytes, 1), &plan);
   } else if (blocks > 1) {
     // All rows of the block have their accumulators in scratch; each block packs anew.
-    BlockRows(SlabBytes(isa) / (plan.nr() * element_bytes) / plan.mr * plan.mr, &plan);
+    BlockRows(SlabBytes(core) / (plan.nr() * element_bytes) / plan.mr * plan.mr, &plan);
   } else {
     plan.mc = m;
   }

@@ -13,7 +13,7 @@
 namespace inlay::native {
 
 // What of a processor's core decides how kernels are cut: its vectors, and what its nearest caches hold.
-struct VectorIsa {
+struct Core {
   int64_t vector_bytes = 64;
   int64_t registers = 32;
   int64_t l1_bytes = 48 << 10;
@@ -66,12 +66,12 @@ struct GemmPlan {
 };
 
 // `batch`, `m`, `n` >= 1; k may be 0 (the result is zero).
-GemmPlan PlanGemm(const VectorIsa& isa, ColumnSource source, int64_t element_bytes, int64_t batch, int64_t m, int64_t n,
+GemmPlan PlanGemm(const Core& core, ColumnSource source, int64_t element_bytes, int64_t batch, int64_t m, int64_t n,
                   int64_t k);
 
 // kPacked with transpose_output. `mr` > 0 fixes the rows of a tile. `step_bytes`: of P that a step on k brings to L1
 // and that other tiles, or other steps, use again.
-GemmPlan PlanTransposedGemm(const VectorIsa& isa, int64_t element_bytes, int64_t batch, int64_t m, int64_t n, int64_t k,
+GemmPlan PlanTransposedGemm(const Core& core, int64_t element_bytes, int64_t batch, int64_t m, int64_t n, int64_t k,
                             int64_t mr, int64_t step_bytes);
 
 // The model behind the choice: core cycles that the register tiles need, loads and the latency of a chain counted.

@@ -107,7 +107,7 @@ void Check(const std::string& cpu, const Case& c) {
   SCOPED_TRACE(cpu + " batch " + std::to_string(c.batch) + " m " + std::to_string(c.m) + " n " + std::to_string(c.n) +
                " k " + std::to_string(c.k));
   KernelJit jit(cpu);
-  GemmPlan plan = PlanGemm(jit.isa(), c.source, sizeof(Acc), c.batch, c.m, c.n, c.k);
+  GemmPlan plan = PlanGemm(jit.core(), c.source, sizeof(Acc), c.batch, c.m, c.n, c.k);
   if (c.force_kc) plan.kc = c.force_kc;
   if (c.force_mc) plan.mc = (c.force_mc + plan.mr - 1) / plan.mr * plan.mr;
   if (plan.mc >= plan.m) plan.mc = plan.m;
@@ -235,6 +235,30 @@ TEST_P(GemmTest, OtherTypes) {
 }
 
 // A model's packed weights span more than a GEPArg's 29 bits of constant.
+// With 16 registers LLVM spills an accumulator of the innermost loop where tiles are cut too large.
+TEST(GemmPlanTest, LeavesRegistersForWhatATileNeedsBesideItsAccumulators) {
+  const Core avx2 = Core{32, 16, 32 << 10, 512 << 10};
+  for (int64_t m : {1, 2, 6, 16, 64, 384}) {
+    for (int64_t n = 1; n <= 200; ++n) {
+      const GemmPlan plan = PlanGemm(avx2, ColumnSource::kDirect, 4, 1, m, n, 64);
+      const int64_t whole = plan.nv == 1 ? 0 : plan.mr * plan.nv + plan.nv + 1;
+      EXPECT_LE(whole, plan.nv > 4 ? 15 : 16) << m << "x" << n;
+      const int64_t last = plan.nv_last == 1 ? 0 : plan.mr * plan.nv_last + plan.nv_last + 1;
+      EXPECT_LE(last + (n % 8 == 0 ? 0 : 1), 16) << m << "x" << n;
+    }
+  }
+}
+
+TEST(GemmPlanTest, BlocksStayInSmallCaches) {
+  const int64_t k = 960, pixels = 49;
+  const Core small = Core{32, 16, 32 << 10, 512 << 10}, large = Core{32, 16, 48 << 10, 1 << 20};
+  const GemmPlan blocked = PlanTransposedGemm(small, 4, 1, pixels, 160, k, 0, pixels * 4);
+  EXPECT_LE(blocked.kc * (blocked.nr() + pixels) * 4, small.l1_bytes);
+  EXPECT_EQ(PlanTransposedGemm(large, 4, 1, pixels, 160, k, 0, pixels * 4).kc, k);
+  const GemmPlan rows = PlanGemm(small, ColumnSource::kPacked, 4, 1, 3136, 64, 256);
+  EXPECT_LE(rows.mc * rows.k * 4, small.l2_bytes / 2);
+}
+
 TEST(KernelBuilderTest, FarConstantOffsets) {
   constexpr int64_t kBytes = int64_t{3} << 30;
   void* memory = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

@@ -59,7 +59,7 @@ class Contender {
   Contender(const std::string& cpu, const ConvShape& s, std::optional<int64_t> winograd_m, const char* forced = nullptr)
       : jit_(cpu), x_(s.n * s.c * s.in_elements()), y_(s.n * s.m * s.pixels()), bias_(s.m) {
     if (winograd_m) {
-      WinogradPlan plan = *PlanWinograd(WithCaches(jit_.isa()), s, *winograd_m);
+      WinogradPlan plan = *PlanWinograd(WithCaches(jit_.core()), s, *winograd_m);
       if (forced != nullptr) Force(forced, &plan);
       Prepare(plan.packed_weight_elements(), plan.planes_elements(), plan.shared_input_elements(),
               plan.scratch_bytes());
@@ -79,7 +79,7 @@ class Contender {
       estimate = plan.cycles;
       return;
     }
-    ConvPlan plan = PlanConv(WithCaches(jit_.isa()), s, 4);
+    ConvPlan plan = PlanConv(WithCaches(jit_.core()), s, 4);
     Prepare(plan.packed_weight_elements(), plan.padded_elements(), 0, plan.scratch_bytes());
     run_.push_back(jit_.Compile(7, [&](KernelBuilder& kb, const std::vector<Value>& p) {
       Type f32 = kb.b.getF32Type();
@@ -96,7 +96,7 @@ class Contender {
     compile_ms = jit_.mlir_ms + jit_.opt_ms + jit_.codegen_ms;
     name = "direct " + std::to_string(static_cast<int>(plan.method));
     estimate = plan.cycles;
-    auto chosen = ChooseWinograd(WithCaches(jit_.isa()), plan, {});
+    auto chosen = ChooseWinograd(WithCaches(jit_.core()), plan, {});
     choice = chosen ? chosen->m : 0;
   }
 

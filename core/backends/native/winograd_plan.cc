@@ -22,12 +22,12 @@ constexpr double kNearBytes = 24, kFarBytes = 7;
 constexpr double kReadCycles = 0.35;
 
 // Stays in L2 beside the weights.
-int64_t FusedScratchBytes(const VectorIsa& isa) { return isa.l2_bytes * 7 / 16; }
+int64_t FusedScratchBytes(const Core& core) { return core.l2_bytes * 7 / 16; }
 
 double SquareCycles(int64_t lanes) { return 0.6 * lanes * lanes; }
 
-double Cycles(const VectorIsa& isa, const WinogradPlan& plan) {
-  const int64_t near = isa.l2_bytes / 2;
+double Cycles(const Core& core, const WinogradPlan& plan) {
+  const int64_t near = core.l2_bytes / 2;
   const ConvShape& s = plan.shape;
   const GemmPlan& g = plan.gemm;
   double blocks = static_cast<double>(plan.blocks());
@@ -53,7 +53,7 @@ double Cycles(const VectorIsa& isa, const WinogradPlan& plan) {
 }
 
 // The cheapest register tile for the plan's blocks.
-void ChooseTile(const VectorIsa& isa, WinogradPlan* plan, std::optional<WinogradPlan>* best) {
+void ChooseTile(const Core& core, WinogradPlan* plan, std::optional<WinogradPlan>* best) {
   const ConvShape& s = plan->shape;
   int64_t vectors = (s.m + plan->lanes - 1) / plan->lanes;
   GemmPlan& g = plan->gemm;
@@ -65,7 +65,7 @@ void ChooseTile(const VectorIsa& isa, WinogradPlan* plan, std::optional<Winograd
   g.prefetch = true;
   for (int64_t nv = 1; nv <= std::min<int64_t>(vectors, 6); ++nv) {
     for (int64_t mr = 1; mr <= std::min<int64_t>(g.m, 12); ++mr) {
-      if (nv > 1 && mr * nv + nv + 1 > isa.registers) continue;
+      if (nv > 1 && mr * nv + nv + 1 > core.registers) continue;
       g.mr = mr;
       g.nv = g.nv_last = nv;
       g.n = g.nr();
@@ -73,12 +73,12 @@ void ChooseTile(const VectorIsa& isa, WinogradPlan* plan, std::optional<Winograd
       for (int option = 0; option < 3; ++option) {
         plan->fused = option == 1;
         plan->panels_outer = option == 2;
-        if (plan->fused && (plan->blocks() < kMinFusedBlocks || plan->scratch_bytes() > FusedScratchBytes(isa)))
+        if (plan->fused && (plan->blocks() < kMinFusedBlocks || plan->scratch_bytes() > FusedScratchBytes(core)))
           continue;
         if (plan->scratch_bytes() > kBlockScratchBytes || (plan->panels_outer && plan->blocks() == 1)) {
           continue;
         }
-        plan->cycles = Cycles(isa, *plan);
+        plan->cycles = Cycles(core, *plan);
         if (!best->has_value() || plan->cycles < (*best)->cycles) *best = *plan;
       }
     }
@@ -98,14 +98,14 @@ bool IsWinogradShape(const ConvShape& s) {
          s.groups == 1 && s.in[0] == 1 && s.out[0] == 1 && s.pad[0] == 0;
 }
 
-std::optional<WinogradPlan> PlanWinograd(const VectorIsa& isa, const ConvShape& shape, int64_t only_m) {
+std::optional<WinogradPlan> PlanWinograd(const Core& core, const ConvShape& shape, int64_t only_m) {
   std::optional<WinogradPlan> best;
   if (!IsWinogradShape(shape)) return best;
   for (int64_t m : {2, 4}) {
     if (only_m != 0 && m != only_m) continue;
     WinogradPlan plan;
     plan.shape = shape;
-    plan.lanes = isa.vector_bytes / kFloatBytes;
+    plan.lanes = core.vector_bytes / kFloatBytes;
     plan.m = m;
     plan.tile_rows = (shape.out[1] + m - 1) / m;
     plan.tile_columns = (shape.out[2] + m - 1) / m;
@@ -121,17 +121,17 @@ std::optional<WinogradPlan> PlanWinograd(const VectorIsa& isa, const ConvShape& 
         // Blocks of equal size.
         if (r > 1 && (rows + (rows + r - 1) / r - 1) / ((rows + r - 1) / r) != r) continue;
         plan.block_rows = r;
-        ChooseTile(isa, &plan, &best);
+        ChooseTile(core, &plan, &best);
       }
     }
   }
   return best;
 }
 
-std::optional<WinogradPlan> ChooseWinograd(const VectorIsa& isa, const ConvPlan& direct, WinogradChoice choice) {
+std::optional<WinogradPlan> ChooseWinograd(const Core& core, const ConvPlan& direct, WinogradChoice choice) {
   if (choice.m == WinogradChoice::kNever) return std::nullopt;
-  if (choice.m != WinogradChoice::kByRule) return PlanWinograd(isa, direct.shape, choice.m);
-  std::optional<WinogradPlan> plan = PlanWinograd(isa, direct.shape);
+  if (choice.m != WinogradChoice::kByRule) return PlanWinograd(core, direct.shape, choice.m);
+  std::optional<WinogradPlan> plan = PlanWinograd(core, direct.shape);
   if (plan.has_value() && plan->cycles > kClearly * direct.cycles) plan.reset();
   return plan;
 }

@@ -77,7 +77,7 @@ struct WinogradPlan {
 bool IsWinogradShape(const ConvShape& shape);
 
 // The cheapest plan of IsWinogradShape shapes; nothing where none fits. `m`: 0, or the only tile to consider.
-std::optional<WinogradPlan> PlanWinograd(const VectorIsa& isa, const ConvShape& shape, int64_t m = 0);
+std::optional<WinogradPlan> PlanWinograd(const Core& core, const ConvShape& shape, int64_t m = 0);
 
 // Which tile a convolution may have: kByRule, kNever, or m itself wherever the shape allows.
 struct WinogradChoice {
@@ -86,7 +86,7 @@ struct WinogradChoice {
 };
 
 // The plan where Winograd is estimated to be clearly faster than the direct plan, or is asked for.
-std::optional<WinogradPlan> ChooseWinograd(const VectorIsa& isa, const ConvPlan& direct, WinogradChoice choice);
+std::optional<WinogradPlan> ChooseWinograd(const Core& core, const ConvPlan& direct, WinogradChoice choice);
 
 }  // namespace inlay::native
 

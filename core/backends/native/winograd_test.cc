@@ -114,7 +114,7 @@ void Check(const std::string& cpu, const Case& c, int64_t m, bool fused) {
   SCOPED_TRACE(cpu + " F(" + std::to_string(m) + ") " + std::to_string(c.n) + "x" + std::to_string(c.c) + "x" +
                std::to_string(c.height) + "x" + std::to_string(c.width) + " to " + std::to_string(c.m));
   KernelJit jit(cpu);
-  std::optional<WinogradPlan> found = PlanWinograd(jit.isa(), ShapeOf(c), m);
+  std::optional<WinogradPlan> found = PlanWinograd(jit.core(), ShapeOf(c), m);
   ASSERT_TRUE(found.has_value());
   WinogradPlan plan = *found;
   if (fused) plan.fused = true;
@@ -219,9 +219,9 @@ TEST_P(WinogradTest, WideImages) {
 
 // Layers of ResNet-50 and VGG by Winograd; few channels, tiny images and other forms not.
 TEST(WinogradChoiceTest, Rule) {
-  for (VectorIsa isa : {VectorIsa{64, 32}, VectorIsa{32, 16}, VectorIsa{16, 16}}) {
+  for (Core core : {Core{64, 32}, Core{32, 16}, Core{16, 16}}) {
     auto choice = [&](const ConvShape& shape) -> int64_t {
-      auto plan = ChooseWinograd(isa, PlanConv(isa, shape, 4), {});
+      auto plan = ChooseWinograd(core, PlanConv(core, shape, 4), {});
       return plan ? plan->m : 0;
     };
     for (const Case& c :
@@ -247,7 +247,7 @@ TEST_P(WinogradTest, NotFinite) {
     for (float poison : {static_cast<float>(NAN), static_cast<float>(INFINITY)}) {
       Case c{1, 16, 16, 13, 13};
       KernelJit jit(GetParam());
-      WinogradPlan plan = *PlanWinograd(jit.isa(), ShapeOf(c), m);
+      WinogradPlan plan = *PlanWinograd(jit.core(), ShapeOf(c), m);
       std::vector<float> x = Random(c.c * 13 * 13, 1);
       x[3 * 169 + 6 * 13 + 7] = poison;
       Outcome r = Execute(jit, c, plan, x);

@@ -68,12 +68,12 @@ void BlockRows(Plan* p) {
 }
 
 // k and v of a head, in L2 with the scores.
-int64_t MaxPackedBytes(const VectorIsa& isa) { return isa.l2_bytes * 3 / 8; }
+int64_t MaxPackedBytes(const Core& core) { return core.l2_bytes * 3 / 8; }
 
 Plan PlanAttention(const CpuFeatures& cpu, const Node& n, int64_t element_bytes, const Matrices& v) {
   const Tensor& scores = n.parts.at("scores")->out();
-  VectorIsa isa = VectorIsaOf(cpu);
-  int64_t lanes = isa.vector_bytes / element_bytes;
+  Core core = CoreOf(cpu);
+  int64_t lanes = core.vector_bytes / element_bytes;
   Plan p{};
   p.element_bytes = element_bytes;
   p.rows = scores.shape[scores.rank() - 2];
@@ -85,17 +85,17 @@ Plan PlanAttention(const CpuFeatures& cpu, const Node& n, int64_t element_bytes,
   p.pack_keys = p.rows > kFewRows;
   p.pack_values = p.pack_keys || v.column_stride != Extent(1);
   if (p.pack_keys) {
-    p.scores = PlanGemm(isa, ColumnSource::kPacked, element_bytes, 1, p.rows, p.padded_keys, p.head_size);
+    p.scores = PlanGemm(core, ColumnSource::kPacked, element_bytes, 1, p.rows, p.padded_keys, p.head_size);
   } else {
-    p.scores = PlanGemm(isa, ColumnSource::kOnTheFly, element_bytes, 1, p.rows, p.keys, p.head_size);
+    p.scores = PlanGemm(core, ColumnSource::kOnTheFly, element_bytes, 1, p.rows, p.keys, p.head_size);
   }
-  p.context = PlanGemm(isa, p.pack_values ? ColumnSource::kPacked : ColumnSource::kDirect, element_bytes, 1, p.rows,
+  p.context = PlanGemm(core, p.pack_values ? ColumnSource::kPacked : ColumnSource::kDirect, element_bytes, 1, p.rows,
                        p.value_size, p.keys);
   BlockRows(&p);
   p.keys_packing = p.scores;
   p.keys_packing.n = p.keys;
   p.pack_in_task = true;
-  p.pack_in_task = p.packed_bytes() <= MaxPackedBytes(isa) && p.scratch_bytes() <= Kernel::kMaxStackBytes;
+  p.pack_in_task = p.packed_bytes() <= MaxPackedBytes(core) && p.scratch_bytes() <= Kernel::kMaxStackBytes;
   return p;
 }
 

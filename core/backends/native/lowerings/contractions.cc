@@ -137,13 +137,13 @@ absl::Status Convolution(FunctionEmitter& f, const Node& n, bool transposed) {
   if (n.out().IsEmpty()) return absl::OkStatus();
   const Shape& dims = n.in(0).dims;
   if (!IsStatic(Shape(dims.begin() + 2, dims.end()))) return EmitOpenConvolution(f, n);
-  const VectorIsa isa = VectorIsaOf(f.cpu());
+  const Core core = CoreOf(f.cpu());
   const int64_t accumulator_bytes = GemmTypes(f, n.in(0).dtype).accumulator_bytes;
-  ConvPlan plan = PlanConv(isa, ConvShapeOf(n, transposed), accumulator_bytes,
+  ConvPlan plan = PlanConv(core, ConvShapeOf(n, transposed), accumulator_bytes,
                            /*widened=*/ir::ByteSize(n.in(0).dtype) < accumulator_bytes);
   // Transforming weights takes longer than Winograd gains: only those that are constant.
   if (n.in(0).dtype == ir::DType::kF32 && f.IsConstantParam(n.in(1))) {
-    if (auto winograd = ChooseWinograd(isa, plan, f.winograd())) {
+    if (auto winograd = ChooseWinograd(core, plan, f.winograd())) {
       Winograd(f, n, *winograd);
       return absl::OkStatus();
     }

@@ -77,7 +77,7 @@ class Recurrent {
     const Tensor& w = n_.in(1);
     bool constant = f_.IsConstantParam(w);
     Packed packed;
-    packed.plan = PlanGemm(VectorIsaOf(f_.cpu()), ColumnSource::kPacked, types_.accumulator_bytes, 1, steps_ * batch_,
+    packed.plan = PlanGemm(CoreOf(f_.cpu()), ColumnSource::kPacked, types_.accumulator_bytes, 1, steps_ * batch_,
                            rows(), inputs_);
     packed.elements = (packed.plan.packed_elements() + 15) / 16 * 16;
     int64_t bytes = directions_ * packed.elements * types_.accumulator_bytes;

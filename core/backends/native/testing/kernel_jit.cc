@@ -82,7 +82,7 @@ KernelJit::KernelJit(std::string cpu) : impl_(std::make_unique<Impl>()) {
 
 KernelJit::~KernelJit() = default;
 
-VectorIsa KernelJit::isa() const {
+Core KernelJit::core() const {
   const target::Features* features = target::X86CpuFeatures(impl_->cpu);
   auto has = [&](const char* feature) { return features != nullptr && features->count(feature) > 0; };
   const target::X86Caches caches = target::X86CpuCaches(impl_->cpu);
@@ -125,7 +125,7 @@ KernelJit::Function KernelJit::Compile(int num_pointers,
   llvm_module->setTargetTriple(impl_->machine->getTargetTriple().str());
   for (llvm::Function& f : *llvm_module) {
     if (f.isDeclaration()) continue;
-    f.addFnAttr("prefer-vector-width", std::to_string(isa().vector_bytes * 8));
+    f.addFnAttr("prefer-vector-width", std::to_string(core().vector_bytes * 8));
     f.addFnAttr("target-cpu", impl_->cpu);
   }
   mlir_ms = Now() - start;

@@ -19,7 +19,7 @@ class KernelJit {
   explicit KernelJit(std::string cpu);
   ~KernelJit();
 
-  VectorIsa isa() const;
+  Core core() const;
   // Compiles `void name(void** pointers)`; `body` gets the pointers loaded.
   using Function = void (*)(void**);
   Function Compile(int num_pointers, const std::function<void(KernelBuilder&, const std::vector<mlir::Value>&)>& body);

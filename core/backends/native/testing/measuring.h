@@ -24,10 +24,10 @@ inline int64_t Setting(const char* name, int64_t value) {
 }
 
 // With caches of L1 and L2 KiB, where those are set.
-inline VectorIsa WithCaches(VectorIsa isa) {
-  isa.l1_bytes = Setting("L1", isa.l1_bytes >> 10) << 10;
-  isa.l2_bytes = Setting("L2", isa.l2_bytes >> 10) << 10;
-  return isa;
+inline Core WithCaches(Core core) {
+  core.l1_bytes = Setting("L1", core.l1_bytes >> 10) << 10;
+  core.l2_bytes = Setting("L2", core.l2_bytes >> 10) << 10;
+  return core;
 }
 
 }  // namespace inlay::native::testing
