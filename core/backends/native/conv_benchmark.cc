@@ -122,7 +122,7 @@ double Measure(const std::string& cpu, const Layer& l, double* flops) {
   // COLD=1: as in a whole model, whose weights no cache holds.
   const int64_t packed_elements =
       (std::max(plan.packed_weight_elements(), l.m * l.c / l.groups * s.taps()) + 15) / 16 * 16;
-  const int64_t copies = Setting("COLD", 0) ? (128 << 20) / (packed_elements * 4) + 1 : 1;
+  const int64_t copies = Setting("COLD", 0) ? std::min<int64_t>((128 << 20) / (packed_elements * 4) + 1, 1000) : 1;
   auto floats = [](int64_t n) { return std::vector<float>(n + 64, 0.25f); };
   auto x = floats(l.c * l.in * l.in), w = floats(l.m * l.c / l.groups * s.taps()), y = floats(l.m * out * out),
        packed = floats(packed_elements * copies), padded = floats(plan.padded_elements()),

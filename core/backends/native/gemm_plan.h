@@ -37,6 +37,7 @@ struct GemmPlan {
 
   int64_t lanes = 16;                 // of a vector
   int64_t l1_panel_bytes = 32 << 10;  // a panel as large stays in L1
+  double loads_per_cycle = 2;         // vectors and broadcast elements
   int64_t mr = 8;                     // rows of a register tile
   int64_t nv = 2;                     // vectors of a panel
   int64_t nv_last = 2;                // vectors of the last panel
