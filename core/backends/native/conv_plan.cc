@@ -132,7 +132,7 @@ static bool CanReadInPlace(const ConvShape& s, int64_t mr, int64_t element_bytes
 // weights, say: from L2 little more than a quarter of a vector a cycle. 384 channels of 32x32, stride 2: 245 GFLOP/s
 // padded, 180 in place by 4x3.
 static double InPlaceSlowdown(const GemmPlan& g) {
-  if (g.k * g.nr() * g.element_bytes <= g.l1_panel_bytes) return 1;
+  if (g.k * g.nr() * g.element_bytes <= g.core.l1_panel_bytes()) return 1;
   return std::max(1.0, 7.0 / static_cast<double>(g.mr));
 }
 
@@ -142,7 +142,7 @@ ConvPlan PlanConv(const Core& core, const ConvShape& shape, int64_t element_byte
   plan.lanes = core.vector_bytes / element_bytes;
   plan.gemm.lanes = plan.lanes;
   plan.gemm.element_bytes = element_bytes;
-  plan.gemm.l1_panel_bytes = core.l1_bytes * 2 / 3;
+  plan.gemm.core = core;
   const Spatial ones{1, 1, 1}, zeros{0, 0, 0};
   bool dense = shape.stride == ones && shape.input_dilation == ones && shape.pad == zeros && shape.in == shape.out;
   for (int d = 0; d < 3; ++d) {

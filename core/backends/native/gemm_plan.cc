@@ -6,8 +6,6 @@ namespace inlay::native {
 namespace {
 
 constexpr int64_t kTileOverheadCycles = 24;  // accumulators in and out, loop set-up
-// Four in theory, but exactly eight accumulators never keep both units busy: 4x16 on AVX2 was seen at 85-93% of 6x16.
-constexpr double kChainCycles = 5.2;
 // A tail is code to compile and to fetch: worth it from this gain.
 constexpr double kTailPenalty = 1.01;
 constexpr int64_t kLineBytes = 64;
@@ -18,9 +16,15 @@ constexpr int64_t kPrefetchBytes = 256 << 10;
 // Cores with such an L1 are also slow to read L2, so that pixels and weights of a block of k should both be in L1 (Zen
 // 3, GFLOP/s: 49 pixels of 960 channels to 160 65 -> 92, 3x3 of 256 channels at 14x14 76 -> 98). Later ones need no
 // blocks.
-constexpr int64_t kSmallL1Bytes = 32 << 10;
-// What such a core sustains of two (Zen 3: 12x1 at 63 to 76% of the peak, 14x1 at 72 to 78% where pixels lie apart).
-constexpr double kFewLoads = 1.6;
+bool HasSmallL1(const Core& core) { return core.l1_bytes <= 32 << 10; }
+
+// Vectors and broadcast elements: two, of which such a core sustains fewer (Zen 3: 12x1 at 63 to 76% of the peak, 14x1
+// at 72 to 78% where pixels lie apart).
+double LoadsPerCycle(const Core& core) { return HasSmallL1(core) ? 1.6 : 2; }
+
+// Of a step that waits for the one before. Four in theory, but exactly eight accumulators never keep both units busy:
+// 4x16 on AVX2 was seen at 85-93% of 6x16 on Zen 5; ten (5x2) are 10% behind twelve on Zen 3.
+double ChainCycles(const Core& core) { return HasSmallL1(core) ? 5.2 : 5; }
 
 // Parts of L2.
 int64_t RowBlockBytes(const Core& core) { return core.l2_bytes / 2; }  // of P in a row block
@@ -45,9 +49,10 @@ int64_t StepBytes(const GemmPlan& plan, int64_t vectors) {
 double TileCycles(const GemmPlan& plan, int64_t rows, int64_t vectors) {
   if (rows == 0) return 0;
   const int64_t step_bytes = StepBytes(plan, vectors);
-  const bool in_l1 = plan.k * step_bytes <= plan.l1_panel_bytes;
+  const bool in_l1 = plan.k * step_bytes <= plan.core.l1_panel_bytes();
   const double loading = in_l1 ? 0 : 2.0 * step_bytes / (plan.lanes * plan.element_bytes);
-  double per_step = std::max({rows * vectors / 2.0, (rows + vectors) / plan.loads_per_cycle, kChainCycles, loading});
+  double per_step =
+      std::max({rows * vectors / 2.0, (rows + vectors) / LoadsPerCycle(plan.core), ChainCycles(plan.core), loading});
   return per_step * plan.k + kTileOverheadCycles;
 }
 
@@ -125,8 +130,7 @@ GemmPlan Problem(const Core& core, ColumnSource source, int64_t element_bytes, i
   plan.source = source;
   plan.element_bytes = element_bytes;
   plan.lanes = core.vector_bytes / element_bytes;
-  plan.l1_panel_bytes = core.l1_bytes * 2 / 3;
-  if (core.l1_bytes <= kSmallL1Bytes) plan.loads_per_cycle = kFewLoads;
+  plan.core = core;
   return plan;
 }
 
@@ -148,7 +152,7 @@ GemmPlan PlanTransposedGemm(const Core& core, int64_t element_bytes, int64_t bat
   ChooseTile(core, mr, &plan);
   const int64_t panel_bytes = plan.nr() * element_bytes;
   int64_t kc = TransposedPanelBytes(core) / panel_bytes;
-  if (core.l1_bytes <= kSmallL1Bytes) kc = std::min(kc, core.l1_bytes * 3 / 4 / (panel_bytes + step_bytes));
+  if (HasSmallL1(core)) kc = std::min(kc, core.l1_bytes * 3 / 4 / (panel_bytes + step_bytes));
   kc = std::max<int64_t>(kc, 64);
   int64_t blocks = std::max<int64_t>((k + kc - 1) / kc, 1);
   plan.kc = (k + blocks - 1) / blocks;

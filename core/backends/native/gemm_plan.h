@@ -18,6 +18,8 @@ struct Core {
   int64_t registers = 32;
   int64_t l1_bytes = 48 << 10;
   int64_t l2_bytes = 1 << 20;
+
+  int64_t l1_panel_bytes() const { return l1_bytes * 2 / 3; }  // of Q, beside what else a tile meets
 };
 
 // Where the kernel finds Q's panels.
@@ -35,14 +37,13 @@ struct GemmPlan {
   int64_t element_bytes = 4;  // of the accumulators, and of packed Q
   ColumnSource source = ColumnSource::kPacked;
 
-  int64_t lanes = 16;                 // of a vector
-  int64_t l1_panel_bytes = 32 << 10;  // a panel as large stays in L1
-  double loads_per_cycle = 2;         // vectors and broadcast elements
-  int64_t mr = 8;                     // rows of a register tile
-  int64_t nv = 2;                     // vectors of a panel
-  int64_t nv_last = 2;                // vectors of the last panel
-  int64_t kc = 0;                     // k of a block; k itself: one block
-  int64_t mc = 0;                     // rows of a task, a multiple of mr unless all
+  int64_t lanes = 16;   // of a vector
+  Core core;            // for the estimate
+  int64_t mr = 8;       // rows of a register tile
+  int64_t nv = 2;       // vectors of a panel
+  int64_t nv_last = 2;  // vectors of the last panel
+  int64_t kc = 0;       // k of a block; k itself: one block
+  int64_t mc = 0;       // rows of a task, a multiple of mr unless all
 
   bool transpose_output = false;  // C is wanted with vectors along i
   bool prefetch = false;          // a panel's tiles prefetch the next panel

@@ -57,6 +57,7 @@ void ChooseTile(const Core& core, WinogradPlan* plan, std::optional<WinogradPlan
   const ConvShape& s = plan->shape;
   int64_t vectors = (s.m + plan->lanes - 1) / plan->lanes;
   GemmPlan& g = plan->gemm;
+  g.core = core;
   g.lanes = plan->lanes;
   g.element_bytes = kFloatBytes;
   g.source = ColumnSource::kPacked;
