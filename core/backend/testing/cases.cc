@@ -22,6 +22,7 @@ ir::VarPtr CaseBuilder::Op(const std::string& op, std::vector<ir::Operand> args,
     std::fprintf(stderr, "conformance case: %s\n", var.status().ToString().c_str());
     std::abort();
   }
+  if (op == "conv") atol_ = kConvAtol;
   return *var;
 }
 
@@ -31,6 +32,7 @@ Case CaseBuilder::Done(std::string name, std::vector<ir::Operand> results) {
   Case result;
   result.name = std::move(name);
   result.function = std::move(function_);
+  result.atol = atol_;
   return result;
 }
 

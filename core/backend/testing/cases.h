@@ -20,6 +20,9 @@ struct Case {
 std::vector<Case> AllCases();
 
 // Builds a Case; an operator that does not infer aborts with its message.
+// Winograd's errors are relative to the terms: results are of magnitude 5, those that cancel have as much error.
+inline constexpr double kConvAtol = 5e-5;
+
 class CaseBuilder {
  public:
   using Shape = std::vector<int64_t>;
@@ -33,6 +36,7 @@ class CaseBuilder {
   ir::Function function_;
   ir::Builder builder_;
   std::vector<int64_t> constant_params_;
+  double atol_ = Case().atol;
 };
 
 // Added by one file each.
