@@ -1,5 +1,6 @@
 // Time of each distinct convolution of a model, one core: conv_benchmark [cpu] [resnet50|mobilenet|grouped|depthwise]
 // [layer name part], or of those named as c,m,groups,in,kernel,stride,pad: conv_benchmark cpu shapes c,m,... c,m,...
+// CUT=1: with the tasks that threads get.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -117,6 +118,7 @@ double Measure(const std::string& cpu, const Layer& l, double* flops) {
               {0, l.pad, l.pad},
               {1, out, out}};
   ConvPlan plan = PlanConv(WithCaches(jit.core()), s, 4);
+  if (Setting("CUT", 0)) CutForThreads(&plan);
   plan.gemm.kc = std::min(plan.gemm.k, Setting("KC", plan.gemm.kc) / s.taps() * s.taps());
   plan.gemm.mc = std::min(plan.gemm.m, Setting("MC", plan.gemm.mc));
   // COLD=1: as in a whole model, whose weights no cache holds.

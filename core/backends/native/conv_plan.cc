@@ -198,6 +198,10 @@ ConvPlan PlanConv(const Core& core, const ConvShape& shape, int64_t element_byte
   return plan;
 }
 
+void CutForThreads(ConvPlan* plan) {
+  if (plan->method == ConvMethod::kPointwise || plan->method == ConvMethod::kPixelRows) CutForThreads(&plan->gemm);
+}
+
 void ConvPlan::SetPadded(int64_t out_rows) {
   for (int d = 0; d < 3; ++d) {
     int64_t out = d == 1 ? out_rows : shape.out[d];

@@ -96,6 +96,9 @@ struct ConvPlan {
 // `element_bytes`: of the accumulators. `widened`: x's elements are narrower.
 ConvPlan PlanConv(const Core& core, const ConvShape& shape, int64_t element_bytes, bool widened = false);
 
+// Few tasks become more, for plans whose tasks threads share.
+void CutForThreads(ConvPlan* plan);
+
 }  // namespace inlay::native
 
 #endif  // INLAY_CORE_BACKENDS_NATIVE_CONV_PLAN_H_

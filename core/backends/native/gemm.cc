@@ -16,10 +16,10 @@ class TaskEmitter {
  public:
   TaskEmitter(KernelBuilder& kb, const GemmKernel& kernel, Value task, Value scratch)
       : kb_(kb), g_(kernel), plan_(kernel.plan), scratch_(scratch) {
-    panel_ = kb.Rem(task, plan_.panels());
-    Value block = kb.Div(task, plan_.panels());
-    row_block_ = kb.Rem(block, plan_.row_blocks());
-    batch_ = kb.Div(block, plan_.row_blocks());
+    const int64_t panels = plan_.panels(), row_blocks = plan_.row_blocks();
+    panel_ = plan_.rows_fastest ? kb.Rem(kb.Div(task, row_blocks), panels) : kb.Rem(task, panels);
+    row_block_ = plan_.rows_fastest ? kb.Rem(task, row_blocks) : kb.Rem(kb.Div(task, panels), row_blocks);
+    batch_ = kb.Div(task, panels * row_blocks);
     if (plan_.batch == 1) batch_ = kb.Int(0);
     if (!g_.tile) p_ = Base(g_.p.pointer, g_.p.element, g_.p.batch_offset);
     if (plan_.source != ColumnSource::kOnTheFly) q_ = Base(g_.q.pointer, g_.q.element, g_.q.batch_offset);
@@ -121,11 +121,12 @@ class TaskEmitter {
     Value prefetch, prefetch_step;
     if (plan_.prefetch) {
       // The tiles of this panel share out the next one, so that it has come from memory when its first tile needs it.
-      int64_t tiles = (plan_.mc + plan_.mr - 1) / plan_.mr;
+      const int64_t rows = plan_.rows_fastest ? plan_.m : plan_.mc;
+      int64_t tiles = (rows + plan_.mr - 1) / plan_.mr;
       int64_t step = std::max<int64_t>(plan_.nr() * plan_.element_bytes / tiles, 1);
       prefetch_step = kb_.Int(step);
       Value from = kb_.At(q, plan_.kc * nv_ * plan_.lanes, g_.accumulator);
-      Value done = kb_.Mul(kb_.Sub(tile, tile_begin_), plan_.kc * step);
+      Value done = kb_.Mul(plan_.rows_fastest ? tile : kb_.Sub(tile, tile_begin_), plan_.kc * step);
       prefetch = kb_.At(from, done, kb_.b.getI8Type());
     }
     if (g_.tile) return g_.tile(kb_, {rows, nv_, batch_, tile, q, k_begin, k_end, prefetch, prefetch_step}, in);

@@ -1,6 +1,7 @@
 #include "core/backends/native/gemm_plan.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace inlay::native {
 namespace {
@@ -33,7 +34,12 @@ int64_t SlabBytes(const Core& core) { return std::min<int64_t>(core.l2_bytes / 4
 int64_t TransposedPanelBytes(const Core& core) { return core.l2_bytes / 4; }
 int64_t TransposedSlabBytes(const Core& core) { return core.l2_bytes / 16; }
 
-int64_t RoundUp(int64_t x, int64_t to) { return (x + to - 1) / to * to; }
+// Of a product, and the work below which a task is not cut.
+constexpr int64_t kMinTasks = 16;
+constexpr double kMinTaskCycles = 4000;
+
+int64_t CeilDiv(int64_t x, int64_t y) { return (x + y - 1) / y; }
+int64_t RoundUp(int64_t x, int64_t to) { return CeilDiv(x, to) * to; }
 
 // Bytes of a panel that a step brings to L1. Where Q lies in rows of its own, those are whole cache lines: panels of 24
 // columns of f32 touch two lines for one and a half (64x3136x256 with AVX2: 84 GFLOP/s by 4x3, 93 by 6x2).
@@ -185,6 +191,22 @@ GemmPlan PlanGemm(const Core& core, ColumnSource source, int64_t element_bytes, 
     plan.mc = m;
   }
   return plan;
+}
+
+void CutForThreads(GemmPlan* plan) {
+  // What a task packs itself would be packed again.
+  if (plan->source == ColumnSource::kOnTheFly || plan->tasks() == 0 || plan->tasks() >= kMinTasks) return;
+  const int64_t cuts = std::min<int64_t>(CeilDiv(kMinTasks, plan->batch * plan->panels()),
+                                         EstimateCycles(*plan) / (plan->batch * plan->panels() * kMinTaskCycles));
+  // Rows of a block that fill no square of vectors are stored one by one.
+  const int64_t unit = plan->transpose_output ? std::lcm(plan->mr, plan->lanes) : plan->mr;
+  const int64_t rows = cuts > 1 ? RoundUp(CeilDiv(plan->m, cuts), unit) : plan->m;
+  const int64_t last = (plan->m - 1) % rows + 1;
+  if (rows >= plan->mc || last < rows / 2) return;
+  // Then the next task finds the panel in the near caches, and each thread reads its panels alone. Where Q is
+  // activations, P is the weights, and a thread better keeps to its part of those.
+  plan->rows_fastest = plan->row_blocks() == 1 && plan->source == ColumnSource::kPacked;
+  plan->mc = rows;
 }
 
 }  // namespace inlay::native

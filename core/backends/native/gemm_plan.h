@@ -47,6 +47,7 @@ struct GemmPlan {
 
   bool transpose_output = false;  // C is wanted with vectors along i
   bool prefetch = false;          // a panel's tiles prefetch the next panel
+  bool rows_fastest = false;      // of tasks: a panel's row blocks follow each other
 
   int64_t nr() const { return nv * lanes; }
   int64_t panels() const { return (n + nr() - 1) / nr(); }
@@ -55,7 +56,8 @@ struct GemmPlan {
   int64_t m_tail() const { return m % mr; }
   int64_t k_blocks() const { return kc == 0 ? 0 : (k + kc - 1) / kc; }
   int64_t row_blocks() const { return mc == 0 ? 0 : (m + mc - 1) / mc; }
-  // The unit that parallel_for hands out: one panel of one row block of one batch element; panels vary fastest.
+  // The unit that parallel_for hands out: one panel of one row block of one batch element; panels vary fastest, unless
+  // rows_fastest.
   int64_t tasks() const { return batch * row_blocks() * panels(); }
 
   int64_t packed_columns() const { return (panels() - 1) * nr() + nv_last * lanes; }
@@ -75,6 +77,9 @@ GemmPlan PlanGemm(const Core& core, ColumnSource source, int64_t element_bytes, 
 // and that other tiles, or other steps, use again.
 GemmPlan PlanTransposedGemm(const Core& core, int64_t element_bytes, int64_t batch, int64_t m, int64_t n, int64_t k,
                             int64_t mr, int64_t step_bytes);
+
+// Cuts the rows further where there are few tasks: of three panels one of two threads would compute two.
+void CutForThreads(GemmPlan* plan);
 
 // The model behind the choice: core cycles that the register tiles need, loads and the latency of a chain counted.
 double EstimateCycles(const GemmPlan& plan);

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <random>
+#include <tuple>
 
 #include "core/backends/native/packing.h"
 #include "core/backends/native/testing/kernel_jit.h"
@@ -27,6 +28,7 @@ struct Case {
   ColumnSource source = ColumnSource::kPacked;
   bool inline_epilogue = false;
   int64_t force_kc = 0, force_mc = 0;
+  bool cut = false;
 };
 
 template <typename T>
@@ -111,6 +113,8 @@ void Check(const std::string& cpu, const Case& c) {
   if (c.force_kc) plan.kc = c.force_kc;
   if (c.force_mc) plan.mc = (c.force_mc + plan.mr - 1) / plan.mr * plan.mr;
   if (plan.mc >= plan.m) plan.mc = plan.m;
+  if (c.cut) CutForThreads(&plan);
+  if (c.cut) EXPECT_GT(plan.row_blocks(), 1);
   Buffer<T> a(c.batch * c.m * c.k), b(c.batch * c.k * c.n);
   Buffer<Acc> bias(c.n), out(c.batch * c.m * c.n + 64), packed(plan.packed_elements());
   Buffer<char> scratch(plan.scratch_bytes() + 64);
@@ -218,6 +222,16 @@ TEST_P(GemmTest, DirectAndOnTheFly) {
   Check<float>(GetParam(), {2, 29, 71, 123, false, ColumnSource::kOnTheFly, true, 40, 0});
 }
 
+TEST_P(GemmTest, CutForThreads) {
+  for (int64_t m : {150, 203}) {
+    for (ColumnSource source : {ColumnSource::kPacked, ColumnSource::kDirect}) {
+      Check<float>(GetParam(), {1, m, 45, 501, false, source, false, 0, 0, true});
+      Check<float>(GetParam(), {2, m, 32, 501, false, source, true, 0, 0, true});
+    }
+    Check<float>(GetParam(), {1, m, 45, 900, false, ColumnSource::kPacked, false, 128, 0, true});  // k is blocked
+  }
+}
+
 TEST_P(GemmTest, EmptyK) { Check<float>(GetParam(), {1, 3, 20, 0}); }
 
 TEST_P(GemmTest, OtherTypes) {
@@ -257,6 +271,28 @@ TEST(GemmPlanTest, BlocksStayInSmallCaches) {
   EXPECT_EQ(PlanTransposedGemm(large, 4, 1, pixels, 160, k, 0, pixels * 4).kc, k);
   const GemmPlan rows = PlanGemm(small, ColumnSource::kPacked, 4, 1, 3136, 64, 256);
   EXPECT_LE(rows.mc * rows.k * 4, small.l2_bytes / 2);
+}
+
+TEST(GemmPlanTest, TasksAreManyWhereTheyAreWorthIt) {
+  GemmPlan few = PlanGemm(Core{}, ColumnSource::kPacked, 4, 1, 196, 96, 384);
+  ASSERT_EQ(few.tasks(), 3);
+  CutForThreads(&few);
+  EXPECT_GE(few.tasks(), 12);
+  EXPECT_TRUE(few.rows_fastest);
+  GemmPlan transposed = PlanTransposedGemm(Core{}, 4, 1, 196, 96, 384, 7, 64);
+  CutForThreads(&transposed);
+  EXPECT_EQ(transposed.tasks(), 6);
+  EXPECT_EQ(transposed.mc % transposed.lanes, 0);
+  for (const auto& [m, n, k, source] :
+       std::vector<std::tuple<int64_t, int64_t, int64_t, ColumnSource>>{{1, 96, 384, ColumnSource::kPacked},
+                                                                        {196, 96, 2, ColumnSource::kPacked},
+                                                                        {196, 96, 384, ColumnSource::kOnTheFly},
+                                                                        {196, 3072, 384, ColumnSource::kPacked}}) {
+    GemmPlan plan = PlanGemm(Core{}, source, 4, 1, m, n, k);
+    const int64_t tasks = plan.tasks();
+    CutForThreads(&plan);
+    EXPECT_EQ(plan.tasks(), tasks) << m << " " << n << " " << k;
+  }
 }
 
 TEST(KernelBuilderTest, FarConstantOffsets) {

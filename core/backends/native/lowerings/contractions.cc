@@ -148,6 +148,7 @@ absl::Status Convolution(FunctionEmitter& f, const Node& n, bool transposed) {
       return absl::OkStatus();
     }
   }
+  CutForThreads(&plan);
   Direct(f, n, plan);
   return absl::OkStatus();
 }

@@ -55,6 +55,7 @@ absl::Status EmitMatmul(FunctionEmitter& f, const Node& n) {
   bool constant = f.IsConstantParam(*b.view.base);
   ColumnSource source = SourceOf(b, constant, m, ir::ByteSize(ta.dtype));
   GemmPlan plan = PlanGemm(CoreOf(f.cpu()), source, types.accumulator_bytes, batch, m, columns, k);
+  CutForThreads(&plan);
 
   Buffer packed;
   int64_t packed_matrix = plan.k * plan.packed_columns();
