@@ -19,9 +19,6 @@ struct Case {
 
 std::vector<Case> AllCases();
 
-// Winograd's errors are relative to the terms: results are of magnitude 5, those that cancel have as much error.
-inline constexpr double kConvAtol = 5e-5;
-
 // Builds a Case; an operator that does not infer aborts with its message.
 class CaseBuilder {
  public:

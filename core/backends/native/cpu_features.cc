@@ -11,21 +11,20 @@ CpuFeatures FeaturesOf(const target::Target& target) {
   if (!absl::StartsWith(triple, "x86_64")) {
     // AArch64: NEON, with conversions of f16. RISC-V: vectors of 128 bits, which LLVM makes scalars of; f16 by
     // integers.
-    cpu.vector_bytes = 16;
-    cpu.vector_registers = 32;
+    cpu.core.registers = 32;
     cpu.fma = true;
     cpu.f16c = absl::StartsWith(triple, "aarch64");
     return cpu;
   }
   bool avx512 = target.HasFeature("avx512f") && target.HasFeature("avx512vl") && target.HasFeature("avx512bw") &&
                 target.HasFeature("avx512dq");
-  cpu.vector_bytes = avx512 ? 64 : target.HasFeature("avx2") ? 32 : 16;
-  cpu.vector_registers = avx512 ? 32 : 16;
+  cpu.core.vector_bytes = avx512 ? 64 : target.HasFeature("avx2") ? 32 : 16;
+  cpu.core.registers = avx512 ? 32 : 16;
   cpu.fma = target.HasFeature("fma");
   cpu.f16c = target.HasFeature("f16c");
   const target::X86Caches caches = target::X86CpuCaches(target.attr("mcpu", "x86-64"));
-  cpu.l1_bytes = caches.l1_bytes;
-  cpu.l2_bytes = caches.l2_bytes;
+  cpu.core.l1_bytes = caches.l1_bytes;
+  cpu.core.l2_bytes = caches.l2_bytes;
   return cpu;
 }
 

@@ -11,18 +11,12 @@ namespace inlay::native {
 
 // What the emitters must know about the processor.
 struct CpuFeatures {
-  int64_t vector_bytes = 16;
-  int64_t vector_registers = 16;
-  int64_t l1_bytes = 32 << 10, l2_bytes = 512 << 10;  // caches of a core
+  Core core{16, 16, 32 << 10, 512 << 10};
   bool fma = false;
   bool f16c = false;
 };
 
 CpuFeatures FeaturesOf(const target::Target& target);
-
-inline Core CoreOf(const CpuFeatures& cpu) {
-  return {cpu.vector_bytes, cpu.vector_registers, cpu.l1_bytes, cpu.l2_bytes};
-}
 
 }  // namespace inlay::native
 

@@ -59,7 +59,7 @@ absl::Status CheckDepthwiseBlock(const ir::PatternMatch& match, const target::Ta
     images &= binding == &depthwise || binding->var->type == expand.var->type;
   }
   if (!images) return absl::UnimplementedError("a depthwise block of anything but images of f32 and known size");
-  if (!PlanDepthwiseBlock(CoreOf(FeaturesOf(target)), ShapeOf(expand), ShapeOf(depthwise))) {
+  if (!PlanDepthwiseBlock(FeaturesOf(target).core, ShapeOf(expand), ShapeOf(depthwise))) {
     return absl::UnimplementedError(
         "no pointwise convolution before a depthwise one, or the image between them is so small that nothing is "
         "gained");

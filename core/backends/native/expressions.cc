@@ -150,7 +150,7 @@ int FunctionEmitter::FollowingDims(const Tensor& root, const Operands& operands,
 }
 
 int64_t FunctionEmitter::LanesForBytes(int64_t widest, const Extent& extent) const {
-  int64_t lanes = std::max<int64_t>(cpu_.vector_bytes / widest, 1);
+  int64_t lanes = std::max<int64_t>(cpu_.core.vector_bytes / widest, 1);
   while (extent.is_static() && lanes > extent.value() && lanes > 1) lanes /= 2;
   return lanes;
 }

@@ -95,7 +95,7 @@ Value GeluByTable(Ops& o, Value x) {
 
 Value Gelu(Ops& o, Value x) {
   Type type = x.getType();
-  int64_t entries = o.cpu().vector_bytes / 4, lanes = Ops::Lanes(x);
+  int64_t entries = o.cpu().core.vector_bytes / 4, lanes = Ops::Lanes(x);
   if (!mlir::getElementTypeOrSelf(type).isF32() || entries < 8) {
     Value half = o.MulF(x, o.ConstF(type, 0.5)), one = o.ConstF(type, 1.0);
     return o.MulF(half, o.AddF(one, Erf(o, o.MulF(x, o.ConstF(type, 0.70710678118654752)))));

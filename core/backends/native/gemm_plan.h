@@ -78,6 +78,9 @@ GemmPlan PlanGemm(const Core& core, ColumnSource source, int64_t element_bytes, 
 GemmPlan PlanTransposedGemm(const Core& core, int64_t element_bytes, int64_t batch, int64_t m, int64_t n, int64_t k,
                             int64_t mr, int64_t step_bytes);
 
+// Whether a tile's accumulators, a row of Q and a broadcast element of P have registers.
+bool FitsRegisters(const Core& core, int64_t rows, int64_t vectors);
+
 // Cuts the rows further where there are few tasks: of three panels one of two threads would compute two.
 void CutForThreads(GemmPlan* plan);
 

@@ -273,6 +273,21 @@ TEST(GemmPlanTest, BlocksStayInSmallCaches) {
   EXPECT_LE(rows.mc * rows.k * 4, small.l2_bytes / 2);
 }
 
+TEST(GemmPlanTest, LongKIsBlockedWhereL2WouldHoldFewRows) {
+  const Core small{32, 16, 32 << 10, 512 << 10};
+  for (int64_t m : {32, 64, 128, 197, 1000}) {
+    const GemmPlan plan = PlanGemm(small, ColumnSource::kPacked, 4, 1, m, 768, 3072);
+    EXPECT_GT(plan.k_blocks(), 1) << m;
+    EXPECT_LE(plan.mc * plan.kc * 4, small.l2_bytes / 2) << m;
+    EXPECT_GE(plan.mc, std::min<int64_t>(m, 64)) << m;
+    EXPECT_LE(plan.scratch_bytes(), kMaxScratchBytes) << m;
+  }
+  // Whole: enough rows, few rows anyway, a larger L2.
+  EXPECT_EQ(PlanGemm(small, ColumnSource::kPacked, 4, 1, 128, 3072, 768).k_blocks(), 1);
+  EXPECT_EQ(PlanGemm(small, ColumnSource::kPacked, 4, 1, 16, 768, 3072).k_blocks(), 1);
+  EXPECT_EQ(PlanGemm(Core{}, ColumnSource::kPacked, 4, 1, 128, 768, 3072).k_blocks(), 1);
+}
+
 TEST(GemmPlanTest, TasksAreManyWhereTheyAreWorthIt) {
   GemmPlan few = PlanGemm(Core{}, ColumnSource::kPacked, 4, 1, 196, 96, 384);
   ASSERT_EQ(few.tasks(), 3);

@@ -106,7 +106,7 @@ class Ops : public KernelBuilder {
   // f32 x[index[i]] in each lane i, by one permutation; `index` is i32, of as many lanes, and counts modulo their
   // number.
   bool CanPermute(int64_t lanes) const {
-    return cpu_.vector_bytes >= 32 && (lanes == 4 || lanes == 8 || (lanes == 16 && cpu_.vector_bytes == 64));
+    return cpu_.core.vector_bytes >= 32 && (lanes == 4 || lanes == 8 || (lanes == 16 && cpu_.core.vector_bytes == 64));
   }
   mlir::Value Permute(mlir::Value x, mlir::Value index);
   mlir::Value ReverseLanes(mlir::Value x);

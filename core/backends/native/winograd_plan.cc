@@ -66,7 +66,7 @@ void ChooseTile(const Core& core, WinogradPlan* plan, std::optional<WinogradPlan
   g.prefetch = true;
   for (int64_t nv = 1; nv <= std::min<int64_t>(vectors, 6); ++nv) {
     for (int64_t mr = 1; mr <= std::min<int64_t>(g.m, 12); ++mr) {
-      if (nv > 1 && mr * nv + nv + 1 > core.registers) continue;
+      if (!FitsRegisters(core, mr, nv)) continue;
       g.mr = mr;
       g.nv = g.nv_last = nv;
       g.n = g.nr();

@@ -70,9 +70,8 @@ void BlockRows(Plan* p) {
 // k and v of a head, in L2 with the scores.
 int64_t MaxPackedBytes(const Core& core) { return core.l2_bytes * 3 / 8; }
 
-Plan PlanAttention(const CpuFeatures& cpu, const Node& n, int64_t element_bytes, const Matrices& v) {
+Plan PlanAttention(const Core& core, const Node& n, int64_t element_bytes, const Matrices& v) {
   const Tensor& scores = n.parts.at("scores")->out();
-  Core core = CoreOf(cpu);
   int64_t lanes = core.vector_bytes / element_bytes;
   Plan p{};
   p.element_bytes = element_bytes;
@@ -108,7 +107,7 @@ class AttentionEmitter {
         value_types_(f, n.in(2).dtype),
         k_(std::move(k)),
         v_(std::move(v)),
-        plan_(PlanAttention(f.cpu(), n, types_.accumulator_bytes, v_)) {
+        plan_(PlanAttention(f.cpu().core, n, types_.accumulator_bytes, v_)) {
     const Tensor& scores = n.parts.at("scores")->out();
     batch_.assign(scores.dims.begin(), scores.dims.end() - 2);
     rows_ = {&scores,

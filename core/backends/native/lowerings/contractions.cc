@@ -137,7 +137,7 @@ absl::Status Convolution(FunctionEmitter& f, const Node& n, bool transposed) {
   if (n.out().IsEmpty()) return absl::OkStatus();
   const Shape& dims = n.in(0).dims;
   if (!IsStatic(Shape(dims.begin() + 2, dims.end()))) return EmitOpenConvolution(f, n);
-  const Core core = CoreOf(f.cpu());
+  const Core& core = f.cpu().core;
   const int64_t accumulator_bytes = GemmTypes(f, n.in(0).dtype).accumulator_bytes;
   ConvPlan plan = PlanConv(core, ConvShapeOf(n, transposed), accumulator_bytes,
                            /*widened=*/ir::ByteSize(n.in(0).dtype) < accumulator_bytes);

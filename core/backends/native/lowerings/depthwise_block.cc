@@ -25,7 +25,7 @@ bool IsConvOfConstants(FunctionEmitter& f, const KernelPlan& plan) {
 }
 
 std::optional<DepthwiseBlockPlan> PlanOf(FunctionEmitter& f, const KernelPlan& expand, const KernelPlan& depthwise) {
-  return PlanDepthwiseBlock(CoreOf(f.cpu()), ConvShapeOf(*expand.node, false), ConvShapeOf(*depthwise.node, false),
+  return PlanDepthwiseBlock(f.cpu().core, ConvShapeOf(*expand.node, false), ConvShapeOf(*depthwise.node, false),
                             f.depthwise_block());
 }
 

@@ -54,7 +54,7 @@ absl::Status EmitMatmul(FunctionEmitter& f, const Node& n) {
   GemmTypes types(f, ta.dtype);
   bool constant = f.IsConstantParam(*b.view.base);
   ColumnSource source = SourceOf(b, constant, m, ir::ByteSize(ta.dtype));
-  GemmPlan plan = PlanGemm(CoreOf(f.cpu()), source, types.accumulator_bytes, batch, m, columns, k);
+  GemmPlan plan = PlanGemm(f.cpu().core, source, types.accumulator_bytes, batch, m, columns, k);
   CutForThreads(&plan);
 
   Buffer packed;

@@ -31,7 +31,7 @@ class OpenConvolution {
     for (int64_t taps : windows_.kernel) depth_ *= taps;
     pixels_ = Product(n.out().dims, 2, n.out().rank());
     plan_ =
-        PlanGemm(CoreOf(f.cpu()), ColumnSource::kPacked, types_.accumulator_bytes, 1, kNominalPixels, columns_, depth_);
+        PlanGemm(f.cpu().core, ColumnSource::kPacked, types_.accumulator_bytes, 1, kNominalPixels, columns_, depth_);
     plan_.nv_last = plan_.nv;
     patches_bytes_ = RoundUp(plan_.mr * depth_ * types_.accumulator_bytes, 64);
   }

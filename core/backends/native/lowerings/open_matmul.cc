@@ -69,7 +69,7 @@ class OpenMatmul {
 
  private:
   void MakePlan() {
-    plan_ = PlanGemm(CoreOf(f_.cpu()), constant_ ? ColumnSource::kPacked : ColumnSource::kOnTheFly,
+    plan_ = PlanGemm(f_.cpu().core, constant_ ? ColumnSource::kPacked : ColumnSource::kOnTheFly,
                      types_.accumulator_bytes, 1, Nominal(m_), Nominal(columns_), Nominal(k_));
     plan_.nv_last = plan_.nv;
     pack_rows_ = !constant_ || !a_.row_stride.is_static() || !a_.column_stride.is_static();
@@ -77,7 +77,7 @@ class OpenMatmul {
     kc_ = whole ? k_ : Extent(kBlockK);
     int64_t rows = kPackedRows;
     if (!pack_rows_)
-      rows = std::max(CoreOf(f_.cpu()).l2_bytes / 2 / (Nominal(k_) * types_.accumulator_bytes), 4 * plan_.mr);
+      rows = std::max(f_.cpu().core.l2_bytes / 2 / (Nominal(k_) * types_.accumulator_bytes), 4 * plan_.mr);
     rows = std::min(rows, kSlabBytes / (plan_.nr() * types_.accumulator_bytes));
     mc_ = RoundUp(m_.is_static() ? std::min(rows, m_.value()) : rows, plan_.mr);
     row_blocks_ = CeilDiv(m_, mc_);

@@ -77,8 +77,8 @@ class Recurrent {
     const Tensor& w = n_.in(1);
     bool constant = f_.IsConstantParam(w);
     Packed packed;
-    packed.plan = PlanGemm(CoreOf(f_.cpu()), ColumnSource::kPacked, types_.accumulator_bytes, 1, steps_ * batch_,
-                           rows(), inputs_);
+    packed.plan =
+        PlanGemm(f_.cpu().core, ColumnSource::kPacked, types_.accumulator_bytes, 1, steps_ * batch_, rows(), inputs_);
     packed.elements = (packed.plan.packed_elements() + 15) / 16 * 16;
     int64_t bytes = directions_ * packed.elements * types_.accumulator_bytes;
     packed.buffer = constant ? f_.State(bytes) : f_.Temporary(bytes);
@@ -165,7 +165,7 @@ class Recurrent {
     p.units = p.vectors * lanes_;
     p.blocks = (hidden_ + p.units - 1) / p.units;
     int64_t columns = p.gates * p.vectors;
-    p.rows = std::clamp<int64_t>((f_.cpu().vector_registers - 1 - columns) / columns, 1, batch_);
+    p.rows = std::clamp<int64_t>((f_.cpu().core.registers - 1 - columns) / columns, 1, batch_);
     const Tensor& r = n_.in(2);
     bool constant = f_.IsConstantParam(r);
     int64_t bytes = directions_ * p.blocks * BlockElements(p) * types_.accumulator_bytes;
@@ -300,7 +300,7 @@ class Recurrent {
     int64_t items = directions_ * p.blocks;
     // Weights from L2 or L3 at 16 bytes a cycle, or the multiplications.
     double bytes = static_cast<double>(BlockElements(p) * types_.accumulator_bytes);
-    double cost = std::max(bytes / 16, batch_ * bytes / f_.cpu().vector_bytes / 2) + 60.0 * batch_ * p.vectors;
+    double cost = std::max(bytes / 16, batch_ * bytes / f_.cpu().core.vector_bytes / 2) + 60.0 * batch_ * p.vectors;
     f_.Parallel(items, cost, [&](Kernel& k, Value begin, Value end) {
       Ops& o = k.o;
       mlir::Type acc = AccType(o);

@@ -374,11 +374,11 @@ absl::Status ArgReduce(FunctionEmitter& f, const Node& n, bool largest) {
   int cost = 0;
   std::vector<const Tensor*> tensors = f.Expression(x, nullptr, nullptr, &cost);
   // Of narrow types too, no more lanes than of f32: the indices are of 64 bits.
-  int64_t lanes = std::min(f.LanesFor(tensors, x.dims.back()), f.cpu().vector_bytes / 4);
+  int64_t lanes = std::min(f.LanesFor(tensors, x.dims.back()), f.cpu().core.vector_bytes / 4);
   // Merging a row's lanes costs as much as 30 scalars; with masks (AVX-512) scalars take longer than that.
   const Extent& row = x.dims.back();
-  bool short_row =
-      axis == x.rank() - 1 && f.cpu().vector_bytes < 64 && row.is_static() && row.value() < f.cpu().vector_bytes;
+  bool short_row = axis == x.rank() - 1 && f.cpu().core.vector_bytes < 64 && row.is_static() &&
+                   row.value() < f.cpu().core.vector_bytes;
   if (x.dtype == DType::kBool || short_row) lanes = 1;
   f.WithLanesOrScalar(row, lanes, cost, [&](int64_t lanes) {
     if (axis == x.rank() - 1) {

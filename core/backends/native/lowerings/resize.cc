@@ -179,7 +179,7 @@ bool ResizeRows(FunctionEmitter& f, const Node& n, const std::vector<Table>& tab
   ShapeMap shapes;
   std::vector<int> groups(std::max(last - 1, 0), 1);
   groups.push_back(2);
-  int64_t whole = f.cpu().vector_bytes / 4;
+  int64_t whole = f.cpu().core.vector_bytes / 4;
   bool flat = others == 1 && tables[0].axis == last - 1 && !x.inlined && in < whole && width < 2 * whole &&
               width * outer.back() <= 4096 && f.MergeDims(n, groups, &shapes);
   if (flat) {
