@@ -17,8 +17,8 @@ class TaskEmitter {
   TaskEmitter(KernelBuilder& kb, const GemmKernel& kernel, Value task, Value scratch)
       : kb_(kb), g_(kernel), plan_(kernel.plan), scratch_(scratch) {
     const int64_t panels = plan_.panels(), row_blocks = plan_.row_blocks();
-    panel_ = plan_.rows_fastest ? kb.Rem(kb.Div(task, row_blocks), panels) : kb.Rem(task, panels);
-    row_block_ = plan_.rows_fastest ? kb.Rem(task, row_blocks) : kb.Rem(kb.Div(task, panels), row_blocks);
+    panel_ = kb.Rem(plan_.rows_fastest ? kb.Div(task, row_blocks) : task, panels);
+    row_block_ = kb.Rem(plan_.rows_fastest ? task : kb.Div(task, panels), row_blocks);
     batch_ = kb.Div(task, panels * row_blocks);
     if (plan_.batch == 1) batch_ = kb.Int(0);
     if (!g_.tile) p_ = Base(g_.p.pointer, g_.p.element, g_.p.batch_offset);

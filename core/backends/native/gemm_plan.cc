@@ -177,35 +177,30 @@ GemmPlan PlanGemm(const Core& core, ColumnSource source, int64_t element_bytes, 
   // A panel that streams from L2 or L3 feeds the tiles as well as one in L1 does (128x768x3072: 252 GFLOP/s unblocked,
   // 246 with blocks of 768). What a task packs itself is blocked, so that it never leaves the near caches; and k that
   // is so long that L2 would have few of P's rows, for each block of which all of Q comes from afar (128x768x3072 on
-  // Zen 3: 89 GFLOP/s in blocks of 24 rows, 97 in blocks of 512).
+  // Zen 3: 87 to 93 GFLOP/s in blocks of 24 rows, 93 to 97 with k in blocks of 512).
   const int64_t rows = RowBlockBytes(core) / std::max<int64_t>(k * element_bytes, 1);
   int64_t blocks = 1;
   if (source == ColumnSource::kOnTheFly) {
-    int64_t kc = std::max<int64_t>(PackedBlockBytes(core) / (plan.nr() * element_bytes), 64);
+    const int64_t kc = std::max<int64_t>(PackedBlockBytes(core) / (plan.nr() * element_bytes), 64);
     blocks = std::max<int64_t>(CeilDiv(k, kc), 1);
+    // Where k is blocked, all rows have their accumulators in scratch; each block of rows packs anew.
+    BlockRows(blocks > 1 ? SlabBytes(core) / (plan.nr() * element_bytes) / plan.mr * plan.mr : m, &plan);
   } else if (source == ColumnSource::kPacked && rows < std::min(m, kFewRows)) {
     BlockRows(kManyRows, &plan);
     blocks = CeilDiv(k, RowBlockBytes(core) / (plan.mc * element_bytes));
+  } else {
+    BlockRows(rows, &plan);
   }
   plan.kc = CeilDiv(k, blocks);
-
   plan.prefetch = source == ColumnSource::kPacked && m > plan.mr && k * n * element_bytes > kPrefetchBytes;
-  if (source != ColumnSource::kOnTheFly) {
-    if (blocks == 1) BlockRows(rows, &plan);
-  } else if (blocks > 1) {
-    // All rows of the block have their accumulators in scratch; each block packs anew.
-    BlockRows(SlabBytes(core) / (plan.nr() * element_bytes) / plan.mr * plan.mr, &plan);
-  } else {
-    plan.mc = m;
-  }
   return plan;
 }
 
 void CutForThreads(GemmPlan* plan) {
   // What a task packs itself would be packed again.
-  if (plan->source == ColumnSource::kOnTheFly || plan->tasks() == 0 || plan->tasks() >= kMinTasks) return;
-  const int64_t cuts = std::min<int64_t>(CeilDiv(kMinTasks, plan->batch * plan->panels()),
-                                         EstimateCycles(*plan) / (plan->batch * plan->panels() * kMinTaskCycles));
+  if (plan->source == ColumnSource::kOnTheFly || plan->tasks() >= kMinTasks) return;
+  const int64_t panels = plan->batch * plan->panels();
+  const int64_t cuts = std::min<int64_t>(CeilDiv(kMinTasks, panels), EstimateCycles(*plan) / (panels * kMinTaskCycles));
   // Rows of a block that fill no square of vectors are stored one by one.
   const int64_t unit = plan->transpose_output ? std::lcm(plan->mr, plan->lanes) : plan->mr;
   const int64_t rows = cuts > 1 ? RoundUp(CeilDiv(plan->m, cuts), unit) : plan->m;

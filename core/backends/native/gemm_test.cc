@@ -227,6 +227,7 @@ TEST_P(GemmTest, CutForThreads) {
     for (ColumnSource source : {ColumnSource::kPacked, ColumnSource::kDirect}) {
       Check<float>(GetParam(), {1, m, 45, 501, false, source, false, 0, 0, true});
       Check<float>(GetParam(), {2, m, 32, 501, false, source, true, 0, 0, true});
+      Check<float>(GetParam(), {1, m, 96, 301, false, source, true, 0, 0, true});  // panels and blocks share factors
     }
     Check<float>(GetParam(), {1, m, 45, 900, false, ColumnSource::kPacked, false, 128, 0, true});  // k is blocked
   }

@@ -65,6 +65,7 @@ void BlockRows(Plan* p) {
     gemm->mc = p->block_rows;
     gemm->prefetch = false;  // near already
   }
+  p->context.kc = p->context.k;  // its P, the block's scores, is near however many keys there are
 }
 
 // k and v of a head, in L2 with the scores.
