@@ -7,57 +7,20 @@ full one; 4 out of time; 130 interrupted.
 
 from __future__ import annotations
 
-import functools
 import json
-import os
 import pathlib
 import sys
 import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from inlay import __version__
+from inlay import __version__, cli_server
+from inlay.cli_command import EXIT_FAILED, command, server_option
 from inlay.cli_config import config_options, make_config, names
-from inlay.errors import InlayError
 
 if TYPE_CHECKING:
     from inlay.runtime import TensorSpec
-
-EXIT_FAILED, EXIT_USAGE, EXIT_SERVER, EXIT_TIMEOUT, EXIT_INTERRUPTED = 1, 2, 3, 4, 130
-
-
-def _exit_code(error: BaseException) -> int:
-    from inlay import server_errors as errors
-
-    if isinstance(error, errors.ServerUnavailableError | errors.ServerBusyError | errors.DaemonError):
-        return EXIT_SERVER
-    return EXIT_TIMEOUT if isinstance(error, errors.DeadlineExceededError) else EXIT_FAILED
-
-
-def command(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds --json, and turns the package's errors into one line and an exit code. The function returns what --json
-    prints, or None where it has printed everything itself."""
-
-    @click.option("--json", "as_json", is_flag=True, help="Print one JSON object to stdout, nothing else.")
-    @functools.wraps(function)
-    def wrapped(as_json: bool, **options: Any) -> None:
-        try:
-            result = function(as_json=as_json, **options)
-        except (InlayError, ValueError, TypeError, OSError) as error:
-            message = str(error)
-            if as_json:
-                click.echo(json.dumps({"error": message, "kind": type(error).__name__}))
-            click.echo(f"inlay: {message}", err=True)
-            sys.exit(_exit_code(error))
-        except KeyboardInterrupt:
-            click.echo("inlay: interrupted", err=True)
-            sys.exit(EXIT_INTERRUPTED)
-        if as_json and result is not None:
-            click.echo(json.dumps(result))
-
-    return wrapped
 
 
 def _shapes(values: tuple[str, ...]) -> dict[str, Any]:
@@ -73,13 +36,6 @@ def _shapes(values: tuple[str, ...]) -> dict[str, Any]:
         parsed = [int(word) if word.lstrip("-").isdigit() else word for word in words]
         result[name] = parsed[0] if len(parsed) == 1 and isinstance(parsed[0], int) else parsed
     return result
-
-
-server_option = click.option(
-    "--server",
-    metavar="ADDRESS",
-    help="unix:/path or host:port. Default: $INLAY_SERVER, else your own daemon, started if none runs.",
-)
 
 
 bundle_option = click.option(
@@ -105,6 +61,10 @@ def _imported(model, shape, config):
 @click.version_option(__version__, prog_name="inlay")
 def main() -> None:
     """Compile machine-learning models on an inlay server, and run what comes back."""
+
+
+for _command in cli_server.COMMANDS:
+    main.add_command(_command)
 
 
 @main.command("compile")
@@ -304,149 +264,6 @@ def inspect(library, as_json):
         print_manifest(library, manifest, problems)
     if problems:
         sys.exit(EXIT_FAILED)
-
-
-@main.command(context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
-@click.option("--listen", multiple=True, metavar="ADDRESS", help="Default: the socket of your own daemon.")
-@click.option(
-    "--config", "config_file", type=click.Path(exists=True, dir_okay=False), help="proto/server_config.proto."
-)
-@click.pass_context
-def serve(context, listen, config_file):
-    """Run a server in the foreground. Other options go to inlayd as they are (inlayd --help)."""
-    from inlay import daemon
-
-    try:
-        arguments = [str(daemon.find_binary())]
-        if config_file:
-            arguments.append(f"--config={config_file}")
-        if listen or not config_file:
-            arguments.append("--listen=" + ",".join(listen or [daemon.default_paths().address]))
-    except InlayError as error:
-        click.echo(f"inlay: {error}", err=True)
-        sys.exit(EXIT_SERVER)
-    os.execv(arguments[0], arguments + context.args)
-
-
-@main.command()
-@server_option
-@command
-def stats(server, as_json):
-    """The server's counters and gauges."""
-    from inlay.daemon import connect
-    from inlay.printing import print_table
-
-    values = connect(server).stats()
-    if not as_json:
-        print_table(["metric", "value"], [[name, f"{value:g}"] for name, value in sorted(values.items())])
-    return values
-
-
-@main.command()
-@server_option
-@command
-def passes(server, as_json):
-    """The passes that a module goes through, in order: what --disable-pass and --opt-level choose from."""
-    from inlay.daemon import connect
-    from inlay.printing import print_table
-
-    found = [{"name": p.name, "min_opt_level": p.min_opt_level} for p in connect(server).server_info().passes]
-    if not as_json:
-        rows = [[p["name"], f"{p['min_opt_level']}" if p["min_opt_level"] else "always"] for p in found]
-        print_table(["pass", "from --opt-level"], rows)
-    return {"passes": found}
-
-
-@main.command()
-@server_option
-@command
-def info(server, as_json):
-    """The server's version, backends, workers and CPU."""
-    from inlay.daemon import connect
-    from inlay.printing import print_table
-    from inlay.target import Target
-
-    client = connect(server)
-    answer = client.server_info()
-    result = {
-        "address": client.address,
-        "version": answer.version,
-        "pid": answer.pid,
-        "workers": answer.num_workers,
-        "host": str(Target(answer.host)),
-        "max_message_bytes": answer.max_message_bytes,
-        "backends": {b.name: b.version for b in answer.backends},
-        "on_request": sorted(b.name for b in answer.backends if b.on_request),
-        "unusable": {b.name: b.unusable for b in answer.backends if b.unusable},
-        # What their codegen targets may have: targets=["llvm ...", "onednn -fpmath=bf16"].
-        "attributes": {
-            b.name: {a.name: {"type": a.type, "default": a.default_value, "help": a.help} for a in b.attrs}
-            for b in answer.backends
-        },
-    }
-    if not as_json:
-        own = ("backends", "on_request", "unusable", "attributes")
-        rows = [[key, str(value)] for key, value in result.items() if key not in own]
-        for name, version in sorted(result["backends"].items()):
-            if name in result["unusable"]:
-                version = f"not usable: {result['unusable'][name]}"
-            elif name in result["on_request"]:
-                version += " (where a configuration names it)"
-            rows.append([f"backend {name}", version])
-            for attr, spec in result["attributes"][name].items():
-                rows.append([f"  -{attr}", f"{spec['help']} ({spec['type']}, default {spec['default'] or 'none'})"])
-        print_table(["server", ""], rows)
-    return result
-
-
-@main.command()
-@click.option("--unload", multiple=True, metavar="HANDLE", help="Unload this one first; may be repeated.")
-@server_option
-@command
-def handles(unload, server, as_json):
-    """Modules loaded into the server."""
-    from inlay.daemon import connect
-    from inlay.printing import print_table
-
-    client = connect(server)
-    for handle in unload:
-        client.unload(handle)
-    fields = ("handle", "executable", "memory_bytes", "runs", "idle_s")
-    found = [{field: getattr(h, field) for field in fields} for h in client.handles()]
-    if not as_json:
-        rows = [
-            [
-                h["handle"],
-                h["executable"][:12],
-                f"{h['memory_bytes'] / 2**20:.1f} MiB",
-                str(h["runs"]),
-                f"{h['idle_s']:.0f} s",
-            ]
-            for h in found
-        ]
-        print_table(["handle", "executable", "memory", "runs", "idle"], rows)
-    return {"handles": found}
-
-
-@main.command()
-@server_option
-@click.option("--timeout", type=float, default=300, show_default=True, metavar="SECONDS")
-@command
-def drain(server, timeout, as_json):
-    """Make the server finish what is under way and exit; does not start one. Over a Unix socket only."""
-    from inlay import daemon
-    from inlay.client import Client
-
-    address = server or os.environ.get(daemon.SERVER_VARIABLE)
-    client = Client(address) if address else daemon.running()
-    if client is None:
-        if not as_json:
-            click.echo("no daemon of yours runs")
-        return {"drained": False}
-    client.drain(timeout=timeout)
-    if not as_json:
-        click.echo(f"{client.address} finishes what is under way and exits")
-    return {"drained": True, "address": client.address}
 
 
 @main.command()

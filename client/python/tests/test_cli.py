@@ -9,7 +9,7 @@ import onnx
 import pytest
 from click.testing import CliRunner
 
-from inlay import cli
+from inlay import cli, cli_command
 from inlay.models import recurrent
 
 
@@ -65,7 +65,7 @@ def test_failures_are_one_line_with_an_exit_code(invoke, server, model):
         (grpc.StatusCode.RESOURCE_EXHAUSTED, "no memory", ()),
         (grpc.StatusCode.DEADLINE_EXCEEDED, "late", ()),
     ]
-    for code in (cli.EXIT_FAILED, cli.EXIT_SERVER, cli.EXIT_TIMEOUT):
+    for code in (cli_command.EXIT_FAILED, cli_command.EXIT_SERVER, cli_command.EXIT_TIMEOUT):
         result = invoke("compile", model, "--json")
         assert result.exit_code == code
         assert len(result.stderr.strip().splitlines()) == 1

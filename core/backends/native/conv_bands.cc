@@ -2,6 +2,7 @@
 
 #include "core/backends/native/conv_planes.h"
 #include "core/backends/native/microkernel.h"
+#include "core/backends/native/rounding.h"
 #include "mlir/IR/BuiltinTypes.h"
 
 namespace inlay::native {
@@ -29,7 +30,7 @@ class BandEmitter {
     });
     const int64_t group = plan_.packed_weight_elements() / s_.groups, whole = g_.m / g_.mr;
     Value weights = kb_.At(kernel_.weights, kb_.Mul(kb_.Rem(batch_, s_.groups), group), kernel_.weight_element);
-    kb_.For(kb_.Int(0), kb_.Int((g_.m + g_.mr - 1) / g_.mr), 1, [&](Value tile) {
+    kb_.For(kb_.Int(0), kb_.Int(CeilDiv(g_.m, g_.mr)), 1, [&](Value tile) {
       Value p = kb_.At(weights, kb_.Mul(tile, g_.mr * g_.k), kernel_.weight_element);
       Value first = kb_.Mul(tile, g_.mr);
       if (g_.m_tail() == 0) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/backends/native/rounding.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/BuiltinTypes.h"
 
@@ -10,8 +11,6 @@ namespace {
 
 using mlir::Type;
 using mlir::Value;
-
-int64_t CeilDiv(int64_t x, int64_t y) { return x >= 0 ? (x + y - 1) / y : -(-x / y); }
 
 // A tile is a segment of an image row, or several whole image rows. The kernel's columns are separate loops, in whose
 // code the pixels are left out that lie in the padding there; segments at an edge have loops of their own.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/backends/native/depthwise_plan.h"
+#include "core/backends/native/rounding.h"
 
 namespace inlay::native {
 
@@ -24,12 +25,11 @@ bool IsPixelTile(const ConvShape& s, int64_t mr) {
 // Bytes of x that a step on k brings to L1 for a tile of `mr` pixels. Of a pointwise convolution: all of a small
 // image's, which the other tiles read next, else a cache line.
 int64_t PixelStepBytes(const ConvShape& s, int64_t mr, int64_t element_bytes) {
-  constexpr int64_t kLineBytes = 64, kSmallPixels = 64;
-  auto lines = [](int64_t bytes) { return (bytes + kLineBytes - 1) / kLineBytes * kLineBytes; };
+  constexpr int64_t kSmallPixels = 64;
   if (s.taps() == 1) return s.pixels() <= kSmallPixels ? s.pixels() * element_bytes : kLineBytes;
   const int64_t rows = (std::max<int64_t>(mr / s.out[2], 1) - 1) * s.stride[1] + s.kernel[1];
   const int64_t columns = (std::min(mr, s.out[2]) - 1) * s.stride[2] + s.kernel[2];
-  return s.kernel[0] * rows * (lines(columns * element_bytes) + kLineBytes) / s.taps();
+  return s.kernel[0] * rows * (RoundUp(columns * element_bytes, kLineBytes) + kLineBytes) / s.taps();
 }
 
 // What transposing the accumulators costs beside the tiles, and packing pixels: measured on Zen 5.
@@ -72,7 +72,7 @@ ConvShape TransposedConvShape(int64_t n, int64_t c, int64_t m, int64_t groups, c
 // Cycles of padding what the plan pads: rows, and vectors of each phase. Measured on Zen 5.
 static double PadCycles(const Core& core, const ConvPlan& plan) {
   double rows = static_cast<double>(plan.phases[0] * plan.padded[0]) * (plan.phases[1] * plan.padded[1]);
-  int64_t vectors = plan.phases[2] * ((plan.padded[2] + plan.lanes - 1) / plan.lanes);
+  int64_t vectors = plan.phases[2] * CeilDiv(plan.padded[2], plan.lanes);
   double plane = rows * (4 + 3.0 * vectors), planes = static_cast<double>(plan.shape.n) * plan.shape.c;
   if (plan.method == ConvMethod::kBands) return plane * planes * plan.bands();
   double bytes = static_cast<double>(plan.padded_elements()) * plan.gemm.element_bytes;
@@ -92,7 +92,7 @@ static ConvPlan PlanBands(const Core& core, const ConvPlan& plan, int64_t band) 
                          result.band_columns(), result.group_channels() * s.taps());
   const GemmPlan& g = result.gemm;
   // Of the epilogue: a vector or a scalar of a row, and where in the rows the vectors of a tile lie.
-  int64_t pixels = band * s.out[2], tiles = (g.m + g.mr - 1) / g.mr;
+  int64_t pixels = band * s.out[2], tiles = CeilDiv(g.m, g.mr);
   double epilogue = g.m * (pixels / g.lanes * 4.0 + pixels % g.lanes * 5.0) + tiles * (pixels / g.lanes) * 12.0;
   result.cycles = (EstimateCycles(g) + g.batch * epilogue) * result.bands();
   return result;
@@ -108,7 +108,7 @@ static void ConsiderBands(const Core& core, ConvPlan* plan) {
   double least = 0.97 * (other.cycles + (other.padded_input ? PadCycles(core, other) : 0));
   int64_t last = 0;
   for (int64_t bands = 1; bands <= s.out[1]; ++bands) {
-    int64_t band = (s.out[1] + bands - 1) / bands;
+    int64_t band = CeilDiv(s.out[1], bands);
     // Threads want a few tasks each.
     if (band == last || (s.n * s.groups * bands < kMinBandTasks && band > 1)) continue;
     last = band;
@@ -162,9 +162,7 @@ ConvPlan PlanConv(const Core& core, const ConvShape& shape, int64_t element_byte
   plan.gemm = PlanGemm(core, source, element_bytes, shape.n * shape.groups, shape.m / shape.groups, shape.pixels(),
                        channels * shape.taps());
   // A block of k is whole channels, so that the packer's loops are over channels and taps.
-  auto whole_channels = [&](int64_t kc) {
-    return std::min((kc + shape.taps() - 1) / shape.taps(), channels) * shape.taps();
-  };
+  auto whole_channels = [&](int64_t kc) { return std::min(CeilDiv(kc, shape.taps()), channels) * shape.taps(); };
   plan.gemm.kc = whole_channels(plan.gemm.kc);
   plan.cycles = PanelCycles(plan);
   if (shape.reversed) return plan;
@@ -222,7 +220,7 @@ int64_t ConvPlan::padded_elements() const {
 int64_t ConvPlan::band_plane_elements() const {
   // The last panel's vectors may run on beyond the last plane.
   int64_t elements = group_channels() * plane_elements() + gemm.packed_columns();
-  return (elements + lanes - 1) / lanes * lanes;
+  return RoundUp(elements, lanes);
 }
 
 int64_t ConvPlan::tasks() const {
@@ -237,7 +235,7 @@ int64_t ConvPlan::packed_weight_elements() const {
   if (method == ConvMethod::kDepthwiseChannels) return channel_blocks() * shape.taps() * lanes;
   if (method == ConvMethod::kPixelRows) return shape.groups * gemm.k * gemm.packed_columns();
   int64_t rows = shape.m / shape.groups;
-  return shape.groups * ((rows + gemm.mr - 1) / gemm.mr * gemm.mr) * gemm.k;
+  return shape.groups * RoundUp(rows, gemm.mr) * gemm.k;
 }
 
 int64_t ConvPlan::scratch_bytes() const {

@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include "core/backends/native/gemm_plan.h"
+#include "core/backends/native/rounding.h"
 
 namespace inlay::native {
 
@@ -68,14 +69,14 @@ struct ConvPlan {
   DepthwiseTile depthwise;
   double cycles = 0;  // estimated, of one call; where the input is padded, without that (depthwise: with)
 
-  int64_t bands() const { return (shape.out[1] + band - 1) / band; }
+  int64_t bands() const { return CeilDiv(shape.out[1], band); }
   int64_t phase_elements() const { return padded[0] * padded[1] * padded[2]; }
   int64_t plane_elements() const { return phases[0] * phases[1] * phases[2] * phase_elements(); }
   // The padded copy of x: of all planes (kPanels, shared by the tasks) or of a band (kDepthwise, each worker's own).
   int64_t padded_elements() const;
   int64_t slack_elements() const;  // read, never used, after the last plane
   bool is_depthwise() const { return method == ConvMethod::kDepthwise || method == ConvMethod::kDepthwiseChannels; }
-  int64_t channel_blocks() const { return (shape.m + lanes - 1) / lanes; }  // kDepthwiseChannels
+  int64_t channel_blocks() const { return CeilDiv(shape.m, lanes); }  // kDepthwiseChannels
   int64_t tasks() const;
   int64_t packed_weight_elements() const;
   // Whether packing turns f16 and bf16 into the accumulator's type.
@@ -85,7 +86,7 @@ struct ConvPlan {
   // kPixelRows without a padded copy: scalars are read with any stride, columns of padding left out of the code, rows
   // of padding skipped or read from a row of zeros, zero_row_elements() long.
   bool pixels_in_place() const { return method == ConvMethod::kPixelRows && !padded_input && shape.taps() > 1; }
-  int64_t zero_row_elements() const { return (shape.in[2] + lanes - 1) / lanes * lanes; }
+  int64_t zero_row_elements() const { return RoundUp(shape.in[2], lanes); }
   int64_t group_channels() const { return shape.c / shape.groups; }
   int64_t band_columns() const { return (band - 1) * padded[2] + shape.out[2]; }
   int64_t band_plane_elements() const;  // kBands: of all planes of a group's band

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/backends/native/rounding.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/BuiltinTypes.h"
@@ -14,8 +15,6 @@ using mlir::Value;
 
 // Of a row: more are a loop of scalars.
 constexpr int64_t kMaxEdgeVectors = 40;
-
-int64_t CeilDiv(int64_t x, int64_t y) { return x >= 0 ? (x + y - 1) / y : -(-x / y); }
 
 // A run of stride vectors, by phase: lane l of result p is their element l * stride + p. A power of two.
 std::vector<Value> Deinterleave(KernelBuilder& kb, const std::vector<Value>& run) {
@@ -41,7 +40,7 @@ void PadRow(KernelBuilder& kb, const ConvPlan& plan, Value x, Type element, Type
   const ConvShape& s = plan.shape;
   const int64_t stride = s.stride[2], width = plan.padded[2], lanes = plan.lanes;
   // Vectors [left, right) have all their lanes inside of x; the others are code each.
-  const int64_t vectors = (width + lanes - 1) / lanes;
+  const int64_t vectors = CeilDiv(width, lanes);
   auto first = [&](int64_t vector) { return vector * lanes * stride - s.pad[2]; };
   const int64_t left = std::clamp<int64_t>(CeilDiv(s.pad[2], lanes * stride), 0, vectors);
   int64_t right = std::max(left, width / lanes);

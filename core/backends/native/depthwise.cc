@@ -5,6 +5,7 @@
 
 #include "core/backends/native/conv_planes.h"
 #include "core/backends/native/depthwise_plan.h"
+#include "core/backends/native/rounding.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/BuiltinTypes.h"
 
@@ -112,7 +113,7 @@ class RowTasks {
       kb_.For(kb_.Int(begin), kb_.Int(end), 1,
               [&](Value i) { Columns(rows, plane, {kb_.Mul(i, width), tile_.vectors, inside}); });
     };
-    if (rest > 0) Columns(rows, plane, {kb_.Int(whole * width), (rest + plan_.lanes - 1) / plan_.lanes, false});
+    if (rest > 0) Columns(rows, plane, {kb_.Int(whole * width), CeilDiv(rest, plan_.lanes), false});
     groups(right, whole, false);
     groups(0, left, false);
     groups(left, right, true);
@@ -199,7 +200,7 @@ class RowTasks {
       }
       return kb_.MaskedLoad(x, mask, kb_.Zero(vector_));
     };
-    const int64_t groups = (s_.kernel[1] + kMaxUnrolledKernelRows - 1) / kMaxUnrolledKernelRows;
+    const int64_t groups = CeilDiv(s_.kernel[1], kMaxUnrolledKernelRows);
     for (int64_t g = 0; g < groups; ++g) {
       std::vector<Value> weights(s_.kernel[1] * count);
       for (const auto& [offset, pairs] : InputRows(rows, s_.kernel[1] * g / groups, s_.kernel[1] * (g + 1) / groups)) {

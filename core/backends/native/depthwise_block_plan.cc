@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/backends/native/rounding.h"
+
 namespace inlay::native {
 namespace {
 
@@ -81,8 +83,6 @@ double CyclesApart(const Core& core, const ConvShape& expand, const ConvShape& d
          Traffic(expanded, kReadAheadBytes);
 }
 
-int64_t RoundUp(int64_t x, int64_t y) { return (x + y - 1) / y * y; }
-
 }  // namespace
 
 int64_t DepthwiseBlockPlan::edge_elements() const { return RoundUp(edge_rows * depthwise.in[2], gemm.lanes); }
@@ -92,7 +92,7 @@ int64_t DepthwiseBlockPlan::expanded_elements() const {
 }
 
 int64_t DepthwiseBlockPlan::scratch_bytes() const {
-  return RoundUp(expanded_elements() * kBytes, 64) + std::max(gemm.scratch_bytes(), planes.scratch_bytes());
+  return RoundUp(expanded_elements() * kBytes, kLineBytes) + std::max(gemm.scratch_bytes(), planes.scratch_bytes());
 }
 
 std::optional<DepthwiseBlockPlan> PlanDepthwiseBlock(const Core& core, const ConvShape& expand,
@@ -116,7 +116,7 @@ std::optional<DepthwiseBlockPlan> PlanDepthwiseBlock(const Core& core, const Con
     if (depthwise.c % channels != 0) continue;
     int64_t last = 0;
     for (int64_t bands = fewest; bands <= depthwise.out[1]; ++bands) {
-      const int64_t rows = (depthwise.out[1] + bands - 1) / bands;
+      const int64_t rows = CeilDiv(depthwise.out[1], bands);
       if (rows == last) continue;
       last = rows;
       auto plan = PlanTasks(core, expand, depthwise, channels, rows);

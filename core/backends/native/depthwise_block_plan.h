@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "core/backends/native/conv_plan.h"
+#include "core/backends/native/rounding.h"
 
 namespace inlay::native {
 
@@ -26,7 +27,7 @@ struct DepthwiseBlockPlan {
 
   // A task computes whole planes: no shifts, no rows of zeros.
   bool is_whole() const { return rows == depthwise.out[1]; }
-  int64_t bands() const { return (depthwise.out[1] + rows - 1) / rows; }
+  int64_t bands() const { return CeilDiv(depthwise.out[1], rows); }
   int64_t blocks() const { return depthwise.c / channels; }
   // Bands of an image one after the other, blocks of channels fastest: threads that split tasks in two each have their
   // part of the image, as they do in pointwise convolutions before and after.
@@ -36,7 +37,7 @@ struct DepthwiseBlockPlan {
   int64_t expanded_elements() const;  // with the edge, rounded up
   int64_t scratch_bytes() const;
   // Of a block of channels.
-  int64_t packed_expand_elements() const { return (channels + gemm.mr - 1) / gemm.mr * gemm.mr * gemm.k; }
+  int64_t packed_expand_elements() const { return RoundUp(channels, gemm.mr) * gemm.k; }
 };
 
 // Which pairs become one: kByRule, kNever, or all that can, by so many bands or the next fewer that there can be.

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/backends/native/rounding.h"
+
 namespace inlay::native {
 namespace {
 
@@ -15,9 +17,6 @@ constexpr int64_t kMaxTileCode = 1024;   // multiply-adds of a tile and a kernel
 constexpr double kEpilogueCycles = 2.5;  // of a vector
 
 const Spatial kOnes{1, 1, 1};
-
-int64_t CeilDiv(int64_t x, int64_t y) { return (x + y - 1) / y; }
-int64_t RoundUp(int64_t x, int64_t y) { return CeilDiv(x, y) * y; }
 
 bool IsPlane(const ConvShape& s) { return s.in[0] == 1 && s.out[0] == 1 && s.kernel[0] == 1; }
 

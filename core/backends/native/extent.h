@@ -70,6 +70,7 @@ Extent operator*(const Extent& x, const Extent& y);
 Extent operator/(const Extent& x, int64_t y);  // of non-negative values, rounded down
 Extent operator%(const Extent& x, int64_t y);
 inline Extent CeilDiv(const Extent& x, int64_t y) { return x.IsMultipleOf(y) ? x / y : (x + (y - 1)) / y; }
+inline Extent RoundUp(const Extent& x, int64_t y) { return CeilDiv(x, y) * y; }
 
 using Shape = std::vector<Extent>;
 

@@ -7,6 +7,7 @@
 #include "core/backends/native/closure.h"
 #include "core/backends/native/lowering.h"
 #include "core/backends/native/lowerings/depthwise_block.h"
+#include "core/backends/native/rounding.h"
 #include "core/base/status_macros.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -15,12 +16,6 @@ namespace inlay::native {
 
 namespace LLVM = mlir::LLVM;
 using mlir::Value;
-
-namespace {
-
-constexpr int64_t kAlignment = 64;
-
-}  // namespace
 
 Indices Delinearise(Ops& o, Value linear, const Shape& shape) {
   Indices indices(shape.size());
@@ -243,13 +238,11 @@ Value FunctionEmitter::DataPointer(int64_t number) {
 // Slots lie behind each other, each with room to begin at a multiple of the alignment.
 Extent FunctionEmitter::OpenWorkspaceEnd(size_t slots) const {
   Extent end = 0;
-  for (size_t i = 0; i < slots; ++i) end = end + open_slots_[i].bytes + kAlignment;
+  for (size_t i = 0; i < slots; ++i) end = end + open_slots_[i].bytes + kLineBytes;
   return end;
 }
 
-Extent FunctionEmitter::OpenWorkspaceOffset(int64_t slot) const {
-  return CeilDiv(OpenWorkspaceEnd(slot), kAlignment) * kAlignment;
-}
+Extent FunctionEmitter::OpenWorkspaceOffset(int64_t slot) const { return RoundUp(OpenWorkspaceEnd(slot), kLineBytes); }
 
 Buffer FunctionEmitter::AllocateWorkspace(const Extent& size) {
   if (!size.is_static()) {
@@ -259,7 +252,7 @@ Buffer FunctionEmitter::AllocateWorkspace(const Extent& size) {
     open_slots_[slot].live = true;
     return {Buffer::Kind::kOpenWorkspace, static_cast<int64_t>(slot)};
   }
-  int64_t bytes = (std::max<int64_t>(size.value(), 1) + 63) / 64 * 64;
+  int64_t bytes = RoundUp(std::max<int64_t>(size.value(), 1), kLineBytes);
   int64_t offset = 0;
   auto at = live_.begin();
   for (; at != live_.end() && at->offset - offset < bytes; ++at) offset = at->offset + at->bytes;
@@ -285,7 +278,7 @@ Buffer FunctionEmitter::Temporary(const Extent& bytes) {
 
 Buffer FunctionEmitter::State(int64_t bytes) {
   Buffer buffer{Buffer::Kind::kState, state_bytes_};
-  state_bytes_ += (std::max<int64_t>(bytes, 1) + 63) / 64 * 64;
+  state_bytes_ += RoundUp(std::max<int64_t>(bytes, 1), kLineBytes);
   return buffer;
 }
 

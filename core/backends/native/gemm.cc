@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/backends/native/packing.h"
+#include "core/backends/native/rounding.h"
 #include "mlir/IR/BuiltinTypes.h"
 
 namespace inlay::native {
@@ -23,7 +24,7 @@ class TaskEmitter {
     if (plan_.batch == 1) batch_ = kb.Int(0);
     if (!g_.tile) p_ = Base(g_.p.pointer, g_.p.element, g_.p.batch_offset);
     if (plan_.source != ColumnSource::kOnTheFly) q_ = Base(g_.q.pointer, g_.q.element, g_.q.batch_offset);
-    packed_ = kb.At(scratch, (plan_.accumulator_elements() * plan_.element_bytes + 63) / 64 * 64, kb.b.getI8Type());
+    packed_ = kb.At(scratch, RoundUp(plan_.accumulator_elements() * plan_.element_bytes, kLineBytes), kb.b.getI8Type());
   }
 
   void Emit() {
@@ -122,7 +123,7 @@ class TaskEmitter {
     if (plan_.prefetch) {
       // The tiles of this panel share out the next one, so that it has come from memory when its first tile needs it.
       const int64_t rows = plan_.rows_fastest ? plan_.m : plan_.mc;
-      int64_t tiles = (rows + plan_.mr - 1) / plan_.mr;
+      int64_t tiles = CeilDiv(rows, plan_.mr);
       int64_t step = std::max<int64_t>(plan_.nr() * plan_.element_bytes / tiles, 1);
       prefetch_step = kb_.Int(step);
       Value from = kb_.At(q, plan_.kc * nv_ * plan_.lanes, g_.accumulator);

@@ -11,6 +11,7 @@
 
 #include "core/backends/native/gemm.h"
 #include "core/backends/native/packing.h"
+#include "core/backends/native/rounding.h"
 #include "core/backends/native/testing/kernel_jit.h"
 #include "core/backends/native/testing/measuring.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -73,7 +74,7 @@ void Measure(const std::string& cpu, int64_t m, int64_t n, int64_t k, const std:
   // For finding the rules: MR, NV, KC, MC override them.
   plan.mr = Setting("MR", plan.mr);
   plan.nv = Setting("NV", plan.nv);
-  plan.nv_last = (plan.n_last() + plan.lanes - 1) / plan.lanes;
+  plan.nv_last = CeilDiv(plan.n_last(), plan.lanes);
   plan.kc = Setting("KC", plan.kc);
   plan.mc = std::min(plan.m, Setting("MC", plan.mc));
   bool light = Setting("INLINE", 1);

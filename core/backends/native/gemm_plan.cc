@@ -9,7 +9,6 @@ namespace {
 constexpr int64_t kTileOverheadCycles = 24;  // accumulators in and out, loop set-up
 // A tail is code to compile and to fetch: worth it from this gain.
 constexpr double kTailPenalty = 1.01;
-constexpr int64_t kLineBytes = 64;
 // Weights that no cache holds between two calls: 128x768x768 rises from 232 to 252 GFLOP/s, 64x768x3072 from 195 to
 // 247.
 constexpr int64_t kPrefetchBytes = 256 << 10;
@@ -28,7 +27,6 @@ double LoadsPerCycle(const Core& core) { return HasSmallL1(core) ? 1.6 : 2; }
 double ChainCycles(const Core& core) { return HasSmallL1(core) ? 5.2 : 5; }
 
 // Parts of L2.
-int64_t RowBlockBytes(const Core& core) { return core.l2_bytes / 2; }  // of P in a row block
 int64_t PackedBlockBytes(const Core& core) { return std::min<int64_t>(core.l2_bytes * 3 / 16, 96 << 10); }
 int64_t SlabBytes(const Core& core) { return std::min<int64_t>(core.l2_bytes / 4, 128 << 10); }
 int64_t TransposedPanelBytes(const Core& core) { return core.l2_bytes / 4; }
@@ -39,9 +37,6 @@ constexpr int64_t kFewRows = 32, kManyRows = 128;
 // Of a product, and the work below which a task is not cut.
 constexpr int64_t kMinTasks = 16;
 constexpr double kMinTaskCycles = 4000;
-
-int64_t CeilDiv(int64_t x, int64_t y) { return (x + y - 1) / y; }
-int64_t RoundUp(int64_t x, int64_t to) { return CeilDiv(x, to) * to; }
 
 // Bytes of a panel that a step brings to L1. Where Q lies in rows of its own, those are whole cache lines: panels of 24
 // columns of f32 touch two lines for one and a half (64x3136x256 with AVX2: 84 GFLOP/s by 4x3, 93 by 6x2).
@@ -85,7 +80,7 @@ int64_t GemmPlan::accumulator_elements() const { return slab_elements() + (trans
 
 int64_t GemmPlan::scratch_bytes() const {
   int64_t packed = source == ColumnSource::kOnTheFly ? kc * nr() : 0;
-  return RoundUp(accumulator_elements() * element_bytes, 64) + RoundUp(packed * element_bytes, 64);
+  return RoundUp(accumulator_elements() * element_bytes, kLineBytes) + RoundUp(packed * element_bytes, kLineBytes);
 }
 
 // With the last register, LLVM keeps an accumulator of wide tiles on the stack (2x5: 36 GFLOP/s of 100), and of any
@@ -147,8 +142,8 @@ void BlockRows(int64_t rows, GemmPlan* plan) {
   plan->mc = plan->m;
   rows = std::max(RoundUp(rows, plan->mr), 4 * plan->mr);
   if (rows >= plan->m) return;
-  int64_t row_blocks = (plan->m + rows - 1) / rows;
-  plan->mc = RoundUp((plan->m + row_blocks - 1) / row_blocks, plan->mr);
+  int64_t row_blocks = CeilDiv(plan->m, rows);
+  plan->mc = RoundUp(CeilDiv(plan->m, row_blocks), plan->mr);
 }
 
 }  // namespace
@@ -162,8 +157,8 @@ GemmPlan PlanTransposedGemm(const Core& core, int64_t element_bytes, int64_t bat
   int64_t kc = TransposedPanelBytes(core) / panel_bytes;
   if (HasSmallL1(core)) kc = std::min(kc, core.l1_bytes * 3 / 4 / (panel_bytes + step_bytes));
   kc = std::max<int64_t>(kc, 64);
-  int64_t blocks = std::max<int64_t>((k + kc - 1) / kc, 1);
-  plan.kc = (k + blocks - 1) / blocks;
+  int64_t blocks = std::max<int64_t>(CeilDiv(k, kc), 1);
+  plan.kc = CeilDiv(k, blocks);
   BlockRows(TransposedSlabBytes(core) / (plan.nr() * element_bytes), &plan);
   plan.prefetch = k * n * element_bytes > kPrefetchBytes;
   return plan;
@@ -178,7 +173,7 @@ GemmPlan PlanGemm(const Core& core, ColumnSource source, int64_t element_bytes, 
   // 246 with blocks of 768). What a task packs itself is blocked, so that it never leaves the near caches; and k that
   // is so long that L2 would have few of P's rows, for each block of which all of Q comes from afar (128x768x3072 on
   // Zen 3: 87 to 93 GFLOP/s in blocks of 24 rows, 93 to 97 with k in blocks of 512).
-  const int64_t rows = RowBlockBytes(core) / std::max<int64_t>(k * element_bytes, 1);
+  const int64_t rows = core.row_block_bytes() / std::max<int64_t>(k * element_bytes, 1);
   int64_t blocks = 1;
   if (source == ColumnSource::kOnTheFly) {
     const int64_t kc = std::max<int64_t>(PackedBlockBytes(core) / (plan.nr() * element_bytes), 64);
@@ -187,7 +182,7 @@ GemmPlan PlanGemm(const Core& core, ColumnSource source, int64_t element_bytes, 
     BlockRows(blocks > 1 ? SlabBytes(core) / (plan.nr() * element_bytes) / plan.mr * plan.mr : m, &plan);
   } else if (source == ColumnSource::kPacked && rows < std::min(m, kFewRows)) {
     BlockRows(kManyRows, &plan);
-    blocks = CeilDiv(k, RowBlockBytes(core) / (plan.mc * element_bytes));
+    blocks = CeilDiv(k, core.row_block_bytes() / (plan.mc * element_bytes));
   } else {
     BlockRows(rows, &plan);
   }

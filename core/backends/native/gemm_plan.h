@@ -10,6 +10,8 @@
 
 #include <cstdint>
 
+#include "core/backends/native/rounding.h"
+
 namespace inlay::native {
 
 // What of a processor's core decides how kernels are cut: its vectors, and what its nearest caches hold.
@@ -20,12 +22,13 @@ struct Core {
   int64_t l2_bytes = 1 << 20;
 
   int64_t l1_panel_bytes() const { return l1_bytes * 2 / 3; }  // of Q, beside what else a tile meets
+  int64_t row_block_bytes() const { return l2_bytes / 2; }     // of P, which all panels read
 };
 
-// Where the kernel finds Q's panels.
 // The plans' scratch fits a task's stack.
 inline constexpr int64_t kMaxScratchBytes = 240 << 10;
 
+// Where the kernel finds Q's panels.
 enum class ColumnSource {
   kPacked,    // packed once, in the state: panel after panel of [k][panel columns], the last one padded with zeros
   kDirect,    // where it lies: rows are contiguous
@@ -50,12 +53,12 @@ struct GemmPlan {
   bool rows_fastest = false;      // of tasks: a panel's row blocks follow each other
 
   int64_t nr() const { return nv * lanes; }
-  int64_t panels() const { return (n + nr() - 1) / nr(); }
+  int64_t panels() const { return CeilDiv(n, nr()); }
   int64_t n_last() const { return n - (panels() - 1) * nr(); }  // columns of the last panel
   int64_t m_full() const { return m / mr * mr; }
   int64_t m_tail() const { return m % mr; }
-  int64_t k_blocks() const { return kc == 0 ? 0 : (k + kc - 1) / kc; }
-  int64_t row_blocks() const { return mc == 0 ? 0 : (m + mc - 1) / mc; }
+  int64_t k_blocks() const { return kc == 0 ? 0 : CeilDiv(k, kc); }
+  int64_t row_blocks() const { return mc == 0 ? 0 : CeilDiv(m, mc); }
   // The unit that parallel_for hands out: one panel of one row block of one batch element; panels vary fastest, unless
   // rows_fastest.
   int64_t tasks() const { return batch * row_blocks() * panels(); }

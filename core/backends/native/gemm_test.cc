@@ -11,6 +11,7 @@
 #include <tuple>
 
 #include "core/backends/native/packing.h"
+#include "core/backends/native/rounding.h"
 #include "core/backends/native/testing/kernel_jit.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/BuiltinTypes.h"
@@ -111,7 +112,7 @@ void Check(const std::string& cpu, const Case& c) {
   KernelJit jit(cpu);
   GemmPlan plan = PlanGemm(jit.core(), c.source, sizeof(Acc), c.batch, c.m, c.n, c.k);
   if (c.force_kc) plan.kc = c.force_kc;
-  if (c.force_mc) plan.mc = (c.force_mc + plan.mr - 1) / plan.mr * plan.mr;
+  if (c.force_mc) plan.mc = RoundUp(c.force_mc, plan.mr);
   if (plan.mc >= plan.m) plan.mc = plan.m;
   if (c.cut) CutForThreads(&plan);
   if (c.cut) EXPECT_GT(plan.row_blocks(), 1);

@@ -37,9 +37,6 @@ mlir::Value NumberLike(Ops& o, mlir::Value like, const Extent& extent);
 // shows when the code runs.
 Values IfRest(Ops& o, const Extent& extent, int64_t lanes, const Values& values, const std::function<Values()>& last);
 
-inline Extent RoundUp(const Extent& value, int64_t multiple) { return CeilDiv(value, multiple) * multiple; }
-inline int64_t RoundUp(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
-
 }  // namespace inlay::native
 
 #endif  // INLAY_CORE_BACKENDS_NATIVE_LOOPS_H_

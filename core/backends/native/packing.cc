@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "core/backends/native/rounding.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/BuiltinTypes.h"
 
@@ -169,7 +170,7 @@ void EmitPackColumns(KernelBuilder& kb, const GemmPlan& plan, const StridedMatri
   if (last_differs) panel(kb.Int(plan.panels() - 1), plan.nv_last, plan.n_last());
 }
 
-int64_t RowsPackedElements(const GemmPlan& plan) { return (plan.m + plan.mr - 1) / plan.mr * plan.mr * plan.k; }
+int64_t RowsPackedElements(const GemmPlan& plan) { return RoundUp(plan.m, plan.mr) * plan.k; }
 
 void EmitPackRows(KernelBuilder& kb, const GemmPlan& plan, const StridedMatrix& from, Value to) {
   kb.For(plan.m, [&](Value i) {

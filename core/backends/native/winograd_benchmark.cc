@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/backends/native/conv.h"
+#include "core/backends/native/rounding.h"
 #include "core/backends/native/testing/kernel_jit.h"
 #include "core/backends/native/testing/measuring.h"
 #include "core/backends/native/winograd.h"
@@ -138,7 +139,7 @@ class Contender {
     g.m = g.mc = plan->block_tiles();
     g.nv_last = g.nv;
     g.n = g.nr();
-    g.batch = ((plan->shape.m + plan->lanes - 1) / plan->lanes + g.nv - 1) / g.nv * plan->products();
+    g.batch = CeilDiv(CeilDiv(plan->shape.m, plan->lanes), g.nv) * plan->products();
   }
   void Prepare(int64_t weights, int64_t planes, int64_t input, int64_t scratch) {
     weight_elements_ = (weights + 15) / 16 * 16;

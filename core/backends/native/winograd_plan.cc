@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/backends/native/rounding.h"
+
 namespace inlay::native {
 namespace {
 
@@ -38,13 +40,13 @@ double Cycles(const Core& core, const WinogradPlan& plan) {
   double weights = weight_bytes / kFarBytes + again / (weight_bytes > near ? kFarBytes : kNearBytes);
   double inputs =
       plan.panels() * input_bytes / (plan.panels_outer && input_bytes > near ? 2 * kFarBytes : 8 * kNearBytes);
-  double tiles_of_product = static_cast<double>((g.m + g.mr - 1) / g.mr);
+  double tiles_of_product = static_cast<double>(CeilDiv(g.m, g.mr));
   double reading = blocks * g.batch * tiles_of_product * g.k * g.nv * kReadCycles;
   double products = std::max(EstimateCycles(g) * blocks + reading, weights) + inputs;
   double tiles = blocks * plan.block_tiles();
   int kind = plan.m == 4 ? 1 : 0;
   double groups_out = static_cast<double>(plan.panels()) * g.nv;
-  double squares_in = (s.in[2] + plan.lanes - 1) / plan.lanes * s.in[1] * plan.channel_groups() * s.n;
+  double squares_in = CeilDiv(s.in[2], plan.lanes) * s.in[1] * plan.channel_groups() * s.n;
   double squares_out = static_cast<double>(s.pixels()) / plan.lanes * groups_out * s.n;
   double spread = plan.fused ? 1 : 1.3;  // what is not fused goes by way of a farther cache
   return products +
@@ -55,7 +57,7 @@ double Cycles(const Core& core, const WinogradPlan& plan) {
 // The cheapest register tile for the plan's blocks.
 void ChooseTile(const Core& core, WinogradPlan* plan, std::optional<WinogradPlan>* best) {
   const ConvShape& s = plan->shape;
-  int64_t vectors = (s.m + plan->lanes - 1) / plan->lanes;
+  int64_t vectors = CeilDiv(s.m, plan->lanes);
   GemmPlan& g = plan->gemm;
   g.core = core;
   g.lanes = plan->lanes;
@@ -70,7 +72,7 @@ void ChooseTile(const Core& core, WinogradPlan* plan, std::optional<WinogradPlan
       g.mr = mr;
       g.nv = g.nv_last = nv;
       g.n = g.nr();
-      g.batch = (vectors + nv - 1) / nv * plan->products();
+      g.batch = CeilDiv(vectors, nv) * plan->products();
       for (int option = 0; option < 3; ++option) {
         plan->fused = option == 1;
         plan->panels_outer = option == 2;
@@ -108,19 +110,19 @@ std::optional<WinogradPlan> PlanWinograd(const Core& core, const ConvShape& shap
     plan.shape = shape;
     plan.lanes = core.vector_bytes / kFloatBytes;
     plan.m = m;
-    plan.tile_rows = (shape.out[1] + m - 1) / m;
-    plan.tile_columns = (shape.out[2] + m - 1) / m;
+    plan.tile_rows = CeilDiv(shape.out[1], m);
+    plan.tile_columns = CeilDiv(shape.out[2], m);
     // Narrower blocks than need be, where only those leave room in L2 for a fused task.
-    int64_t least = (plan.tile_columns + kMaxBlockTiles - 1) / kMaxBlockTiles;
-    int64_t most = std::max(least, (plan.tile_columns + kMinBlockColumns - 1) / kMinBlockColumns);
+    int64_t least = CeilDiv(plan.tile_columns, kMaxBlockTiles);
+    int64_t most = std::max(least, CeilDiv(plan.tile_columns, kMinBlockColumns));
     for (int64_t column_blocks = least; column_blocks <= most; ++column_blocks) {
-      plan.block_columns = (plan.tile_columns + column_blocks - 1) / column_blocks;
+      plan.block_columns = CeilDiv(plan.tile_columns, column_blocks);
       if (plan.column_blocks() != column_blocks) continue;
       int64_t rows = shape.n * plan.tile_rows;
       for (int64_t r = 1; r <= rows && (r == 1 || r * plan.block_columns <= kMaxBlockTiles); ++r) {
         if (r > 1 && plan.split_columns()) break;
         // Blocks of equal size.
-        if (r > 1 && (rows + (rows + r - 1) / r - 1) / ((rows + r - 1) / r) != r) continue;
+        if (r > 1 && CeilDiv(rows, CeilDiv(rows, r)) != r) continue;
         plan.block_rows = r;
         ChooseTile(core, &plan, &best);
       }

@@ -13,6 +13,7 @@
 
 #include "core/backends/native/conv_plan.h"
 #include "core/backends/native/gemm_plan.h"
+#include "core/backends/native/rounding.h"
 
 namespace inlay::native {
 
@@ -35,11 +36,11 @@ struct WinogradPlan {
 
   int64_t n() const { return m + 2; }
   int64_t products() const { return n() * n(); }
-  int64_t channel_groups() const { return (shape.c + lanes - 1) / lanes; }
+  int64_t channel_groups() const { return CeilDiv(shape.c, lanes); }
   int64_t panels() const { return gemm.batch / products(); }
 
-  int64_t column_blocks() const { return (tile_columns + block_columns - 1) / block_columns; }
-  int64_t row_blocks() const { return (shape.n * tile_rows + block_rows - 1) / block_rows; }
+  int64_t column_blocks() const { return CeilDiv(tile_columns, block_columns); }
+  int64_t row_blocks() const { return CeilDiv(shape.n * tile_rows, block_rows); }
   int64_t blocks() const { return row_blocks() * column_blocks(); }
   int64_t block_tiles() const { return block_rows * block_columns; }
 

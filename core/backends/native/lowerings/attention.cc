@@ -15,6 +15,7 @@
 #include "core/backends/native/lowerings/matrices.h"
 #include "core/backends/native/lowerings/score_rows.h"
 #include "core/backends/native/packing.h"
+#include "core/backends/native/rounding.h"
 
 namespace inlay::native {
 namespace {
@@ -34,16 +35,16 @@ struct Plan {
   bool pack_keys, pack_values, pack_in_task;
   int64_t element_bytes;
 
-  int64_t blocks() const { return (rows + block_rows - 1) / block_rows; }
+  int64_t blocks() const { return CeilDiv(rows, block_rows); }
   int64_t keys_elements() const { return pack_keys ? head_size * scores.packed_columns() : 0; }
   int64_t values_elements() const { return pack_values ? keys * context.packed_columns() : 0; }
-  int64_t packed_bytes() const { return RoundUp((keys_elements() + values_elements()) * element_bytes, 64); }
+  int64_t packed_bytes() const { return RoundUp((keys_elements() + values_elements()) * element_bytes, kLineBytes); }
 
   // A task's scratch: scores, rows of q, the contractions' own, and perhaps k and v.
-  int64_t q_offset() const { return RoundUp(block_rows * padded_keys * element_bytes, 64); }
-  int64_t gemm_offset() const { return q_offset() + RoundUp(block_rows * head_size * element_bytes, 64); }
+  int64_t q_offset() const { return RoundUp(block_rows * padded_keys * element_bytes, kLineBytes); }
+  int64_t gemm_offset() const { return q_offset() + RoundUp(block_rows * head_size * element_bytes, kLineBytes); }
   int64_t packed_offset() const {
-    return gemm_offset() + RoundUp(std::max(scores.scratch_bytes(), context.scratch_bytes()), 64);
+    return gemm_offset() + RoundUp(std::max(scores.scratch_bytes(), context.scratch_bytes()), kLineBytes);
   }
   int64_t scratch_bytes() const { return packed_offset() + (pack_in_task ? packed_bytes() : 0); }
 };
@@ -56,11 +57,11 @@ void BlockRows(Plan* p) {
   }
   if (!p->pack_keys) base = p->rows;  // one block
   int64_t most = std::max(kBlockBytes / row_bytes / base, int64_t{1}) * base;
-  int64_t blocks = (p->rows + most - 1) / most;
+  int64_t blocks = CeilDiv(p->rows, most);
   if (p->heads * blocks < kMinTasks) {
-    blocks = std::min((p->rows + base - 1) / base, (kMinTasks + p->heads - 1) / p->heads);
+    blocks = std::min(CeilDiv(p->rows, base), CeilDiv(kMinTasks, p->heads));
   }
-  p->block_rows = std::min(RoundUp((p->rows + blocks - 1) / blocks, base), p->rows);
+  p->block_rows = std::min(RoundUp(CeilDiv(p->rows, blocks), base), p->rows);
   for (GemmPlan* gemm : {&p->scores, &p->context}) {
     gemm->mc = p->block_rows;
     gemm->prefetch = false;  // near already

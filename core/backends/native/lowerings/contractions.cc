@@ -9,6 +9,7 @@
 #include "core/backends/native/lowerings/conv_support.h"
 #include "core/backends/native/lowerings/gemm_support.h"
 #include "core/backends/native/lowerings/views.h"
+#include "core/backends/native/rounding.h"
 #include "core/backends/native/winograd.h"
 #include "mlir/IR/BuiltinTypes.h"
 
@@ -52,7 +53,7 @@ void Winograd(FunctionEmitter& f, const Node& n, const WinogradPlan& plan) {
       Phase::kInit);
   const Extent& images = x.dims[0];
   int64_t image_bytes = Product(x.dims, 1, x.rank()).value() * int64_t{sizeof(float)};
-  int64_t input_bytes = RoundUp(floats(plan.planes_elements()), 64);
+  int64_t input_bytes = RoundUp(floats(plan.planes_elements()), kLineBytes);
   Buffer input = f.Temporary(ForAll(images, input_bytes));
   ForImages(f, images, plan.plane_row_items(), static_cast<double>(plan.plane_columns()) * 6, kNoScratch,
             [&](Kernel& k, Value begin, Value end, Value, Value image) {
@@ -62,7 +63,7 @@ void Winograd(FunctionEmitter& f, const Node& n, const WinogradPlan& plan) {
   if (!plan.fused) {
     Buffer planes = input;
     int64_t planes_bytes = input_bytes;
-    input_bytes = RoundUp(floats(plan.shared_input_elements()), 64);
+    input_bytes = RoundUp(floats(plan.shared_input_elements()), kLineBytes);
     input = f.Temporary(ForAll(images, input_bytes));
     ForImages(f, images, plan.transform_tasks(), static_cast<double>(plan.block_tiles()) * plan.products() * 4,
               kNoScratch, [&](Kernel& k, Value begin, Value end, Value, Value image) {
@@ -105,7 +106,7 @@ void Direct(FunctionEmitter& f, const Node& n, const ConvPlan& plan) {
   int64_t input_bytes = image_bytes;
   bool padded = plan.padded_input;
   if (padded) {
-    input_bytes = RoundUp((plan.padded_elements() + plan.lanes) * types.accumulator_bytes, 64);
+    input_bytes = RoundUp((plan.padded_elements() + plan.lanes) * types.accumulator_bytes, kLineBytes);
     input = f.Temporary(ForAll(images, input_bytes));
     ForImages(f, images, shape.n * shape.c, static_cast<double>(plan.plane_elements()) / 4, kNoScratch,
               [&](Kernel& k, Value begin, Value end, Value, Value image) {

@@ -11,6 +11,7 @@
 #include "core/backends/native/lowerings/conv_support.h"
 #include "core/backends/native/lowerings/gemm_support.h"
 #include "core/backends/native/packing.h"
+#include "core/backends/native/rounding.h"
 #include "mlir/IR/BuiltinTypes.h"
 
 namespace inlay::native {
@@ -108,7 +109,7 @@ class Block {
     Value from = plan_.is_whole() ? o.Int(0) : o.Min(o.Max(first, o.Int(0)), o.Int(d.in[1] - plan_.in_rows));
     Value planes = o.At(scratch, plan_.edge_elements(), type);
     Value rest_of_scratch =
-        o.At(scratch, RoundUp(plan_.expanded_elements() * int64_t{sizeof(float)}, 64), o.b.getI8Type());
+        o.At(scratch, RoundUp(plan_.expanded_elements() * int64_t{sizeof(float)}, kLineBytes), o.b.getI8Type());
     Expand(k, {image, channel, block, first, from, planes, rest_of_scratch});
     if (!plan_.is_whole()) ZeroPadding(o, first, planes);
 

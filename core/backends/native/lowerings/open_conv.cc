@@ -11,6 +11,7 @@
 #include "core/backends/native/lowerings/windows.h"
 #include "core/backends/native/microkernel.h"
 #include "core/backends/native/packing.h"
+#include "core/backends/native/rounding.h"
 
 namespace inlay::native {
 namespace {
@@ -33,7 +34,7 @@ class OpenConvolution {
     plan_ =
         PlanGemm(f.cpu().core, ColumnSource::kPacked, types_.accumulator_bytes, 1, kNominalPixels, columns_, depth_);
     plan_.nv_last = plan_.nv;
-    patches_bytes_ = RoundUp(plan_.mr * depth_ * types_.accumulator_bytes, 64);
+    patches_bytes_ = RoundUp(plan_.mr * depth_ * types_.accumulator_bytes, kLineBytes);
   }
 
   absl::Status Emit() {

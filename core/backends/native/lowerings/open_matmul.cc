@@ -13,6 +13,7 @@
 #include "core/backends/native/lowerings/matrices.h"
 #include "core/backends/native/microkernel.h"
 #include "core/backends/native/packing.h"
+#include "core/backends/native/rounding.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
 namespace inlay::native {
@@ -62,7 +63,7 @@ class OpenMatmul {
     double each = 2.0 * plan_.nr() / (4.0 * plan_.lanes);
     f_.Parallel(tasks, Cycles(Extent::Min(m_, mc_) * k_) * each + 50, [&](Kernel& kernel, Value begin, Value end) {
       kernel.shapes = shapes_;
-      Value scratch = kernel.Scratch(q_offset_ + RoundUp(q_elements() * types_.accumulator_bytes, 64));
+      Value scratch = kernel.Scratch(q_offset_ + RoundUp(q_elements() * types_.accumulator_bytes, kLineBytes));
       kernel.o.For(begin, end, 1, [&](Value task) { Task(kernel, task, scratch).Emit(*this); });
     });
   }
@@ -77,7 +78,7 @@ class OpenMatmul {
     kc_ = whole ? k_ : Extent(kBlockK);
     int64_t rows = kPackedRows;
     if (!pack_rows_)
-      rows = std::max(f_.cpu().core.l2_bytes / 2 / (Nominal(k_) * types_.accumulator_bytes), 4 * plan_.mr);
+      rows = std::max(f_.cpu().core.row_block_bytes() / (Nominal(k_) * types_.accumulator_bytes), 4 * plan_.mr);
     rows = std::min(rows, kSlabBytes / (plan_.nr() * types_.accumulator_bytes));
     mc_ = RoundUp(m_.is_static() ? std::min(rows, m_.value()) : rows, plan_.mr);
     row_blocks_ = CeilDiv(m_, mc_);
@@ -85,8 +86,8 @@ class OpenMatmul {
     full_panels_ = columns_.IsMultipleOf(plan_.nr());
     inline_epilogue_ = !pack_rows_ && full_panels_ && InlineEpilogue(f_, n_);
     int64_t slab = inline_epilogue_ ? 0 : mc_ * plan_.nr();
-    p_offset_ = RoundUp(slab * types_.accumulator_bytes, 64);
-    q_offset_ = p_offset_ + RoundUp(pack_rows_ ? plan_.mr * kc_.value() * types_.accumulator_bytes : 0, 64);
+    p_offset_ = RoundUp(slab * types_.accumulator_bytes, kLineBytes);
+    q_offset_ = p_offset_ + RoundUp(pack_rows_ ? plan_.mr * kc_.value() * types_.accumulator_bytes : 0, kLineBytes);
   }
   bool blocked() const { return kc_ != k_ || k_ == Extent(0); }
   int64_t q_elements() const { return constant_ ? 0 : kc_.value() * plan_.nr(); }

@@ -5,6 +5,7 @@
 #include "core/backends/native/loops.h"
 #include "core/backends/native/lowering.h"
 #include "core/backends/native/lowerings/windows.h"
+#include "core/backends/native/rounding.h"
 
 namespace inlay::native {
 namespace {
@@ -29,7 +30,7 @@ struct Pool {
     int64_t i = Spatial() - 1;
     const Extent &in = n.in(0).dims[i + 2], &out = n.out().dims[i + 2];
     int64_t s = w.strides[i], reach = (w.kernel[i] - 1) * w.dilations[i];
-    *low = Extent::Min(out, (w.pads_begin[i] + s - 1) / s);
+    *low = Extent::Min(out, CeilDiv(w.pads_begin[i], s));
     Extent last = in - 1 - reach + w.pads_begin[i];
     *high = Extent::Max(*low, Extent::Min(out, Extent::Max(last + s, 0) / s));
   }

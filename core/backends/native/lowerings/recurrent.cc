@@ -16,6 +16,7 @@
 #include "core/backends/native/math.h"
 #include "core/backends/native/microkernel.h"
 #include "core/backends/native/packing.h"
+#include "core/backends/native/rounding.h"
 
 namespace inlay::native {
 namespace {
@@ -163,7 +164,7 @@ class Recurrent {
     p.vectors = std::max<int64_t>((batch_ == 1 ? 8 : 4) / gates, 1);
     while (p.vectors > 1 && p.vectors * lanes_ * 2 > hidden_) p.vectors /= 2;
     p.units = p.vectors * lanes_;
-    p.blocks = (hidden_ + p.units - 1) / p.units;
+    p.blocks = CeilDiv(hidden_, p.units);
     int64_t columns = p.gates * p.vectors;
     p.rows = std::clamp<int64_t>((f_.cpu().core.registers - 1 - columns) / columns, 1, batch_);
     const Tensor& r = n_.in(2);

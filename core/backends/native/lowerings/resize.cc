@@ -5,6 +5,7 @@
 #include "core/backends/native/function_emitter.h"
 #include "core/backends/native/loops.h"
 #include "core/backends/native/lowering.h"
+#include "core/backends/native/rounding.h"
 
 namespace inlay::native {
 namespace {
@@ -205,7 +206,7 @@ bool ResizeRows(FunctionEmitter& f, const Node& n, const std::vector<Table>& tab
   }
   int64_t points = static_cast<int64_t>(taps.index.size());
   for (size_t t = 0; t < others; ++t) points *= static_cast<int64_t>(tables[t].index.size());
-  int64_t vectors = (width + lanes - 1) / lanes;
+  int64_t vectors = CeilDiv(width, lanes);
   f.ParallelEach(Product(outer), static_cast<double>(vectors * (points + 4)), [&](Kernel& k, Value item) {
     Ops& o = k.o;
     if (flat) k.shapes = shapes;

@@ -4,6 +4,7 @@
 #include "core/backends/native/function_emitter.h"
 #include "core/backends/native/loops.h"
 #include "core/backends/native/lowering.h"
+#include "core/backends/native/rounding.h"
 
 namespace inlay::native {
 namespace {
@@ -92,17 +93,17 @@ absl::Status TopKKernel(FunctionEmitter& f, const Node& n) {
   if (out.IsEmpty()) return absl::OkStatus();
   Shape others = x.dims;
   others.erase(others.begin() + axis);
-  int64_t value_bytes = (count * ir::ByteSize(x.dtype) + 63) / 64 * 64, bytes = value_bytes + count * 8;
+  int64_t value_bytes = RoundUp(count * ir::ByteSize(x.dtype), kLineBytes), bytes = value_bytes + count * 8;
   bool on_stack = bytes <= Kernel::kMaxStackBytes;
   Buffer memory;
-  if (!on_stack) memory = f.Temporary(Product(others) * ((bytes + 63) / 64 * 64));
+  if (!on_stack) memory = f.Temporary(Product(others) * (RoundUp(bytes, kLineBytes)));
   int cost = 0;
   f.Expression(x, nullptr, nullptr, &cost);
   f.Parallel(Product(others), extent * (cost + 10.0), [&](Kernel& k, Value begin, Value end) {
     Ops& o = k.o;
     Value base = on_stack ? k.Scratch(bytes) : k.Pointer(memory);
     o.For(begin, end, 1, [&](Value item) {
-      Value mine = on_stack ? base : o.At(base, o.Mul(item, (bytes + 63) / 64 * 64), o.b.getI8Type());
+      Value mine = on_stack ? base : o.At(base, o.Mul(item, RoundUp(bytes, kLineBytes)), o.b.getI8Type());
       TopK heap{k, n, n.attrs->BoolOr("largest", true), mine, o.At(mine, value_bytes, o.b.getI8Type())};
       Indices at = Delinearise(o, item, others);
       auto place = [&](Value i) {

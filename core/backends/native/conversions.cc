@@ -1,0 +1,156 @@
+// Ops: elements from one type to another, and the 16-bit floats that a processor may lack instructions for.
+#include "core/backends/native/ops.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/IR/BuiltinTypes.h"
+
+namespace inlay::native {
+
+namespace arith = mlir::arith;
+namespace LLVM = mlir::LLVM;
+using ir::DType;
+using mlir::Type;
+using mlir::Value;
+
+Value Ops::Intrinsic(const char* name, Type result, const std::vector<Value>& args) {
+  return b.create<LLVM::CallIntrinsicOp>(loc, result, b.getStringAttr(name), mlir::ValueRange(args)).getResults();
+}
+
+Value Ops::Bitcast(Value x, Type element) {
+  return b.createOrFold<arith::BitcastOp>(loc, WithElement(x.getType(), element), x);
+}
+
+Value Ops::ExtendI(Value x, Type element, bool is_signed) {
+  Type to = WithElement(x.getType(), element);
+  if (to == x.getType()) return x;
+  if (is_signed) return b.createOrFold<arith::ExtSIOp>(loc, to, x);
+  return b.createOrFold<arith::ExtUIOp>(loc, to, x);
+}
+
+Value Ops::TruncateI(Value x, Type element) {
+  Type to = WithElement(x.getType(), element);
+  return to == x.getType() ? x : b.createOrFold<arith::TruncIOp>(loc, to, x);
+}
+
+Value Ops::IntToFloat(Value x, Type element, bool is_signed) {
+  Type to = WithElement(x.getType(), element);
+  if (is_signed) return b.createOrFold<arith::SIToFPOp>(loc, to, x);
+  return b.createOrFold<arith::UIToFPOp>(loc, to, x);
+}
+
+Value Ops::FloatToIntSaturating(Value x, Type element, bool is_signed) {
+  return Intrinsic(is_signed ? "llvm.fptosi.sat" : "llvm.fptoui.sat", WithElement(x.getType(), element), {x});
+}
+
+Value Ops::ExtendF(Value x, Type element) {
+  Type to = WithElement(x.getType(), element);
+  return to == x.getType() ? x : b.createOrFold<arith::ExtFOp>(loc, to, x);
+}
+
+Value Ops::TruncateF(Value x, Type element) {
+  Type to = WithElement(x.getType(), element);
+  return to == x.getType() ? x : b.create<arith::TruncFOp>(loc, to, x).getResult();
+}
+
+// Round to nearest even by adding half of the last place; NaN stays NaN (quiet).
+Value Ops::F32ToBf16Bits(Value x) {
+  Value bits = Bitcast(x, b.getI32Type());
+  Type type = bits.getType();
+  Value lsb = And(ShiftRight(bits, ConstI(type, 16), false), ConstI(type, 1));
+  Value rounded = AddI(bits, AddI(lsb, ConstI(type, 0x7fff)));
+  Value quiet = Or(bits, ConstI(type, 0x400000));
+  Value result = Select(IsNan(x), quiet, rounded);
+  return TruncateI(ShiftRight(result, ConstI(type, 16), false), b.getI16Type());
+}
+
+// For processors without F16C, where LLVM would call a library function for each element.
+Value Ops::F16BitsToF32(Value bits16) {
+  Value bits = ExtendI(bits16, b.getI32Type(), false);
+  Type type = bits.getType();
+  Value sign = ShiftLeft(And(bits, ConstI(type, 0x8000)), ConstI(type, 16));
+  Value magnitude = ShiftLeft(And(bits, ConstI(type, 0x7fff)), ConstI(type, 13));
+  // Exponent rebias by a multiplication, which also normalises subnormals; Inf and NaN get the exponent of all ones.
+  Value scaled =
+      MulF(Bitcast(magnitude, b.getF32Type()), ConstF(WithElement(type, b.getF32Type()), std::ldexp(1.0, 112)));
+  Value special = CompareI(Compare::kGe, magnitude, ConstI(type, 0x7c00 << 13), false);
+  Value normal = Bitcast(scaled, b.getI32Type());
+  Value result = Select(special, Or(magnitude, ConstI(type, 0x7f800000)), normal);
+  return Bitcast(Or(result, sign), b.getF32Type());
+}
+
+Value Ops::Widen(Value x, Type to) {
+  Type element = mlir::getElementTypeOrSelf(x.getType());
+  if (element.isInteger(16) && to.isF32()) return F16BitsToF32(x);
+  return KernelBuilder::Widen(x, to);
+}
+
+Value Ops::F32ToF16Bits(Value x) {
+  Value bits = Bitcast(x, b.getI32Type());
+  Type type = bits.getType();
+  Type f32 = x.getType();
+  Value sign = And(ShiftRight(bits, ConstI(type, 16), false), ConstI(type, 0x8000));
+  Value magnitude = And(bits, ConstI(type, 0x7fffffff));
+  // Normal results: rebias, then round half to even on the 13 bits that go.
+  Value odd = And(ShiftRight(magnitude, ConstI(type, 13), false), ConstI(type, 1));
+  Value normal = ShiftRight(AddI(magnitude, AddI(odd, ConstI(type, 0xfff - (112 << 23)))), ConstI(type, 13), false);
+  // Subnormal results: adding 0.5 makes the FPU round at the right bit.
+  Value subnormal = SubI(Bitcast(AddF(Bitcast(magnitude, b.getF32Type()), ConstF(f32, 0.5)), b.getI32Type()),
+                         ConstI(type, 0x3f000000));
+  Value result = Select(CompareI(Compare::kLt, magnitude, ConstI(type, 0x38800000), false), subnormal, normal);
+  // 65520 and above round to infinity.
+  result = Select(CompareI(Compare::kGe, magnitude, ConstI(type, 0x477ff000), false), ConstI(type, 0x7c00), result);
+  result = Select(CompareI(Compare::kGt, magnitude, ConstI(type, 0x7f800000), false), ConstI(type, 0x7e00), result);
+  return TruncateI(Or(result, sign), b.getI16Type());
+}
+
+Value Ops::RoundTo(DType dtype, Value x) {
+  if (dtype == DType::kBF16) {
+    Value bits = ExtendI(F32ToBf16Bits(x), b.getI32Type(), false);
+    return Bitcast(ShiftLeft(bits, ConstI(bits.getType(), 16)), b.getF32Type());
+  }
+  if (cpu_.f16c) return ExtendF(TruncateF(x, b.getF16Type()), b.getF32Type());
+  return F16BitsToF32(F32ToF16Bits(x));
+}
+
+Value Ops::Cast(DType from, DType to, Value x) {
+  if (from == to) return x;
+  Type element = ComputeType(to);
+  if (to == DType::kBool) {
+    return CompareN(Compare::kNe, from, x, Const(x.getType(), 0));
+  }
+  if (from == DType::kBool) {
+    if (!ir::IsFloat(to)) return ExtendI(x, element, false);
+    Type type = WithElement(x.getType(), element);
+    return Select(x, ConstF(type, 1), ConstF(type, 0));
+  }
+  bool narrow = to == DType::kF16 || to == DType::kBF16;
+  if (ir::IsFloat(from) && ir::IsFloat(to)) {
+    if (from == DType::kF64 && narrow) {
+      // Rounding twice is wrong at ties; rounding to odd first is not: towards zero, the last bit set where inexact.
+      Value once = TruncateF(x, b.getF32Type());
+      Value back = ExtendF(once, b.getF64Type());
+      Value bits = Bitcast(once, b.getI32Type());
+      Type type = bits.getType();
+      Value inexact = And(CompareF(Compare::kNe, back, x), Not(IsNan(x)));
+      Value away = CompareF(Compare::kGt, AbsF(back), AbsF(x));
+      Value toward_zero = Select(away, SubI(bits, ConstI(type, 1)), bits);
+      Value odd = Or(toward_zero, ConstI(type, 1));
+      return RoundTo(to, Bitcast(Select(inexact, odd, bits), b.getF32Type()));
+    }
+    if (from == DType::kF64) return TruncateF(x, element);
+    if (to == DType::kF64) return ExtendF(x, element);
+    return narrow ? RoundTo(to, x) : x;
+  }
+  if (ir::IsFloat(from)) return FloatToIntSaturating(x, element, ir::IsSigned(to));
+  if (ir::IsFloat(to)) {
+    if (narrow && (from == DType::kI32 || from == DType::kI64)) {
+      return Cast(DType::kF64, to, IntToFloat(x, b.getF64Type(), true));
+    }
+    Value value = IntToFloat(x, element, ir::IsSigned(from));
+    return narrow ? RoundTo(to, value) : value;
+  }
+  if (ir::ByteSize(to) < ir::ByteSize(from)) return TruncateI(x, element);
+  return ExtendI(x, element, ir::IsSigned(from));
+}
+
+}  // namespace inlay::native
