@@ -1,6 +1,7 @@
 #include "core/backends/native/conv_plan.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "core/backends/native/depthwise_plan.h"
 #include "core/backends/native/rounding.h"
@@ -14,7 +15,11 @@ constexpr int64_t kMinPixelTile = 4;
 // Read in place, a tile is code for each column of the kernel, and of few image rows.
 constexpr int64_t kMaxInPlaceTaps = 16;
 constexpr int64_t kMaxInPlaceRows = 4;
-constexpr int64_t kL1Ways = 8, kL1WayBytes = 4096;
+constexpr int64_t kL1Ways = 8, kL1WayBytes = 4096, kL2WayBytes = 64 << 10;
+// Fewer rows than these do not pay for a copy of the pixels (Zen 3: 24 rows 91 GFLOP/s of 97 where they lie, 84 copied;
+// 64 rows 93 either way; 128 rows 92, in worse moments of the machine 79, and 97, then 94).
+constexpr int64_t kMinCopiedRows = 48;
+constexpr double kFarLineCycles = 3;  // of a line from L3 that comes late
 
 // Rows of a tile must be consecutive pixels of one image row, or whole image rows.
 bool IsPixelTile(const ConvShape& s, int64_t mr) {
@@ -32,19 +37,36 @@ int64_t PixelStepBytes(const ConvShape& s, int64_t mr, int64_t element_bytes) {
   return s.kernel[0] * rows * (RoundUp(columns * element_bytes, kLineBytes) + kLineBytes) / s.taps();
 }
 
+// Whether a pointwise convolution's tasks copy their pixels. A panel's lie a plane apart, line by line: more of them
+// than the sets they fall into can hold (64x64: 4 of L2's) come from afar for every tile (Zen 3, 512 channels of 32x32
+// to 256: 43 to 55 GFLOP/s, copied 92), and where a panel exceeds what a small L1 has room for they are late, too.
+bool CopiesPixels(const Core& core, const ConvShape& s, int64_t element_bytes) {
+  const int64_t channels = s.c / s.groups, rows = s.m / s.groups, plane = s.pixels() * element_bytes;
+  if (rows < kMinCopiedRows) return false;
+  if (core.has_small_l1()) return true;
+  const int64_t lines = kL2WayBytes / std::gcd(plane, kL2WayBytes) * (core.l2_bytes / kL2WayBytes);
+  return plane % kLineBytes == 0 && channels * 2 > lines;
+}
+
 // What transposing the accumulators costs beside the tiles, and packing pixels: measured on Zen 5.
 double TransposedCycles(const GemmPlan& plan) {
   int64_t square = plan.lanes * plan.lanes;
   double squares = static_cast<double>(plan.m / plan.lanes) * plan.packed_columns() / plan.lanes;
   double scalars = static_cast<double>(plan.m % plan.lanes) * plan.n;
-  return EstimateCycles(plan) + plan.batch * (squares * square * 0.6 + scalars * 4);
+  // Every panel of weights reads all pixels again, from where they lie apart (Zen 3, 1024 channels of 14x14 to 256: 82
+  // GFLOP/s, 92 by kPointwise; 1280 to 640 57 to 67, and 95).
+  const double pixel_bytes = static_cast<double>(plan.m) * plan.k * plan.element_bytes;
+  const bool is_far = plan.core.has_small_l1() && pixel_bytes > plan.core.l2_bytes;
+  const double reading = is_far ? plan.panels() * pixel_bytes / kLineBytes * kFarLineCycles : 0;
+  return EstimateCycles(plan) + plan.batch * (squares * square * 0.6 + scalars * 4 + reading);
 }
 
 double PanelCycles(const ConvPlan& plan) {
   const GemmPlan& g = plan.gemm;
   double cycles = EstimateCycles(g);
-  if (plan.method != ConvMethod::kPanels) return cycles;
-  double pieces = plan.shape.out[2] % g.lanes == 0 ? 1 : (g.lanes - 2.0) / plan.shape.out[2] + 2;
+  if (g.source != ColumnSource::kOnTheFly) return cycles;
+  const bool is_whole = plan.method == ConvMethod::kPointwise || plan.shape.out[2] % g.lanes == 0;
+  double pieces = is_whole ? 1 : (g.lanes - 2.0) / plan.shape.out[2] + 2;
   return cycles + g.batch * g.row_blocks() * (g.packed_columns() / g.lanes) * g.k * (0.5 + 0.75 * pieces);
 }
 
@@ -157,13 +179,17 @@ ConvPlan PlanConv(const Core& core, const ConvShape& shape, int64_t element_byte
   bool pointwise = shape.taps() == 1 && dense;
   plan.method = pointwise ? ConvMethod::kPointwise : ConvMethod::kPanels;
   plan.padded_input = !pointwise;
-  ColumnSource source = plan.method == ConvMethod::kPointwise ? ColumnSource::kDirect : ColumnSource::kOnTheFly;
+  const ColumnSource source =
+      pointwise && !CopiesPixels(core, shape, element_bytes) ? ColumnSource::kDirect : ColumnSource::kOnTheFly;
   int64_t channels = shape.c / shape.groups;
   plan.gemm = PlanGemm(core, source, element_bytes, shape.n * shape.groups, shape.m / shape.groups, shape.pixels(),
                        channels * shape.taps());
   // A block of k is whole channels, so that the packer's loops are over channels and taps.
   auto whole_channels = [&](int64_t kc) { return std::min(CeilDiv(kc, shape.taps()), channels) * shape.taps(); };
   plan.gemm.kc = whole_channels(plan.gemm.kc);
+  // Of pixels that L2 does not hold beside the rest.
+  const int64_t pixel_bytes = channels * shape.pixels() * element_bytes;
+  plan.gemm.prefetch = pointwise && core.has_small_l1() && pixel_bytes > core.l2_bytes / 2;
   plan.cycles = PanelCycles(plan);
   if (shape.reversed) return plan;
   auto consider = [&](int64_t mr) {

@@ -36,7 +36,7 @@ ConvShape TransposedConvShape(int64_t n, int64_t c, int64_t m, int64_t groups, c
                               const Spatial& stride, const Spatial& dilation, const Spatial& pad, const Spatial& out);
 
 enum class ConvMethod {
-  kPointwise,
+  kPointwise,  // pixels where they lie in x, or copied from there panel by panel (gemm.source)
   kPanels,
   // Rows and columns exchanged: row = pixel, read as a scalar from its plane, column = output channel, weights packed.
   // For few pixels, which would leave much of the last vector empty. Straight from x where pixels_in_place() says so.

@@ -23,7 +23,7 @@ class TaskEmitter {
     batch_ = kb.Div(task, panels * row_blocks);
     if (plan_.batch == 1) batch_ = kb.Int(0);
     if (!g_.tile) p_ = Base(g_.p.pointer, g_.p.element, g_.p.batch_offset);
-    if (plan_.source != ColumnSource::kOnTheFly) q_ = Base(g_.q.pointer, g_.q.element, g_.q.batch_offset);
+    if (!g_.q.pack) q_ = Base(g_.q.pointer, g_.q.element, g_.q.batch_offset);
     packed_ = kb.At(scratch, RoundUp(plan_.accumulator_elements() * plan_.element_bytes, kLineBytes), kb.b.getI8Type());
   }
 
@@ -103,7 +103,12 @@ class TaskEmitter {
   Value ColumnBlock(Value k_begin, Value k_end) {
     switch (plan_.source) {
       case ColumnSource::kOnTheFly:
-        g_.q.pack(kb_, PackRequest{batch_, panel_, k_begin, k_end, packed_, nv_, readable_});
+        if (g_.q.pack) {
+          g_.q.pack(kb_, PackRequest{batch_, panel_, k_begin, k_end, packed_, nv_, readable_});
+        } else {
+          const StridedMatrix rows{RowAt(k_begin, panel_), g_.q.element, g_.q.k_stride, 1};
+          EmitPackBlock(kb_, rows, kb_.Sub(k_end, k_begin), nv_, readable_, plan_.lanes, g_.accumulator, packed_);
+        }
         q_stride_ = nv_ * plan_.lanes;
         return packed_;
       case ColumnSource::kPacked: {
@@ -113,14 +118,32 @@ class TaskEmitter {
       }
       case ColumnSource::kDirect:
         q_stride_ = g_.q.k_stride;
-        return kb_.At(kb_.At(q_, kb_.Mul(panel_, plan_.nr()), g_.q.element), kb_.Mul(k_begin, q_stride_), g_.q.element);
+        return RowAt(k_begin, panel_);
     }
     return {};
   }
 
+  // Where row k of a panel of Q lies that nobody packed.
+  Value RowAt(Value k, Value panel) {
+    return kb_.At(kb_.At(q_, kb_.Mul(panel, plan_.nr()), g_.q.element), kb_.Mul(k, g_.q.k_stride), g_.q.element);
+  }
+
+  // This tile's share of the next panel, whose rows lie apart: no prefetcher of the processor's follows them.
+  void PrefetchRows(Value tile, Value k_begin, Value k_end) {
+    const int64_t share = CeilDiv(plan_.kc, CeilDiv(plan_.mc, plan_.mr));
+    const int64_t line = kLineBytes / (g_.q.element.getIntOrFloatBitWidth() / 8);
+    Value begin = kb_.Add(k_begin, kb_.Mul(kb_.Sub(tile, tile_begin_), share));
+    kb_.For(begin, kb_.Min(kb_.Add(begin, share), k_end), 1, [&](Value k) {
+      Value row = RowAt(k, kb_.Add(panel_, 1));
+      for (int64_t j = 0; j < plan_.nr(); j += line) kb_.Prefetch(kb_.At(row, j, g_.q.element));
+    });
+  }
+
   std::vector<Value> Tile(int64_t rows, Value tile, Value q, Value k_begin, Value k_end, const std::vector<Value>& in) {
     Value prefetch, prefetch_step;
-    if (plan_.prefetch) {
+    if (plan_.prefetch && plan_.source != ColumnSource::kPacked) {
+      PrefetchRows(tile, k_begin, k_end);
+    } else if (plan_.prefetch) {
       // The tiles of this panel share out the next one, so that it has come from memory when its first tile needs it.
       const int64_t rows = plan_.rows_fastest ? plan_.m : plan_.mc;
       int64_t tiles = CeilDiv(rows, plan_.mr);

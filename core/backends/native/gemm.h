@@ -40,12 +40,13 @@ struct PackRequest {
 };
 
 struct ColumnOperand {
-  // kPacked: the packed matrix. kDirect: row k of the panel j at k * k_stride + j * nr.
+  // kPacked: the packed matrix. kDirect, and kOnTheFly where `pack` is empty: row k of the panel j at
+  // k * k_stride + j * nr.
   mlir::Value pointer;
   mlir::Type element;
   int64_t k_stride = 0;
   BatchOffset batch_offset;
-  std::function<void(KernelBuilder&, const PackRequest&)> pack;  // kOnTheFly
+  std::function<void(KernelBuilder&, const PackRequest&)> pack;  // kOnTheFly, of any other form
 };
 
 // Called with an accumulator: a scalar, or a vector of columns [column, column + lanes) of one row, all of which exist.

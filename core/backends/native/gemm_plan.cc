@@ -13,18 +13,13 @@ constexpr double kTailPenalty = 1.01;
 // 247.
 constexpr int64_t kPrefetchBytes = 256 << 10;
 
-// Cores with such an L1 are also slow to read L2, so that pixels and weights of a block of k should both be in L1 (Zen
-// 3, GFLOP/s: 49 pixels of 960 channels to 160 65 -> 92, 3x3 of 256 channels at 14x14 76 -> 98). Later ones need no
-// blocks.
-bool HasSmallL1(const Core& core) { return core.l1_bytes <= 32 << 10; }
-
 // Vectors and broadcast elements: two, of which such a core sustains fewer (Zen 3: 12x1 at 63 to 76% of the peak, 14x1
 // at 72 to 78% where pixels lie apart).
-double LoadsPerCycle(const Core& core) { return HasSmallL1(core) ? 1.6 : 2; }
+double LoadsPerCycle(const Core& core) { return core.has_small_l1() ? 1.6 : 2; }
 
 // Of a step that waits for the one before. Four in theory, but exactly eight accumulators never keep both units busy:
 // 4x16 on AVX2 was seen at 85-93% of 6x16 on Zen 5; ten (5x2) are 10% behind twelve on Zen 3.
-double ChainCycles(const Core& core) { return HasSmallL1(core) ? 5.2 : 5; }
+double ChainCycles(const Core& core) { return core.has_small_l1() ? 5.2 : 5; }
 
 // Parts of L2.
 int64_t PackedBlockBytes(const Core& core) { return std::min<int64_t>(core.l2_bytes * 3 / 16, 96 << 10); }
@@ -155,7 +150,9 @@ GemmPlan PlanTransposedGemm(const Core& core, int64_t element_bytes, int64_t bat
   ChooseTile(core, mr, &plan);
   const int64_t panel_bytes = plan.nr() * element_bytes;
   int64_t kc = TransposedPanelBytes(core) / panel_bytes;
-  if (HasSmallL1(core)) kc = std::min(kc, core.l1_bytes * 3 / 4 / (panel_bytes + step_bytes));
+  // Else L2 would give less than a tile wants: pixels and weights of a block of k are both in L1 (Zen 3, GFLOP/s: 49
+  // pixels of 960 channels to 160 65 -> 92, 3x3 of 256 channels at 14x14 76 -> 98).
+  if (core.has_small_l1()) kc = std::min(kc, core.l1_bytes * 3 / 4 / (panel_bytes + step_bytes));
   kc = std::max<int64_t>(kc, 64);
   int64_t blocks = std::max<int64_t>(CeilDiv(k, kc), 1);
   plan.kc = CeilDiv(k, blocks);

@@ -22,7 +22,9 @@ struct Core {
   int64_t l2_bytes = 1 << 20;
 
   int64_t l1_panel_bytes() const { return l1_bytes * 2 / 3; }  // of Q, beside what else a tile meets
-  int64_t row_block_bytes() const { return l2_bytes / 2; }     // of P, which all panels read
+  // Such cores (Zen 3) are also slow to read L2, and sustain fewer loads and longer chains.
+  bool has_small_l1() const { return l1_bytes <= 32 << 10; }
+  int64_t row_block_bytes() const { return l2_bytes / 2; }  // of P, which all panels read
 };
 
 // The plans' scratch fits a task's stack.
@@ -49,7 +51,7 @@ struct GemmPlan {
   int64_t mc = 0;       // rows of a task, a multiple of mr unless all
 
   bool transpose_output = false;  // C is wanted with vectors along i
-  bool prefetch = false;          // a panel's tiles prefetch the next panel
+  bool prefetch = false;          // a panel's tiles prefetch the next panel (not what a task packs by code of its own)
   bool rows_fastest = false;      // of tasks: a panel's row blocks follow each other
 
   int64_t nr() const { return nv * lanes; }
