@@ -53,12 +53,14 @@ double TransposedCycles(const GemmPlan& plan) {
   int64_t square = plan.lanes * plan.lanes;
   double squares = static_cast<double>(plan.m / plan.lanes) * plan.packed_columns() / plan.lanes;
   double scalars = static_cast<double>(plan.m % plan.lanes) * plan.n;
-  // Every panel of weights reads all pixels again, from where they lie apart (Zen 3, 1024 channels of 14x14 to 256: 82
-  // GFLOP/s, 92 by kPointwise; 1280 to 640 57 to 67, and 95).
-  const double pixel_bytes = static_cast<double>(plan.m) * plan.k * plan.element_bytes;
-  const bool is_far = plan.core.has_small_l1() && pixel_bytes > plan.core.l2_bytes;
-  const double reading = is_far ? plan.panels() * pixel_bytes / kLineBytes * kFarLineCycles : 0;
-  return EstimateCycles(plan) + plan.batch * (squares * square * 0.6 + scalars * 4 + reading);
+  return EstimateCycles(plan) + plan.batch * (squares * square * 0.6 + scalars * 4);
+}
+
+// Every panel of weights reads all pixels again, which lie apart (Zen 3, 1024 channels of 14x14 to 256: 82 GFLOP/s, 92
+// by kPointwise; 1280 to 640: 57 to 67, and 95).
+double FarPixelCycles(const GemmPlan& plan, int64_t pixel_bytes) {
+  if (!plan.core.has_small_l1() || pixel_bytes <= plan.core.l2_bytes) return 0;
+  return kFarLineCycles * plan.batch * plan.panels() * pixel_bytes / kLineBytes;
 }
 
 double PanelCycles(const ConvPlan& plan) {
@@ -187,8 +189,8 @@ ConvPlan PlanConv(const Core& core, const ConvShape& shape, int64_t element_byte
   // A block of k is whole channels, so that the packer's loops are over channels and taps.
   auto whole_channels = [&](int64_t kc) { return std::min(CeilDiv(kc, shape.taps()), channels) * shape.taps(); };
   plan.gemm.kc = whole_channels(plan.gemm.kc);
-  // Of pixels that L2 does not hold beside the rest.
-  const int64_t pixel_bytes = channels * shape.pixels() * element_bytes;
+  const int64_t pixel_bytes = channels * shape.in_elements() * element_bytes;
+  // Of what L2 does not hold beside the rest.
   plan.gemm.prefetch = pointwise && core.has_small_l1() && pixel_bytes > core.l2_bytes / 2;
   plan.cycles = PanelCycles(plan);
   if (shape.reversed) return plan;
@@ -197,7 +199,7 @@ ConvPlan PlanConv(const Core& core, const ConvShape& shape, int64_t element_byte
         PlanTransposedGemm(core, element_bytes, shape.n * shape.groups, shape.pixels(), shape.m / shape.groups,
                            channels * shape.taps(), mr, PixelStepBytes(shape, mr, element_bytes));
     rows.kc = whole_channels(rows.kc);
-    double cycles = TransposedCycles(rows);
+    double cycles = TransposedCycles(rows) + FarPixelCycles(rows, pixel_bytes);
     const double padding = plan.padded_input || plan.pixels_in_place() ? PadCycles(core, plan) : 0;
     // Widening each scalar as it is read would take as long as its multiplications.
     const double strided = InPlaceSlowdown(rows) * cycles;

@@ -23,7 +23,7 @@ class TaskEmitter {
     batch_ = kb.Div(task, panels * row_blocks);
     if (plan_.batch == 1) batch_ = kb.Int(0);
     if (!g_.tile) p_ = Base(g_.p.pointer, g_.p.element, g_.p.batch_offset);
-    if (!g_.q.pack) q_ = Base(g_.q.pointer, g_.q.element, g_.q.batch_offset);
+    if (plan_.source != ColumnSource::kOnTheFly || !g_.q.pack) q_ = Base(g_.q.pointer, g_.q.element, g_.q.batch_offset);
     packed_ = kb.At(scratch, RoundUp(plan_.accumulator_elements() * plan_.element_bytes, kLineBytes), kb.b.getI8Type());
   }
 
