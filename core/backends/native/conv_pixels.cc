@@ -45,9 +45,20 @@ class PixelTile {
         Value channels = segment == 0 && end == segments_ ? channel_end_ : ChannelsFor(segment, end);
         segment = end;
         if (first >= last) continue;
+        if (rows_ > 1 && g_.core.has_small_l1()) {
+          sums = kb_.For(tap_begin, tap_end, 1, sums, [&](Value h, const std::vector<Value>& sums) {
+            const std::vector<StridedRow> rows = Rows(h, w);
+            return kb_.For(channel_begin_, channels, 1, sums, [&](Value c, const std::vector<Value>& sums) {
+              return Step(c, h, w, first, last, sums,
+                          [&](int64_t r) { return rows[r].At(kb_, kb_.Sub(c, channel_begin_), kernel_.accumulator); });
+            });
+          });
+          continue;
+        }
         sums = kb_.For(channel_begin_, channels, 1, sums, [&](Value c, const std::vector<Value>& sums) {
-          return kb_.For(tap_begin, tap_end, 1, sums,
-                         [&](Value h, const std::vector<Value>& sums) { return Step(c, h, w, first, last, sums); });
+          return kb_.For(tap_begin, tap_end, 1, sums, [&](Value h, const std::vector<Value>& sums) {
+            return Step(c, h, w, first, last, sums, [&](int64_t r) { return Row(c, h, w, r); });
+          });
         });
       }
     }
@@ -68,7 +79,44 @@ class PixelTile {
     return kb_.b.create<mlir::arith::SelectOp>(kb_.loc, here, channel_end_, channel_begin_);
   }
 
-  std::vector<Value> Step(Value c, Value h, int64_t w, int64_t first, int64_t last, std::vector<Value> sums) {
+  // A row of a channel of x, and of the ones that follow.
+  struct StridedRow {
+    Value first, stride;
+
+    Value At(KernelBuilder& kb, Value channel, Type type) const { return kb.At(first, kb.Mul(channel, stride), type); }
+  };
+
+  // Of the tile's rows, where tap (h, w) sees the first channel. Selected once for all of them: in the loop on channels
+  // it would be an address for each pixel, and registers are few.
+  std::vector<StridedRow> Rows(Value h, int64_t w) {
+    std::vector<StridedRow> rows;
+    for (int64_t r = 0; r < rows_; ++r) {
+      Value stride =
+          kb_.b.create<mlir::arith::SelectOp>(kb_.loc, IsInside(RowOf(h, r)), kb_.Int(s_.in_elements()), kb_.Int(0));
+      rows.push_back({Row(channel_begin_, h, w, r), stride});
+    }
+    return rows;
+  }
+
+  Value RowOf(Value h, int64_t r) { return kb_.Add(kb_.Add(first_row_, r * s_.stride[1]), kb_.Mul(h, s_.dilation[1])); }
+
+  Value IsInside(Value row) { return kb_.And(kb_.Less(kb_.Int(-1), row), kb_.Less(row, kb_.Int(s_.in[1]))); }
+
+  // Where tap (h, w) of a channel sees the tile's row r: of x, or zeros.
+  Value Row(Value c, Value h, int64_t w, int64_t r) {
+    const Type type = kernel_.accumulator;
+    const int64_t column = w * s_.dilation[2] - s_.pad[2];  // of the tile's first pixel, if that is the row's
+    Value plane = kb_.Add(kb_.Mul(t_.batch, kernel_.plan.group_channels()), c);
+    Value row = RowOf(h, r);
+    Value at = kb_.Add(kb_.Mul(kb_.Add(kb_.Mul(plane, s_.in[1]), row), s_.in[2]), column);
+    at = kb_.Add(at, kb_.Mul(segment_, pixels_ * s_.stride[2]));
+    Value from = kb_.At(kernel_.input, at, type);
+    if (rows_ == 1) return from;
+    return kb_.b.create<mlir::arith::SelectOp>(kb_.loc, IsInside(row), from, kb_.At(zeros_, column, type));
+  }
+
+  std::vector<Value> Step(Value c, Value h, int64_t w, int64_t first, int64_t last, std::vector<Value> sums,
+                          const std::function<Value(int64_t r)>& row) {
     const Type type = kernel_.accumulator, vector = KernelBuilder::Vector(g_.lanes, type);
     Value done = kb_.Mul(kb_.Sub(c, channel_begin_), s_.taps());
     Value k = kb_.Add(kb_.Add(done, kb_.Mul(h, s_.kernel[2])), w);
@@ -76,17 +124,8 @@ class PixelTile {
     std::vector<Value> weights;
     for (int64_t v = 0; v < t_.vectors; ++v) weights.push_back(kb_.Load(vector, kb_.At(q, v * g_.lanes, type)));
     if (t_.prefetch) kb_.Prefetch(kb_.At(t_.prefetch, kb_.Mul(k, t_.prefetch_step), kb_.b.getI8Type()));
-    const int64_t column = w * s_.dilation[2] - s_.pad[2];  // of the tile's first pixel, if that is the row's
-    Value plane = kb_.Add(kb_.Mul(t_.batch, kernel_.plan.group_channels()), c);
     for (int64_t r = 0; r < rows_; ++r) {
-      Value row = kb_.Add(kb_.Add(first_row_, r * s_.stride[1]), kb_.Mul(h, s_.dilation[1]));
-      Value at = kb_.Add(kb_.Mul(kb_.Add(kb_.Mul(plane, s_.in[1]), row), s_.in[2]), column);
-      at = kb_.Add(at, kb_.Mul(segment_, pixels_ * s_.stride[2]));
-      Value from = kb_.At(kernel_.input, at, type);
-      if (rows_ > 1) {
-        Value inside = kb_.And(kb_.Less(kb_.Int(-1), row), kb_.Less(row, kb_.Int(s_.in[1])));
-        from = kb_.b.create<mlir::arith::SelectOp>(kb_.loc, inside, from, kb_.At(zeros_, column, type));
-      }
+      Value from = row(r);
       for (int64_t i = first; i < last; ++i) {
         Value pixel = kb_.Splat(kb_.Load(type, kb_.At(from, i * s_.stride[2], type)), vector);
         for (int64_t v = 0; v < t_.vectors; ++v) {

@@ -19,6 +19,7 @@ constexpr int64_t kL1Ways = 8, kL1WayBytes = 4096, kL2WayBytes = 64 << 10;
 // Fewer rows than these do not pay for a copy of the pixels (Zen 3: 24 rows 91 GFLOP/s of 97 where they lie, 84 copied;
 // 64 rows 93 either way; 128 rows 92, in worse moments of the machine 79, and 97, then 94).
 constexpr int64_t kMinCopiedRows = 48;
+constexpr double kNearWeightBytes = 4 << 20, kMemoryBytesPerCycle = 20;
 constexpr double kFarLineCycles = 3;  // of a line from L3 that comes late
 
 // Rows of a tile must be consecutive pixels of one image row, or whole image rows.
@@ -63,13 +64,23 @@ double FarPixelCycles(const GemmPlan& plan, int64_t pixel_bytes) {
   return kFarLineCycles * plan.batch * plan.panels() * pixel_bytes / kLineBytes;
 }
 
+// Every panel of pixels reads all weights again; more of them than a core has of L3, where others share that, come from
+// memory (Zen 3, 3x3/2 from 14x14, GFLOP/s: 256 channels to 512 56 to 66, 512 to 1024 37 to 44; by kPixelRows 81, and
+// 70 to 77; 3.2 MB cost 1x1 nothing).
+double FarWeightCycles(const GemmPlan& g) {
+  const double bytes = static_cast<double>(g.m) * g.k * g.element_bytes;
+  if (!g.core.has_small_l1() || bytes <= kNearWeightBytes) return 0;
+  return g.batch * g.panels() * bytes / kMemoryBytesPerCycle;
+}
+
 double PanelCycles(const ConvPlan& plan) {
   const GemmPlan& g = plan.gemm;
   double cycles = EstimateCycles(g);
   if (g.source != ColumnSource::kOnTheFly) return cycles;
   const bool is_whole = plan.method == ConvMethod::kPointwise || plan.shape.out[2] % g.lanes == 0;
   double pieces = is_whole ? 1 : (g.lanes - 2.0) / plan.shape.out[2] + 2;
-  return cycles + g.batch * g.row_blocks() * (g.packed_columns() / g.lanes) * g.k * (0.5 + 0.75 * pieces);
+  return cycles + FarWeightCycles(g) +
+         g.batch * g.row_blocks() * (g.packed_columns() / g.lanes) * g.k * (0.5 + 0.75 * pieces);
 }
 
 }  // namespace
