@@ -64,12 +64,12 @@ double FarPixelCycles(const GemmPlan& plan, int64_t pixel_bytes) {
   return kFarLineCycles * plan.batch * plan.panels() * pixel_bytes / kLineBytes;
 }
 
-// Every panel of pixels reads all weights again; more of them than a core has of L3, where others share that, come from
-// memory (Zen 3, 3x3/2 from 14x14, GFLOP/s: 256 channels to 512 56 to 66, 512 to 1024 37 to 44; by kPixelRows 81, and
-// 70 to 77; 3.2 MB cost 1x1 nothing).
+// Every panel of pixels reads all weights again; more than a core has of an L3 that others share come from memory, and
+// in blocks of k late (Zen 3, 3x3/2 from 14x14, GFLOP/s: 256 channels to 512 56 to 66, 512 to 1024 32 to 44; by
+// kPixelRows 81, and 64 to 77). From end to end 8 MB cost nothing.
 double FarWeightCycles(const GemmPlan& g) {
   const double bytes = static_cast<double>(g.m) * g.k * g.element_bytes;
-  if (!g.core.has_small_l1() || bytes <= kNearWeightBytes) return 0;
+  if (!g.core.has_small_l1() || bytes <= kNearWeightBytes || g.k_blocks() <= 1) return 0;
   return g.batch * g.panels() * bytes / kMemoryBytesPerCycle;
 }
 

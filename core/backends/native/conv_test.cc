@@ -156,6 +156,47 @@ TEST_P(ConvTest, Pointwise) {
   Check(GetParam(), {1, 5, 13, 1, {1, 14, 14}, k1, k122, k1, k0, k0});
 }
 
+// Of enough rows to be worth it: panels, a rest of one, blocks of k, groups.
+TEST_P(ConvTest, PointwiseWithCopiedPixels) {
+  for (int64_t extent : {1, 7, 16, 33}) {
+    Check(GetParam(), {2, 19, 70, 1, {1, extent, extent}, k1, k1, k1, k0, k0});
+    Check(GetParam(), {1, 300, 49, 1, {1, extent, extent}, k1, k1, k1, k0, k0});
+  }
+  Check(GetParam(), {1, 3300, 48, 1, {1, 5, 9}, k1, k1, k1, k0, k0});
+  Check(GetParam(), {2, 32, 128, 2, {1, 20, 20}, k1, k1, k1, k0, k0});
+}
+
+ConvPlan PlanPointwise(const Core& core, int64_t channels, int64_t extent, int64_t outputs) {
+  ConvShape shape;
+  shape.c = channels;
+  shape.m = outputs;
+  shape.in = shape.out = {1, extent, extent};
+  return PlanConv(core, shape, 4);
+}
+
+TEST(ConvPlanTest, PixelsThatShareTheirSetsAreCopied) {
+  const Core core{64, 32, 48 << 10, 1 << 20};
+  EXPECT_EQ(PlanPointwise(core, 256, 64, 128).gemm.source, ColumnSource::kOnTheFly);  // planes of 16 KiB
+  EXPECT_EQ(PlanPointwise(core, 512, 32, 256).gemm.source, ColumnSource::kOnTheFly);
+  EXPECT_EQ(PlanPointwise(core, 256, 64, 16).gemm.source, ColumnSource::kDirect);  // too few rows
+  EXPECT_EQ(PlanPointwise(core, 256, 56, 128).gemm.source, ColumnSource::kDirect);
+  EXPECT_EQ(PlanPointwise(core, 256, 63, 128).gemm.source, ColumnSource::kDirect);
+  EXPECT_EQ(PlanPointwise(core, 16, 64, 128).gemm.source, ColumnSource::kDirect);  // L2's sets hold them
+}
+
+TEST(ConvPlanTest, ASmallL1HasPixelsCopiedAndAskedFor) {
+  const Core core{32, 16, 32 << 10, 512 << 10};
+  const ConvPlan far = PlanPointwise(core, 256, 56, 128), near = PlanPointwise(core, 24, 28, 144);
+  EXPECT_EQ(far.gemm.source, ColumnSource::kOnTheFly);
+  EXPECT_TRUE(far.gemm.prefetch);
+  EXPECT_EQ(near.gemm.source, ColumnSource::kOnTheFly);
+  EXPECT_FALSE(near.gemm.prefetch);
+  EXPECT_EQ(PlanPointwise(core, 144, 56, 24).gemm.source, ColumnSource::kDirect);
+  // More pixels than L2 holds are read by all panels of kPixelRows.
+  EXPECT_EQ(PlanPointwise(core, 1024, 14, 256).method, ConvMethod::kPointwise);
+  EXPECT_EQ(PlanPointwise(core, 384, 14, 64).method, ConvMethod::kPixelRows);
+}
+
 TEST_P(ConvTest, ThreeByThree) {
   for (int64_t extent : {1, 2, 7, 14, 28, 37}) {
     Check(GetParam(), {1, 5, 19, 1, {1, extent, extent}, k133, k1, k1, k011, k011});

@@ -60,7 +60,7 @@ size_t Taken(const Block& block, const std::string& cpu = "x86-64-v4") {
 TEST(DepthwisePatternTest, TakesBothConvolutionsAndWhatIsBetween) {
   EXPECT_EQ(Taken({}), 3u);
   EXPECT_EQ(Taken({}, "x86-64-v3"), 3u);
-  EXPECT_EQ(Taken({}, "x86-64-v2"), 0u);  // by the estimate, for the smaller L2 that is assumed there
+  EXPECT_EQ(Taken({}, "x86-64-v2"), 3u);
   Block block;
   block.between = "nothing";
   EXPECT_EQ(Taken(block), 2u);

@@ -32,6 +32,7 @@ constexpr int64_t kFewRows = 32, kManyRows = 128;
 // Of a product, and the work below which a task is not cut.
 constexpr int64_t kMinTasks = 16;
 constexpr double kMinTaskCycles = 4000;
+constexpr int64_t kMinPackedRows = 96;
 
 // Bytes of a panel that a step brings to L1. Where Q lies in rows of its own, those are whole cache lines: panels of 24
 // columns of f32 touch two lines for one and a half (64x3136x256 with AVX2: 84 GFLOP/s by 4x3, 93 by 6x2).
@@ -189,8 +190,7 @@ GemmPlan PlanGemm(const Core& core, ColumnSource source, int64_t element_bytes, 
 }
 
 void CutForThreads(GemmPlan* plan) {
-  // What a task packs itself would be packed again.
-  if (plan->source == ColumnSource::kOnTheFly || plan->tasks() >= kMinTasks) return;
+  if (plan->tasks() >= kMinTasks) return;
   const int64_t panels = plan->batch * plan->panels();
   const int64_t cuts = std::min<int64_t>(CeilDiv(kMinTasks, panels), EstimateCycles(*plan) / (panels * kMinTaskCycles));
   // Rows of a block that fill no square of vectors are stored one by one.
@@ -198,6 +198,8 @@ void CutForThreads(GemmPlan* plan) {
   const int64_t rows = cuts > 1 ? RoundUp(CeilDiv(plan->m, cuts), unit) : plan->m;
   const int64_t last = (plan->m - 1) % rows + 1;
   if (rows >= plan->mc || last < rows / 2) return;
+  // What a task packs itself is packed again.
+  if (plan->source == ColumnSource::kOnTheFly && rows < kMinPackedRows) return;
   // Then the next task finds the panel in the near caches, and each thread reads its panels alone. Where Q is
   // activations, P is the weights, and a thread better keeps to its part of those.
   plan->rows_fastest = plan->row_blocks() == 1 && plan->source == ColumnSource::kPacked;

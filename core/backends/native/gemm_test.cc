@@ -30,6 +30,8 @@ struct Case {
   bool inline_epilogue = false;
   int64_t force_kc = 0, force_mc = 0;
   bool cut = false;
+  bool rows_as_they_lie = false;  // kOnTheFly without code of the test's own
+  bool prefetch = false;
 };
 
 template <typename T>
@@ -115,6 +117,7 @@ void Check(const std::string& cpu, const Case& c) {
   if (c.force_mc) plan.mc = RoundUp(c.force_mc, plan.mr);
   if (plan.mc >= plan.m) plan.mc = plan.m;
   if (c.cut) CutForThreads(&plan);
+  plan.prefetch |= c.prefetch;
   if (c.cut) EXPECT_GT(plan.row_blocks(), 1);
   Buffer<T> a(c.batch * c.m * c.k), b(c.batch * c.k * c.n);
   Buffer<Acc> bias(c.n), out(c.batch * c.m * c.n + 64), packed(plan.packed_elements());
@@ -155,13 +158,14 @@ void Check(const std::string& cpu, const Case& c) {
     g.q.k_stride = c.n;
     int64_t q_batch = c.source == ColumnSource::kPacked ? plan.k * plan.packed_columns() : c.k * c.n;
     g.q.batch_offset = [=](KernelBuilder& kb, Value batch) { return kb.Mul(batch, q_batch); };
-    g.q.pack = [&](KernelBuilder& kb, const PackRequest& r) {
+    auto pack_block = [&](KernelBuilder& kb, const PackRequest& r) {
       StridedMatrix q = matrix(kb, p[1]);
       Value at = kb.Add(kb.Mul(r.batch, c.k * c.n),
                         kb.Add(kb.Mul(r.k_begin, q.k_stride), kb.Mul(kb.Mul(r.panel, plan.nr()), q.j_stride)));
       q.pointer = kb.At(q.pointer, at, q.element);
       EmitPackBlock(kb, q, kb.Sub(r.k_end, r.k_begin), r.vectors, r.columns, plan.lanes, g.accumulator, r.to);
     };
+    if (!c.rows_as_they_lie) g.q.pack = pack_block;
     g.epilogue = [&](KernelBuilder& kb, Value batch, Value row, Value column, Value acc) {
       Value x = kb.Load(acc.getType(), kb.At(p[3], column, g.accumulator));
       Value sum = mlir::isa<mlir::FloatType>(g.accumulator)
@@ -221,6 +225,18 @@ TEST_P(GemmTest, DirectAndOnTheFly) {
   Check<float>(GetParam(), {2, 29, 64, 23, false, ColumnSource::kDirect, true});
   Check<float>(GetParam(), {2, 29, 3, 23, false, ColumnSource::kDirect});
   Check<float>(GetParam(), {2, 29, 71, 123, false, ColumnSource::kOnTheFly, true, 40, 0});
+}
+
+// Rows of Q are copied panel by panel, of which the next is asked for: the last has none.
+TEST_P(GemmTest, OnTheFlyFromRows) {
+  for (ColumnSource source : {ColumnSource::kOnTheFly, ColumnSource::kDirect}) {
+    for (int64_t n : {3, 64, 71}) {
+      Check<float>(GetParam(), {2, 29, n, 123, false, source, true, 0, 0, false, true, true});
+      Check<float>(GetParam(), {2, 1, n, 5, false, source, true, 0, 0, false, true, true});
+    }
+  }
+  Check<float>(GetParam(), {2, 29, 71, 123, false, ColumnSource::kOnTheFly, true, 40, 12, false, true, true});
+  Check<Half, float>(GetParam(), {2, 29, 71, 123, false, ColumnSource::kOnTheFly, true, 0, 0, false, true, true});
 }
 
 TEST_P(GemmTest, CutForThreads) {

@@ -2,6 +2,7 @@
 
 #include "core/backend/backend.h"
 #include "core/backend/testing/cases.h"
+#include "core/backends/onednn/cost.h"
 #include "core/backends/onednn/layouts.h"
 #include "gtest/gtest.h"
 
@@ -51,6 +52,22 @@ TEST(Lowering, FusesElementwiseOperatorsIntoContractions) {
 TEST(Lowering, FusesAnAdditionIntoTheLaterMaker) {
   EXPECT_EQ(SummaryOf("residual_block"), "conv+bias[relu] conv+bias[add relu]");
   EXPECT_EQ(SummaryOf("downsample_block"), "conv+bias[relu] conv+bias[relu] conv+bias conv+bias[add relu]");
+}
+
+// With channels that come last it is vector code, alone and below AVX-512 it is not.
+TEST(Cost, ALonePoolingIsScalar) {
+  backend::testing::CaseBuilder b;
+  auto x = b.In({1, 288, 35, 35});
+  auto y = b.Op(
+      "avg_pool", {x},
+      {{"kernel", backend::testing::CaseBuilder::Shape{3, 3}}, {"pads", backend::testing::CaseBuilder::Shape(4, 1)}});
+  std::vector<ir::Operand> results = {y};
+  const Case alone = b.Done("alone", results);
+  auto micros = [&](const std::string& cpu) {
+    return EstimateMicros(*Lower(alone.function), *target::Target::Parse("llvm -mcpu=" + cpu)->Completed());
+  };
+  EXPECT_GT(micros("x86-64-v3"), 2000);
+  EXPECT_LT(micros("x86-64-v4"), 200);
 }
 
 // ">0 >3 0>": parameters and results.

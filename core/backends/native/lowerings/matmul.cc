@@ -55,7 +55,8 @@ absl::Status EmitMatmul(FunctionEmitter& f, const Node& n) {
   bool constant = f.IsConstantParam(*b.view.base);
   ColumnSource source = SourceOf(b, constant, m, ir::ByteSize(ta.dtype));
   GemmPlan plan = PlanGemm(f.cpu().core, source, types.accumulator_bytes, batch, m, columns, k);
-  CutForThreads(&plan);
+  // Packing transposes, perhaps: too much to do twice.
+  if (source != ColumnSource::kOnTheFly) CutForThreads(&plan);
 
   Buffer packed;
   int64_t packed_matrix = plan.k * plan.packed_columns();
