@@ -32,7 +32,7 @@ constexpr int64_t kFewRows = 32, kManyRows = 128;
 // Of a product, and the work below which a task is not cut.
 constexpr int64_t kMinTasks = 16;
 constexpr double kMinTaskCycles = 4000;
-constexpr int64_t kMinPackedRows = 96;
+constexpr int64_t kMinPackedRows = 96;  // of a part whose panel is packed once more; not measured
 
 // Bytes of a panel that a step brings to L1. Where Q lies in rows of its own, those are whole cache lines: panels of 24
 // columns of f32 touch two lines for one and a half (64x3136x256 with AVX2: 84 GFLOP/s by 4x3, 93 by 6x2).
