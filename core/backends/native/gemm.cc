@@ -106,8 +106,8 @@ class TaskEmitter {
         if (g_.q.pack) {
           g_.q.pack(kb_, PackRequest{batch_, panel_, k_begin, k_end, packed_, nv_, readable_});
         } else {
-          const StridedMatrix rows{RowAt(k_begin, panel_), g_.q.element, g_.q.k_stride, 1};
-          EmitPackBlock(kb_, rows, kb_.Sub(k_end, k_begin), nv_, readable_, plan_.lanes, g_.accumulator, packed_);
+          const StridedMatrix block{RowAt(k_begin, panel_), g_.q.element, g_.q.k_stride, g_.q.column_stride};
+          EmitPackBlock(kb_, block, kb_.Sub(k_end, k_begin), nv_, readable_, plan_.lanes, g_.accumulator, packed_);
         }
         q_stride_ = nv_ * plan_.lanes;
         return packed_;
@@ -125,7 +125,8 @@ class TaskEmitter {
 
   // Where row k of a panel of Q lies that nobody packed.
   Value RowAt(Value k, Value panel) {
-    return kb_.At(kb_.At(q_, kb_.Mul(panel, plan_.nr()), g_.q.element), kb_.Mul(k, g_.q.k_stride), g_.q.element);
+    Value columns = kb_.At(q_, kb_.Mul(panel, plan_.nr() * g_.q.column_stride), g_.q.element);
+    return kb_.At(columns, kb_.Mul(k, g_.q.k_stride), g_.q.element);
   }
 
   // This tile's share of the next panel, whose rows lie apart: no prefetcher of the processor's follows them.

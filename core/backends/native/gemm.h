@@ -40,13 +40,13 @@ struct PackRequest {
 };
 
 struct ColumnOperand {
-  // kPacked: the packed matrix. kDirect, and kOnTheFly where `pack` is empty: row k of the panel j at
-  // k * k_stride + j * nr.
+  // kPacked: the packed matrix. Else Q[k, j] lies at k * k_stride + j * column_stride, whose columns are contiguous for
+  // kDirect.
   mlir::Value pointer;
   mlir::Type element;
-  int64_t k_stride = 0;
+  int64_t k_stride = 0, column_stride = 1;
   BatchOffset batch_offset;
-  std::function<void(KernelBuilder&, const PackRequest&)> pack;  // kOnTheFly, of any other form
+  std::function<void(KernelBuilder&, const PackRequest&)> pack;  // kOnTheFly, unless empty: of what has no such strides
 };
 
 // Called with an accumulator: a scalar, or a vector of columns [column, column + lanes) of one row, all of which exist.

@@ -96,16 +96,10 @@ void Measure(const std::string& cpu, int64_t m, int64_t n, int64_t k, const std:
     g.p.batch_offset = [=](KernelBuilder& kb, Value batch) { return kb.Mul(batch, m * k); };
     g.q.pointer = p[1];
     g.q.element = g.accumulator;
-    g.q.k_stride = n;
+    g.q.k_stride = transposed ? 1 : n;
+    g.q.column_stride = transposed ? k : 1;
     int64_t per_batch = source == ColumnSource::kPacked ? plan.k * plan.packed_columns() : n * k;
     g.q.batch_offset = [=](KernelBuilder& kb, Value batch) { return kb.Mul(batch, per_batch); };
-    g.q.pack = [&](KernelBuilder& kb, const PackRequest& r) {
-      StridedMatrix from{p[1], g.accumulator, transposed ? 1 : n, transposed ? k : 1};
-      Value at = kb.Add(kb.Mul(r.batch, k * n),
-                        kb.Add(kb.Mul(r.k_begin, from.k_stride), kb.Mul(kb.Mul(r.panel, plan.nr()), from.j_stride)));
-      from.pointer = kb.At(p[1], at, g.accumulator);
-      EmitPackBlock(kb, from, kb.Sub(r.k_end, r.k_begin), r.vectors, r.columns, plan.lanes, g.accumulator, r.to);
-    };
     g.inline_epilogue = light;
     g.epilogue = [&](KernelBuilder& kb, Value batch, Value row, Value column, Value acc) {
       Value x = kb.Load(acc.getType(), kb.At(p[2], column, g.accumulator));

@@ -217,21 +217,28 @@ class AttentionEmitter {
                   Bytes(k, scratch, plan_.gemm_offset()));
   }
 
+  // gemm's Q: `packed`, or unless that is set the head's matrix where it lies.
+  void SetColumns(Kernel& k, const Matrices& matrices, const GemmTypes& types, Value head, Value packed,
+                  GemmKernel* gemm) {
+    if (packed) {
+      gemm->q.pointer = packed;
+      gemm->q.element = gemm->accumulator;
+      return;
+    }
+    StridedMatrix from = MatrixOf(k, matrices, types, head);
+    gemm->q.pointer = from.pointer;
+    gemm->q.element = from.element;
+    gemm->q.k_stride = from.k_stride.value();
+    gemm->q.column_stride = from.j_stride.value();
+  }
+
   void Scores(Kernel& k, Value head, Value block, Value q, Value packed, Value scratch) {
     GemmKernel gemm;
     gemm.plan = plan_.scores;
     gemm.accumulator = types_.Accumulator(k.o);
     gemm.inline_epilogue = true;
     gemm.p.pointer = q;
-    gemm.q.pointer = packed;
-    gemm.q.element = gemm.accumulator;
-    gemm.q.pack = [&](KernelBuilder& kb, const PackRequest& r) {
-      StridedMatrix from = MatrixOf(k, k_, types_, head);
-      Value at = kb.Add(kb.Mul(r.k_begin, from.k_stride), kb.Mul(kb.Mul(r.panel, gemm.plan.nr()), from.j_stride));
-      from.pointer = kb.At(from.pointer, at, from.element);
-      EmitPackBlock(kb, from, kb.Sub(r.k_end, r.k_begin), r.vectors, r.columns, gemm.plan.lanes, gemm.accumulator,
-                    r.to);
-    };
+    SetColumns(k, k_, types_, head, plan_.pack_keys ? packed : Value(), &gemm);
     gemm.epilogue = [&](KernelBuilder& kb, Value, Value row, Value column, Value acc) {
       Value line = kb.Mul(kb.Sub(row, kb.Mul(block, plan_.block_rows)), plan_.padded_keys);
       kb.Store(acc, kb.At(scratch, kb.Add(line, column), gemm.accumulator));
@@ -246,15 +253,8 @@ class AttentionEmitter {
     gemm.accumulator = value_types_.Accumulator(o);
     gemm.inline_epilogue = InlineEpilogue(f_, n_);
     gemm.p.pointer = scratch;
-    if (plan_.pack_values) {
-      gemm.q.pointer = o.At(packed, plan_.keys_elements(), gemm.accumulator);
-      gemm.q.element = gemm.accumulator;
-    } else {
-      StridedMatrix v = MatrixOf(k, v_, value_types_, head);
-      gemm.q.pointer = v.pointer;
-      gemm.q.element = v.element;
-      gemm.q.k_stride = v.k_stride.value();
-    }
+    Value packed_values = plan_.pack_values ? o.At(packed, plan_.keys_elements(), gemm.accumulator) : Value();
+    SetColumns(k, v_, value_types_, head, packed_values, &gemm);
     gemm.epilogue = [&](KernelBuilder&, Value, Value row, Value column, Value acc) {
       Indices here = at;
       here.push_back(row);

@@ -82,12 +82,7 @@ absl::Status EmitMatmul(FunctionEmitter& f, const Node& n) {
     gemm.q.pointer = constant ? kernel.Pointer(packed) : b.Pointer(kernel, stored);
     gemm.q.element = constant ? gemm.accumulator : stored;
     gemm.q.k_stride = b.row_stride.value();
-    gemm.q.pack = [&](KernelBuilder& kb, const PackRequest& r) {
-      Value at = kb.Add(kb.Mul(r.k_begin, b.row_stride), kb.Mul(kb.Mul(r.panel, plan.nr()), b.column_stride));
-      if (gemm.q.batch_offset) at = kb.Add(at, gemm.q.batch_offset(kb, r.batch));
-      StridedMatrix from{kb.At(gemm.q.pointer, at, stored), stored, b.row_stride.value(), b.column_stride.value()};
-      EmitPackBlock(kb, from, kb.Sub(r.k_end, r.k_begin), r.vectors, r.columns, plan.lanes, gemm.accumulator, r.to);
-    };
+    gemm.q.column_stride = b.column_stride.value();
     gemm.epilogue = [&](KernelBuilder&, Value batch_index, Value row, Value column, Value acc) {
       Indices at = Delinearise(kernel.o, batch_index, batch_shape);
       if (!vector_a) {
