@@ -70,7 +70,9 @@ class Library:
 
     def __init__(self, tar: pathlib.Path, folder: pathlib.Path):
         with tarfile.open(tar) as archive:
-            archive.extractall(folder, filter="data")
+            # Debian 12's Python (3.11.2) has no filters yet, and takes no notice of this attribute.
+            archive.extraction_filter = getattr(tarfile, "data_filter", None)
+            archive.extractall(folder)
         self.folder = folder
         self.metadata = json.loads((folder / "metadata.json").read_text())
         self.prefix = self.metadata["entry"].removesuffix("_run")
