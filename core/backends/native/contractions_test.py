@@ -70,6 +70,8 @@ def matmuls(suite):
         matmul(suite, (50, 64), (64, 96), constant=constant, tail=bias)
         matmul(suite, (2, 25, 64), (64, 97), constant=constant, tail=long_tail)
         matmul(suite, (13, 700), (700, 50), constant=constant)
+        matmul(suite, (50, 700), (700, 50), constant=constant)
+        matmul(suite, (2, 1000, 70), (2, 70, 10), constant=constant)
         for dtype in ("f64", "i8", "u8", "i16", "i32", "i64", "f16", "bf16"):
             matmul(suite, (2, 11, 29), (29, 70), dtype, constant=constant)
             matmul(suite, (2, 11, 29), (2, 70, 29), dtype, constant=constant, transpose_b=True)

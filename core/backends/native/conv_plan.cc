@@ -1,7 +1,6 @@
 #include "core/backends/native/conv_plan.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "core/backends/native/depthwise_plan.h"
 #include "core/backends/native/rounding.h"
@@ -15,10 +14,7 @@ constexpr int64_t kMinPixelTile = 4;
 // Read in place, a tile is code for each column of the kernel, and of few image rows.
 constexpr int64_t kMaxInPlaceTaps = 16;
 constexpr int64_t kMaxInPlaceRows = 4;
-constexpr int64_t kL1Ways = 8, kL1WayBytes = 4096, kL2WayBytes = 64 << 10;
-// Fewer rows than these do not pay for a copy of the pixels (Zen 3: 24 rows 91 GFLOP/s of 97 where they lie, 84 copied;
-// 64 rows 93 either way; 128 rows 92, in worse moments of the machine 79, and 97, then 94).
-constexpr int64_t kMinCopiedRows = 48;
+constexpr int64_t kL1Ways = 8, kL1WayBytes = 4096;
 constexpr double kNearWeightBytes = 4 << 20, kMemoryBytesPerCycle = 20;
 constexpr double kFarLineCycles = 3;  // of a line from L3 that comes late
 
@@ -36,17 +32,6 @@ int64_t PixelStepBytes(const ConvShape& s, int64_t mr, int64_t element_bytes) {
   const int64_t rows = (std::max<int64_t>(mr / s.out[2], 1) - 1) * s.stride[1] + s.kernel[1];
   const int64_t columns = (std::min(mr, s.out[2]) - 1) * s.stride[2] + s.kernel[2];
   return s.kernel[0] * rows * (RoundUp(columns * element_bytes, kLineBytes) + kLineBytes) / s.taps();
-}
-
-// Whether a pointwise convolution's tasks copy their pixels. A panel's lie a plane apart, line by line: more of them
-// than the sets they fall into can hold (64x64: 4 of L2's) come from afar for every tile (Zen 3, 512 channels of 32x32
-// to 256: 43 to 55 GFLOP/s, copied 92), and where a panel exceeds what a small L1 has room for they are late, too.
-bool CopiesPixels(const Core& core, const ConvShape& s, int64_t element_bytes) {
-  const int64_t channels = s.c / s.groups, rows = s.m / s.groups, plane = s.pixels() * element_bytes;
-  if (rows < kMinCopiedRows) return false;
-  if (core.has_small_l1()) return true;
-  const int64_t lines = kL2WayBytes / std::gcd(plane, kL2WayBytes) * (core.l2_bytes / kL2WayBytes);
-  return plane % kLineBytes == 0 && channels * 2 > lines;
 }
 
 // What transposing the accumulators costs beside the tiles, and packing pixels: measured on Zen 5.
@@ -192,9 +177,9 @@ ConvPlan PlanConv(const Core& core, const ConvShape& shape, int64_t element_byte
   bool pointwise = shape.taps() == 1 && dense;
   plan.method = pointwise ? ConvMethod::kPointwise : ConvMethod::kPanels;
   plan.padded_input = !pointwise;
-  const ColumnSource source =
-      pointwise && !CopiesPixels(core, shape, element_bytes) ? ColumnSource::kDirect : ColumnSource::kOnTheFly;
-  int64_t channels = shape.c / shape.groups;
+  const int64_t channels = shape.c / shape.groups;
+  const bool copies = !pointwise || CopiesRows(core, shape.m / shape.groups, channels, shape.pixels() * element_bytes);
+  const ColumnSource source = copies ? ColumnSource::kOnTheFly : ColumnSource::kDirect;
   plan.gemm = PlanGemm(core, source, element_bytes, shape.n * shape.groups, shape.m / shape.groups, shape.pixels(),
                        channels * shape.taps());
   // A block of k is whole channels, so that the packer's loops are over channels and taps.

@@ -89,6 +89,10 @@ bool FitsRegisters(const Core& core, int64_t rows, int64_t vectors);
 // Cuts the rows further where there are few tasks: of three panels one of two threads would compute two.
 void CutForThreads(GemmPlan* plan);
 
+// Whether tasks better copy Q's panels, whose rows are contiguous and `stride_bytes` apart, than read them there:
+// kOnTheFly or kDirect.
+bool CopiesRows(const Core& core, int64_t m, int64_t k, int64_t stride_bytes);
+
 // The model behind the choice: core cycles that the register tiles need, loads and the latency of a chain counted.
 double EstimateCycles(const GemmPlan& plan);
 

@@ -117,7 +117,9 @@ void Check(const std::string& cpu, const Case& c) {
   if (plan.mc >= plan.m) plan.mc = plan.m;
   if (c.cut) CutForThreads(&plan);
   plan.prefetch |= c.prefetch;
-  if (c.cut) EXPECT_GT(plan.row_blocks(), 1);
+  if (c.cut) {
+    EXPECT_GT(plan.row_blocks(), 1);
+  }
   Buffer<T> a(c.batch * c.m * c.k), b(c.batch * c.k * c.n);
   Buffer<Acc> bias(c.n), out(c.batch * c.m * c.n + 64), packed(plan.packed_elements());
   Buffer<char> scratch(plan.scratch_bytes() + 64);
@@ -240,6 +242,7 @@ TEST_P(GemmTest, CutForThreads) {
     }
     Check<float>(GetParam(), {1, m, 45, 900, false, ColumnSource::kPacked, false, 128, 0, true});  // k is blocked
   }
+  Check<float>(GetParam(), {1, 1792, 20, 201, false, ColumnSource::kOnTheFly, false, 0, 0, true});
 }
 
 TEST_P(GemmTest, EmptyK) { Check<float>(GetParam(), {1, 3, 20, 0}); }
@@ -258,7 +261,6 @@ TEST_P(GemmTest, OtherTypes) {
   Check<Bfloat, float>(GetParam(), {2, 11, 29, 37, false, ColumnSource::kDirect});
 }
 
-// A model's packed weights span more than a GEPArg's 29 bits of constant.
 // With 16 registers LLVM spills an accumulator of the innermost loop where tiles are cut too large.
 TEST(GemmPlanTest, LeavesRegistersForWhatATileNeedsBesideItsAccumulators) {
   const Core avx2 = Core{32, 16, 32 << 10, 512 << 10};
@@ -298,6 +300,17 @@ TEST(GemmPlanTest, LongKIsBlockedWhereL2WouldHoldFewRows) {
   EXPECT_EQ(PlanGemm(Core{}, ColumnSource::kPacked, 4, 1, 128, 768, 3072).k_blocks(), 1);
 }
 
+TEST(GemmPlanTest, FarRowsAreCopied) {
+  const Core small{32, 16, 32 << 10, 512 << 10};
+  EXPECT_TRUE(CopiesRows(small, 256, 1024, 196 * 4));
+  EXPECT_FALSE(CopiesRows(small, 24, 1024, 196 * 4));
+  // Where L1 is larger, only rows that share so few sets of L2 that it can't hold a panel.
+  EXPECT_FALSE(CopiesRows(Core{}, 256, 1024, 196 * 4));
+  EXPECT_FALSE(CopiesRows(Core{}, 256, 128, 4096));
+  EXPECT_TRUE(CopiesRows(Core{}, 256, 256, 4096));
+  EXPECT_FALSE(CopiesRows(Core{}, 16, 256, 4096));
+}
+
 TEST(GemmPlanTest, TasksAreManyWhereTheyAreWorthIt) {
   GemmPlan few = PlanGemm(Core{}, ColumnSource::kPacked, 4, 1, 196, 96, 384);
   ASSERT_EQ(few.tasks(), 3);
@@ -320,6 +333,7 @@ TEST(GemmPlanTest, TasksAreManyWhereTheyAreWorthIt) {
   }
 }
 
+// A model's packed weights span more than a GEPArg's 29 bits of constant.
 TEST(KernelBuilderTest, FarConstantOffsets) {
   constexpr int64_t kBytes = int64_t{3} << 30;
   void* memory = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

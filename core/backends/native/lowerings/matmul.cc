@@ -7,6 +7,7 @@
 #include "core/backends/native/lowerings/gemm_support.h"
 #include "core/backends/native/lowerings/matrices.h"
 #include "core/backends/native/packing.h"
+#include "core/backends/native/rounding.h"
 #include "mlir/IR/BuiltinTypes.h"
 
 namespace inlay::native {
@@ -19,11 +20,15 @@ constexpr int64_t kFewRows = 16;
 // From here on, rows that far apart strain the TLB.
 constexpr int64_t kFarBytes = 2048;
 
-ColumnSource SourceOf(const Matrices& b, bool constant, int64_t m, int64_t element_bytes) {
+ColumnSource SourceOf(const Core& core, const Matrices& b, bool constant, int64_t m, int64_t element_bytes) {
   if (constant) return ColumnSource::kPacked;
-  int64_t stride = b.row_stride.value() * element_bytes;
-  bool near = stride < kFarBytes || b.rows.value() * stride < 64 * kFarBytes;
-  return b.column_stride == Extent(1) && (m <= kFewRows || near) ? ColumnSource::kDirect : ColumnSource::kOnTheFly;
+  const int64_t k = b.rows.value(), stride = b.row_stride.value() * element_bytes;
+  const bool is_far = stride >= kFarBytes && k * stride >= 64 * kFarBytes;
+  // A panel's part of a row is in two lines then (Zen 3, GFLOP/s: 24x196x1024 33 where it lies and 78 copied, 20x50x512
+  // 55 and 65; 24x64x1024 91 and 86).
+  const bool is_split = core.has_small_l1() && stride % kLineBytes != 0 && k * 2 * kLineBytes > core.l1_bytes;
+  const bool copies = m > kFewRows && (is_far || is_split || CopiesRows(core, m, k, stride));
+  return b.column_stride == Extent(1) && !copies ? ColumnSource::kDirect : ColumnSource::kOnTheFly;
 }
 
 }  // namespace
@@ -53,10 +58,10 @@ absl::Status EmitMatmul(FunctionEmitter& f, const Node& n) {
   int64_t batch = Product(batch_shape).value();
   GemmTypes types(f, ta.dtype);
   bool constant = f.IsConstantParam(*b.view.base);
-  ColumnSource source = SourceOf(b, constant, m, ir::ByteSize(ta.dtype));
+  ColumnSource source = SourceOf(f.cpu().core, b, constant, m, ir::ByteSize(ta.dtype));
   GemmPlan plan = PlanGemm(f.cpu().core, source, types.accumulator_bytes, batch, m, columns, k);
-  // Packing transposes, perhaps: too much to do twice.
-  if (source != ColumnSource::kOnTheFly) CutForThreads(&plan);
+  // Transposing is too much to do twice.
+  if (source != ColumnSource::kOnTheFly || b.column_stride == Extent(1)) CutForThreads(&plan);
 
   Buffer packed;
   int64_t packed_matrix = plan.k * plan.packed_columns();
