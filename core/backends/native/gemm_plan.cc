@@ -206,14 +206,14 @@ bool CopiesRows(const Core& core, int64_t m, int64_t k, int64_t stride_bytes) {
 void CutForThreads(GemmPlan* plan) {
   if (plan->tasks() >= kMinTasks) return;
   const int64_t panels = plan->batch * plan->panels();
-  const int64_t cuts = std::min<int64_t>(CeilDiv(kMinTasks, panels), EstimateCycles(*plan) / (panels * kMinTaskCycles));
+  int64_t cuts = std::min<int64_t>(CeilDiv(kMinTasks, panels), EstimateCycles(*plan) / (panels * kMinTaskCycles));
+  // What a task packs itself is packed again.
+  if (plan->source == ColumnSource::kOnTheFly) cuts = std::min(cuts, plan->m / kMinPackedRows);
   // Rows of a block that fill no square of vectors are stored one by one.
   const int64_t unit = plan->transpose_output ? std::lcm(plan->mr, plan->lanes) : plan->mr;
   const int64_t rows = cuts > 1 ? RoundUp(CeilDiv(plan->m, cuts), unit) : plan->m;
   const int64_t last = (plan->m - 1) % rows + 1;
   if (rows >= plan->mc || last < rows / 2) return;
-  // What a task packs itself is packed again.
-  if (plan->source == ColumnSource::kOnTheFly && rows < kMinPackedRows) return;
   // Then the next task finds the panel in the near caches, and each thread reads its panels alone. Where Q is
   // activations, P is the weights, and a thread better keeps to its part of those.
   plan->rows_fastest = plan->row_blocks() == 1 && plan->source == ColumnSource::kPacked;

@@ -317,6 +317,10 @@ TEST(GemmPlanTest, TasksAreManyWhereTheyAreWorthIt) {
   CutForThreads(&few);
   EXPECT_GE(few.tasks(), 12);
   EXPECT_TRUE(few.rows_fastest);
+  GemmPlan copied = PlanGemm(Core{}, ColumnSource::kOnTheFly, 4, 1, 784, 16, 784);
+  ASSERT_EQ(copied.tasks(), 1);
+  CutForThreads(&copied);
+  EXPECT_EQ(copied.tasks(), 8);
   GemmPlan transposed = PlanTransposedGemm(Core{}, 4, 1, 196, 96, 384, 7, 64);
   CutForThreads(&transposed);
   EXPECT_EQ(transposed.tasks(), 6);
@@ -324,7 +328,7 @@ TEST(GemmPlanTest, TasksAreManyWhereTheyAreWorthIt) {
   for (const auto& [m, n, k, source] :
        std::vector<std::tuple<int64_t, int64_t, int64_t, ColumnSource>>{{1, 96, 384, ColumnSource::kPacked},
                                                                         {196, 96, 2, ColumnSource::kPacked},
-                                                                        {196, 96, 384, ColumnSource::kOnTheFly},
+                                                                        {150, 96, 384, ColumnSource::kOnTheFly},
                                                                         {196, 3072, 384, ColumnSource::kPacked}}) {
     GemmPlan plan = PlanGemm(Core{}, source, 4, 1, m, n, k);
     const int64_t tasks = plan.tasks();
