@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "core/backends/native/gemm.h"
-#include "core/backends/native/packing.h"
 #include "core/backends/native/rounding.h"
 #include "core/backends/native/testing/kernel_jit.h"
 #include "core/backends/native/testing/measuring.h"

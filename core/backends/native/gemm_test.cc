@@ -156,8 +156,9 @@ void Check(const std::string& cpu, const Case& c) {
     g.p.batch_offset = [&](KernelBuilder& kb, Value batch) { return kb.Mul(batch, c.m * c.k); };
     g.q.pointer = c.source == ColumnSource::kPacked ? p[2] : p[1];
     g.q.element = c.source == ColumnSource::kPacked ? g.accumulator : ElementType<T>(kb.b);
-    g.q.k_stride = matrix(kb, p[1]).k_stride.value();
-    g.q.column_stride = matrix(kb, p[1]).j_stride.value();
+    const StridedMatrix q = matrix(kb, p[1]);
+    g.q.k_stride = q.k_stride.value();
+    g.q.column_stride = q.j_stride.value();
     int64_t q_batch = c.source == ColumnSource::kPacked ? plan.k * plan.packed_columns() : c.k * c.n;
     g.q.batch_offset = [=](KernelBuilder& kb, Value batch) { return kb.Mul(batch, q_batch); };
     g.epilogue = [&](KernelBuilder& kb, Value batch, Value row, Value column, Value acc) {

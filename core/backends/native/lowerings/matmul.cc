@@ -6,7 +6,6 @@
 #include "core/backends/native/gemm.h"
 #include "core/backends/native/lowerings/gemm_support.h"
 #include "core/backends/native/lowerings/matrices.h"
-#include "core/backends/native/packing.h"
 #include "core/backends/native/rounding.h"
 #include "mlir/IR/BuiltinTypes.h"
 
