@@ -43,7 +43,8 @@ double TransposedCycles(const GemmPlan& plan) {
 }
 
 // Every panel of weights reads all pixels again, which lie apart (Zen 3, 1024 channels of 14x14 to 256: 82 GFLOP/s, 92
-// by kPointwise; 1280 to 640: 57 to 67, and 95).
+// by kPointwise; 1280 to 640: 57 to 67, and 95). Of a padded copy its own bytes count: a stride leaves few of x's
+// (1024 of 14x14 to 2048, 1x1/2: 80 by kPanels, 90 by kPixelRows).
 double FarPixelCycles(const GemmPlan& plan, int64_t pixel_bytes) {
   if (!plan.core.has_small_l1() || pixel_bytes <= plan.core.l2_bytes) return 0;
   return kFarLineCycles * plan.batch * plan.panels() * pixel_bytes / kLineBytes;
@@ -186,6 +187,7 @@ ConvPlan PlanConv(const Core& core, const ConvShape& shape, int64_t element_byte
   auto whole_channels = [&](int64_t kc) { return std::min(CeilDiv(kc, shape.taps()), channels) * shape.taps(); };
   plan.gemm.kc = whole_channels(plan.gemm.kc);
   const int64_t pixel_bytes = channels * shape.in_elements() * element_bytes;
+  const int64_t plane_bytes = channels * plan.plane_elements() * element_bytes;
   // Of what L2 does not hold beside the rest.
   plan.gemm.prefetch = pointwise && core.has_small_l1() && pixel_bytes > core.l2_bytes / 2;
   plan.cycles = PanelCycles(plan);
@@ -195,10 +197,11 @@ ConvPlan PlanConv(const Core& core, const ConvShape& shape, int64_t element_byte
         PlanTransposedGemm(core, element_bytes, shape.n * shape.groups, shape.pixels(), shape.m / shape.groups,
                            channels * shape.taps(), mr, PixelStepBytes(shape, mr, element_bytes));
     rows.kc = whole_channels(rows.kc);
-    double cycles = TransposedCycles(rows) + FarPixelCycles(rows, pixel_bytes);
+    const double tiles = TransposedCycles(rows);
+    double cycles = tiles + FarPixelCycles(rows, pointwise ? pixel_bytes : plane_bytes);
     const double padding = plan.padded_input || plan.pixels_in_place() ? PadCycles(core, plan) : 0;
     // Widening each scalar as it is read would take as long as its multiplications.
-    const double strided = InPlaceSlowdown(rows) * cycles;
+    const double strided = InPlaceSlowdown(rows) * (tiles + FarPixelCycles(rows, pixel_bytes));
     const bool in_place = mr > 0 && !widened && CanReadInPlace(shape, mr, element_bytes) && strided < cycles + padding;
     if (in_place) cycles = strided;
     // Ties go to the smaller tile: less code, and no slower.

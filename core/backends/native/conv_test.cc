@@ -197,6 +197,17 @@ TEST(ConvPlanTest, ASmallL1HasPixelsCopiedAndAskedFor) {
   EXPECT_EQ(PlanPointwise(core, 384, 14, 64).method, ConvMethod::kPixelRows);
 }
 
+TEST(ConvPlanTest, OfStridedPixelsOnlyWhatIsReadMayBeFar) {
+  ConvShape shape;
+  shape.c = 1024;
+  shape.m = 2048;
+  shape.in = {1, 14, 14};
+  shape.out = {1, 7, 7};
+  shape.stride = {1, 2, 2};
+  // x exceeds L2, its copy of 7x7 does not.
+  EXPECT_EQ(PlanConv(Core{32, 16, 32 << 10, 512 << 10}, shape, 4).method, ConvMethod::kPixelRows);
+}
+
 TEST_P(ConvTest, ThreeByThree) {
   for (int64_t extent : {1, 2, 7, 14, 28, 37}) {
     Check(GetParam(), {1, 5, 19, 1, {1, extent, extent}, k133, k1, k1, k011, k011});
