@@ -57,7 +57,7 @@ def test_the_pytorch_form_computes_the_same(config, build):
     check(torch_forms.from_weights(config, weights), model)
 
 
-@pytest.mark.parametrize("number", [7, 9, 10, 13])  # roberta, convnext, timm's eca_resnet33ts, efficientnet
+@pytest.mark.parametrize("number", [3, 9, 10, 12])  # albert, convnext, timm's eca_resnet33ts, gemma2
 def test_a_random_architecture_is_the_same_every_time(number):
     pytest.importorskip("transformers")
     if importlib.util.find_spec("timm") is None:

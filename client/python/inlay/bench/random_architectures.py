@@ -48,8 +48,8 @@ def find(name: str) -> tuple[int, int] | None:
 
 
 def module(seed: int, number: int, attention: str = "sdpa") -> Any:
-    """The PyTorch module: takes ids and a mask (i64 [batch, length]), ids alone (GPT-2), or images
-    (f32 [batch, 3, side, side]). Raises InlayError where its packages are missing."""
+    """The PyTorch module: takes ids and a mask (i64 [batch, length]), ids alone (GPT-2), images
+    (f32 [batch, 3, side, side]), or audio (f32 [batch, samples]). Raises InlayError where its packages are missing."""
     source, family, sizes, _ = _choice(seed, number)
     try:
         import torch
@@ -94,7 +94,8 @@ def _lively(network: Any) -> Any:
                 statistic.uniform_(low, high)
         if isinstance(part, (torch.nn.BatchNorm2d, torch.nn.LayerNorm)) and part.weight is not None:
             part.weight.data.uniform_(0.8, 1.2)
-            part.bias.data.uniform_(-0.1, 0.1)
+            if part.bias is not None:
+                part.bias.data.uniform_(-0.1, 0.1)
     return network
 
 
