@@ -190,12 +190,29 @@ def test_bench(inlay, tmp_path):
     assert row["runners"]["inlay"]["max_abs_error"] < 1e-4
     assert row["runners"]["onnxruntime"]["ratio"] == row["best_ratio"]
     assert row["runners"]["onnxruntime"]["prepare_cold_s"] > 0
-    assert row["runners"]["native alone"]["median_ms"] > 0
+    alone = row["runners"]["native alone"]
+    assert alone["median_ms"] > 0 if "is_mix" not in alone else list(row["backends"]) == ["native"]
     assert all(p["roofline_share"] > 0 for p in row["profile"]["partitions"] if p["flops"])
     # A peer that can't take the model is a cell, whatever the reason.
     assert re.search("no PyTorch form|not installed", row["runners"]["torch.compile"]["error"])
     assert row["compile_cold_s"] > 0
     assert row["cached_actions_run"] == 0
+    _, out, _ = inlay(
+        "bench",
+        path,
+        "--vs",
+        "none",
+        "--plans",
+        "--rounds",
+        2,
+        "--no-cold",
+        "--backends",
+        "native",
+        "--search",
+        "none",
+        "--json",
+    )
+    assert json.loads(out)["models"][0]["runners"]["native alone"] == {"is_mix": True}
     _, out, _ = inlay(
         "bench", path, "--vs", "onnxruntime", "--rounds", 2, "--no-cold", "--threads", 2, "--profile", "--markdown"
     )

@@ -155,3 +155,7 @@ def test_tables():
         "o: unsupported operator",
     ]
     assert report.plans(result)[1] == []
+    result["models"][0]["runners"] |= {"native alone": {"is_mix": True}, "xnnpack where it may": cell(11, ratio=1.1)}
+    (first, second) = report.plans(result)[1]
+    assert first == ["m", "10.0 ±1.0", "is the mix", "11.0 ±1.1 (1.10x)", "1.00x"]
+    assert second[2:] == ["-", "-", "-"]
