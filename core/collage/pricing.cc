@@ -1,6 +1,7 @@
 #include "core/collage/pricing.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <utility>
 
@@ -69,15 +70,39 @@ void CapWholeRules(const DataflowGraph& graph, std::vector<Candidate>* candidate
       found->second = std::min(found->second, candidate.cost_us);
     }
   }
-  for (Candidate& candidate : *candidates) {
-    if (!candidate.backend->fuses_by_kind() || IsOneCall(graph, candidate)) continue;
-    double parts = 0;
-    for (int position : candidate.positions) {
+  auto one_by_one = [&](const Candidate& whole, const std::vector<int>& positions) {
+    double sum = 0;
+    for (int position : positions) {
       if (!graph.needs_cover(position)) continue;
-      auto found = single.find({candidate.backend, position});
-      parts += found == single.end() ? candidate.cost_us : found->second;
+      auto found = single.find({whole.backend, position});
+      sum += found == single.end() ? whole.cost_us : found->second;
     }
-    candidate.cost_us = std::min(candidate.cost_us, kWhole * parts);
+    return sum;
+  };
+  std::vector<Candidate*> wholes;
+  for (Candidate& candidate : *candidates) {
+    if (candidate.backend->fuses_by_kind() && !IsOneCall(graph, candidate)) wholes.push_back(&candidate);
+  }
+  std::stable_sort(wholes.begin(), wholes.end(),
+                   [](const Candidate* a, const Candidate* b) { return a->positions.size() < b->positions.size(); });
+  std::map<std::pair<const backend::Backend*, int>, std::vector<const Candidate*>> starting_at;
+  for (Candidate* whole : wholes) {
+    const std::vector<int>& positions = whole->positions;
+    double parts = one_by_one(*whole, positions);
+    // Or as a smaller one of them, and the rest.
+    for (int position : positions) {
+      auto found = starting_at.find({whole->backend, position});
+      if (found == starting_at.end()) continue;
+      for (const Candidate* part : found->second) {
+        std::vector<int> rest;
+        std::set_difference(positions.begin(), positions.end(), part->positions.begin(), part->positions.end(),
+                            std::back_inserter(rest));
+        if (rest.size() + part->positions.size() != positions.size() || rest.empty()) continue;
+        parts = std::min(parts, part->cost_us + one_by_one(*whole, rest));
+      }
+    }
+    whole->cost_us = std::min(whole->cost_us, kWhole * parts);
+    starting_at[{whole->backend, positions.front()}].push_back(whole);
   }
 }
 

@@ -18,8 +18,9 @@ namespace inlay::collage {
 // backend takes everything.
 void ShareFusedCosts(const DataflowGraph& graph, const CostEstimator& estimator, std::vector<Candidate>* candidates);
 
-// What one rule of a code generator takes whole costs less than its calls do one by one, by the same: estimates are
-// scaled by kinds of operators, which may say otherwise, and the rule is there since it is faster.
+// What one rule of a code generator takes whole costs less than its calls do one by one, or in a smaller whole and one
+// by one, by the same: estimates are scaled by kinds of operators, which may say otherwise, and the rule is there since
+// it is faster.
 void CapWholeRules(const DataflowGraph& graph, std::vector<Candidate>* candidates);
 
 // What it costs to transpose what goes in and out of the groups where it does not lie as they prefer. kRowMajor: where

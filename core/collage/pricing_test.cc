@@ -84,23 +84,26 @@ TEST_F(PricingTest, WhatIsFusedIsNotPaidCallByCall) {
   EXPECT_NEAR(estimated_us_, 10, 1) << "and a call";
 }
 
-// A code generator that has a rule for two softmaxes, and estimates 4 for each of the two alone.
+// A code generator that has a rule for two softmaxes, and one for three, and estimates 4 for each of them alone.
 class GeneratorWithARule : public PricedBackend {
  public:
-  explicit GeneratorWithARule(double whole)
+  explicit GeneratorWithARule(double two, double three = 10)
       : PricedBackend("native", true, 4, ir::OpRegistry::Global().Names()),
-        whole_(whole),
+        two_(two),
+        three_(three),
         rules_(PricedBackend::rules()) {
-    rules_.push_back({"native.whole", ir::Op("log_softmax", {ir::Op("softmax")}), nullptr, 5});
+    const ir::PatternPtr pair = ir::Op("log_softmax", {ir::Op("softmax")});
+    rules_.push_back({"native.whole", ir::Or({ir::Op("softmax", {pair}), pair}), nullptr, 5});
   }
   const std::vector<backend::PatternRule>& rules() const override { return rules_; }
   bool fuses_by_kind() const override { return true; }
   double EstimateMicros(const ir::Function& partition, const target::Target& target) const override {
-    return partition.body.bindings.size() == 2 ? whole_ : PricedBackend::EstimateMicros(partition, target);
+    const size_t calls = partition.body.bindings.size();
+    return calls == 3 ? three_ : calls == 2 ? two_ : PricedBackend::EstimateMicros(partition, target);
   }
 
  private:
-  const double whole_;
+  const double two_, three_;
   std::vector<backend::PatternRule> rules_;
 };
 
@@ -124,6 +127,20 @@ TEST_F(PricingTest, AWholeRuleIsNotTakenApartByItsOwnBackend) {
     ASSERT_TRUE(cover.ok()) << cover.status();
     EXPECT_EQ(CutAlong(module_, *cover).partitions.size(), 1) << "whole " << whole;
   }
+}
+
+// By the estimates two (3) and one (4) were better than three (10), as attention and a transposition of what it gives.
+TEST_F(PricingTest, AWholeRuleIsNotTakenApartForASmallerOne) {
+  const ir::Attrs axis = {{"axis", int64_t{1}}};
+  auto x = Call("log_softmax", Call("softmax", builder_.Param("x", F32({8, 8})), axis), axis);
+  builder_.Return({Call("softmax", x, axis)});
+  module_.functions["main"] = function_;
+  const auto estimator = AnalyticEstimator(module_.config(), &model_);
+  const GeneratorWithARule native(3, 10);
+  const Partitioner partitioner({&native}, estimator.get());
+  const auto cover = partitioner.BestByEstimate(partitioner.Propose(module_), module_.config());
+  ASSERT_TRUE(cover.ok()) << cover.status();
+  EXPECT_EQ(CutAlong(module_, *cover).partitions.size(), 1);
 }
 
 TEST_F(PricingTest, ALibraryHasToWinByTheMargin) {
