@@ -31,23 +31,23 @@ def _decoder(r: random.Random) -> Sizes:
     return {**sizes, "num_key_value_heads": heads // shared, "head_dim": head, "use_cache": False, "pad_token_id": 0}
 
 
-def _image(r: random.Random) -> Sizes:
-    sizes = _text(r)
-    del sizes["vocab_size"]
-    return {**sizes, "image_size": r.choice([96, 160, 224]), "patch_size": r.choice([16, 32])}
-
-
 def _side(r: random.Random) -> Sizes:
     return {"image_size": r.choice([96, 160, 224])}
 
 
-def _channels(r: random.Random, stages: int, step: int = 8) -> list[int]:
-    first = step * r.randint(2, 8)
-    return [first << i for i in range(stages)]
+def _image(r: random.Random) -> Sizes:
+    sizes = _text(r)
+    del sizes["vocab_size"]
+    return {**sizes, **_side(r), "patch_size": r.choice([16, 32])}
 
 
 def _stages(r: random.Random, step: int = 8) -> Sizes:
-    return {"hidden_sizes": _channels(r, 4, step), "depths": [r.randint(1, 3) for _ in range(4)], **_side(r)}
+    first = step * r.randint(2, 8)
+    return {
+        "hidden_sizes": [first << i for i in range(4)],
+        "depths": [r.randint(1, 3) for _ in range(4)],
+        **_side(r),
+    }
 
 
 def _audio(r: random.Random) -> Sizes:
@@ -227,6 +227,12 @@ FAMILIES = {
     ),
     "wav2vec2": Family("Wav2Vec2Config", "Wav2Vec2ForCTC", _audio, "audio"),
 }
+_INPUT_NAMES = {
+    "ids": ["input_ids"],
+    "text": ["input_ids", "attention_mask"],
+    "image": ["pixel_values"],
+    "audio": ["input_values"],
+}
 _OF_THE_INPUT = ("length", "samples")
 
 
@@ -240,8 +246,7 @@ def draw(r: random.Random) -> tuple[str, Sizes]:
 
 
 def input_names(family: str) -> list[str]:
-    names = {"ids": ["input_ids"], "text": ["input_ids", "attention_mask"], "image": ["pixel_values"]}
-    return names.get(FAMILIES[family].takes, ["input_values"])
+    return _INPUT_NAMES[FAMILIES[family].takes]
 
 
 def inputs(family: str, sizes: Sizes, batch: int, generator: Any) -> tuple[Any, ...]:
