@@ -20,6 +20,7 @@ std::unique_ptr<Pass> FoldPads();
 std::unique_ptr<Pass> SinkReshapes();
 std::unique_ptr<Pass> RecogniseComposites();
 std::unique_ptr<Pass> ExpandBatchNorm();
+std::unique_ptr<Pass> ExpandConvTranspose();
 std::unique_ptr<Pass> FoldScaleBias();
 std::unique_ptr<Pass> CommonSubexpression();
 std::unique_ptr<Pass> DeadCode();

@@ -9,6 +9,8 @@
 namespace inlay::native {
 namespace {
 
+constexpr int64_t kMaxPlanes = 16;  // in turns along a row; code is emitted for each
+
 class Folder {
  public:
   Folder(const ir::Function& function, Graph* graph) : graph_(*graph), def_use_(function.body) {
@@ -16,15 +18,20 @@ class Folder {
   }
 
   void Run() {
-    std::vector<Node*> candidates;
-    for (const auto& node : graph_.nodes) {
-      if (node->op == "matmul") candidates.push_back(node.get());
-    }
-    for (Node* node : candidates) FoldAttention(node);
+    for (Node* node : NodesOf("matmul")) FoldAttention(node);
+    for (Node* node : NodesOf("transpose")) FoldDepthToSpace(node);
     for (size_t i = 0; i < graph_.nodes.size(); ++i) graph_.nodes[i]->id = static_cast<int>(i);
   }
 
  private:
+  std::vector<Node*> NodesOf(absl::string_view op) const {
+    std::vector<Node*> nodes;
+    for (const auto& node : graph_.nodes) {
+      if (node->op == op) nodes.push_back(node.get());
+    }
+    return nodes;
+  }
+
   void FoldAttention(Node* context) {
     ir::PatternMatch match;
     if (!ir::Match(AttentionCore(), *context->binding, def_use_, &match) || !CheckAttention(match).ok()) return;
@@ -70,6 +77,48 @@ class Folder {
     const Tensor& out = context.out();
     if (out.is_result || out.users.size() != 1 || out.users[0]->op != "transpose") return nullptr;
     return out.users[0]->attrs->Ints("perm").back() == out.rank() - 1 ? out.users[0] : nullptr;
+  }
+
+  void FoldDepthToSpace(Node* transpose) {
+    Node* reshape = OnlyUser(*transpose, "reshape");
+    if (reshape == nullptr || !InterleavesRows(*transpose, *reshape)) return;
+    std::set<Node*> inside = {transpose, reshape};
+    auto composite = std::make_unique<Node>();
+    composite->op = kDepthToSpace;
+    composite->binding = reshape->binding;
+    composite->attrs = reshape->attrs;
+    composite->parts = {{"transpose", transpose}, {"reshape", reshape}};
+    composite->inputs = {transpose->inputs[0]};
+    composite->outputs = reshape->outputs;
+    if (Node* slice = OnlyUser(*reshape, "slice"); slice != nullptr && KeepsTurns(*slice)) {
+      composite->parts["slice"] = slice;
+      composite->outputs = slice->outputs;
+      inside.insert(slice);
+    }
+    Replace(inside, std::move(composite));
+  }
+
+  static Node* OnlyUser(const Node& node, absl::string_view op) {
+    const Tensor& out = node.out();
+    return !out.is_result && out.users.size() == 1 && out.users[0]->op == op ? out.users[0] : nullptr;
+  }
+
+  // [.., s, .., w] to [.., w, s], and that to [.., w * s].
+  static bool InterleavesRows(const Node& transpose, const Node& reshape) {
+    const Tensor &x = transpose.in(0), &moved = transpose.out(), &out = reshape.out();
+    const int rank = x.rank();
+    if (rank < 2 || !x.is_static() || x.IsEmpty() || x.dtype == ir::DType::kBool || out.rank() == 0) return false;
+    const std::vector<int64_t>& perm = transpose.attrs->Ints("perm");
+    const int64_t width = moved.shape[rank - 2], planes = moved.shape[rank - 1];
+    std::vector<int> part_of;
+    return perm[rank - 2] == rank - 1 && width > 1 && planes > 1 && planes <= kMaxPlanes &&
+           out.shape.back() == width * planes && SplitsDims(out.dims, moved.dims, &part_of);
+  }
+
+  // All of a row's elements, from some on.
+  static bool KeepsTurns(const Node& slice) {
+    const std::vector<int64_t> steps = slice.attrs->IntsOr("steps", {});
+    return !slice.out().IsEmpty() && std::all_of(steps.begin(), steps.end(), [](int64_t s) { return s == 1; });
   }
 
   void Replace(const std::set<Node*>& inside, std::unique_ptr<Node> composite) {

@@ -14,6 +14,11 @@ namespace inlay::native {
 // stored.
 inline constexpr char kAttention[] = "native.attention";
 
+// Elements of planes in turns along a row, as pixel shuffle and transposed convolutions end: a transpose that brings an
+// axis behind the last one, a reshape that merges the two (others may be moved and merged too), perhaps a slice of what
+// that gives. Input: what is transposed. Parts: "transpose", "reshape", perhaps "slice".
+inline constexpr char kDepthToSpace[] = "native.depth_to_space";
+
 // `graph` was built from `function`.
 void FoldComposites(const ir::Function& function, Graph* graph);
 

@@ -110,4 +110,18 @@ Extent Product(const Shape& shape, int begin, int end) {
 }
 Extent Product(const Shape& shape) { return Product(shape, 0, static_cast<int>(shape.size())); }
 
+bool SplitsDims(const Shape& in, const Shape& out, std::vector<int>* part_of) {
+  part_of->assign(out.size(), -1);
+  size_t next = 0;
+  for (size_t d = 0; d < in.size(); ++d) {
+    for (Extent covered = 1; covered != in[d]; ++next) {
+      bool passed = covered.is_static() && in[d].is_static() && covered.value() > in[d].value() && in[d].value() != 0;
+      if (next == out.size() || passed) return false;
+      covered = covered * out[next];
+      if (out[next] != Extent(1)) (*part_of)[next] = static_cast<int>(d);
+    }
+  }
+  return std::all_of(out.begin() + next, out.end(), [](const Extent& extent) { return extent == Extent(1); });
+}
+
 }  // namespace inlay::native

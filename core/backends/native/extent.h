@@ -79,6 +79,9 @@ bool IsStatic(const Shape& shape);
 Shape RowMajorStrides(const Shape& shape);
 Extent Product(const Shape& shape, int begin, int end);
 Extent Product(const Shape& shape);
+// Whether each dimension of `out` is a part of one of `in` (or 1): part_of[i] says of which (-1: of none), so that
+// element `at` of out is element sum over a part's dimensions, row-major, of in.
+bool SplitsDims(const Shape& in, const Shape& out, std::vector<int>* part_of);
 
 // An estimate of cycles: a number, or one that grows with an open extent.
 class Cycles {

@@ -11,6 +11,7 @@ const LoweringTable& Lowerings() {
     RegisterElementwise(t);
     RegisterCasts(t);
     RegisterDataMovement(t);
+    RegisterDepthToSpace(t);
     RegisterIndexing(t);
     RegisterReductions(t);
     RegisterScans(t);

@@ -58,6 +58,7 @@ const Lowering* FindLowering(absl::string_view op);  // nullptr: no such op
 void RegisterElementwise(LoweringTable* table);
 void RegisterCasts(LoweringTable* table);
 void RegisterDataMovement(LoweringTable* table);
+void RegisterDepthToSpace(LoweringTable* table);
 void RegisterIndexing(LoweringTable* table);
 void RegisterReductions(LoweringTable* table);
 void RegisterScans(LoweringTable* table);

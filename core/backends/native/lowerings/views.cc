@@ -84,20 +84,6 @@ void ExpandView(const Tensor& in, const Tensor& out, View* view) {
 
 }  // namespace
 
-bool SplitsDims(const Shape& in, const Shape& out, std::vector<int>* part_of) {
-  part_of->assign(out.size(), -1);
-  size_t next = 0;
-  for (size_t d = 0; d < in.size(); ++d) {
-    for (Extent covered = 1; covered != in[d]; ++next) {
-      bool passed = covered.is_static() && in[d].is_static() && covered.value() > in[d].value() && in[d].value() != 0;
-      if (next == out.size() || passed) return false;
-      covered = covered * out[next];
-      if (out[next] != Extent(1)) (*part_of)[next] = static_cast<int>(d);
-    }
-  }
-  return std::all_of(out.begin() + next, out.end(), [](const Extent& extent) { return extent == Extent(1); });
-}
-
 bool IsReadThrough(const Node& reshape) {
   const Tensor &in = reshape.in(0), &out = reshape.out();
   if (WithoutOnes(in.dims) == WithoutOnes(out.dims)) return true;

@@ -17,10 +17,6 @@ struct View {
   Shape strides;
 };
 
-// Whether each dimension of `out` is a part of one of `in` (or 1): part_of[i] says of which (-1: of none), so that
-// element `at` of out is element sum over a part's dimensions, row-major, of in.
-bool SplitsDims(const Shape& in, const Shape& out, std::vector<int>* part_of);
-
 // Of a reshape: whether it is read through its argument instead of being another name of the argument's memory. So
 // where dimensions of extent 1 come and go; and where dimensions are split of what is no memory itself, such as heads
 // of one part of a split.
