@@ -27,7 +27,7 @@ using ir::Operand;
 using Dims = std::vector<Dim>;
 using Ints = std::vector<int64_t>;
 
-constexpr double kMaxInVain = 1.25;  // times as many products as needed, for fewer convolutions
+constexpr double kMaxInVain = 1.05;  // times as many products as needed, for fewer convolutions
 
 int64_t FloorDiv(int64_t a, int64_t b) { return a / b - (a % b < 0 ? 1 : 0); }
 int64_t CeilDiv(int64_t a, int64_t b) { return -FloorDiv(-a, b); }

@@ -90,7 +90,7 @@ class Folder {
     composite->parts = {{"transpose", transpose}, {"reshape", reshape}};
     composite->inputs = {transpose->inputs[0]};
     composite->outputs = reshape->outputs;
-    if (Node* slice = OnlyUser(*reshape, "slice"); slice != nullptr && KeepsTurns(*slice)) {
+    if (Node* slice = OnlyUser(*reshape, "slice"); slice != nullptr && LeavesRows(*slice, *transpose)) {
       composite->parts["slice"] = slice;
       composite->outputs = slice->outputs;
       inside.insert(slice);
@@ -115,10 +115,11 @@ class Folder {
            out.shape.back() == width * planes && SplitsDims(out.dims, moved.dims, &part_of);
   }
 
-  // All of a row's elements, from some on.
-  static bool KeepsTurns(const Node& slice) {
+  // A stretch of each row, in which every plane has its turn.
+  static bool LeavesRows(const Node& slice, const Node& transpose) {
     const std::vector<int64_t> steps = slice.attrs->IntsOr("steps", {});
-    return !slice.out().IsEmpty() && std::all_of(steps.begin(), steps.end(), [](int64_t s) { return s == 1; });
+    return !slice.out().IsEmpty() && slice.out().shape.back() >= transpose.out().shape.back() &&
+           std::all_of(steps.begin(), steps.end(), [](int64_t s) { return s == 1; });
   }
 
   void Replace(const std::set<Node*>& inside, std::unique_ptr<Node> composite) {

@@ -70,6 +70,54 @@ def test_transpositions_of_short_rows(s):
     s.check()
 
 
+def interleaved(b, x, strides, groups):
+    """x [n, groups * prod(strides), ...] with the planes of a group in turns along each spatial axis."""
+    n, spatial, axes = x.shape[0], x.shape[2:], len(strides)
+    y = b.op("reshape", x, shape=[n, groups, *strides, *spatial])
+    turns = [axis for i in range(axes) for axis in (2 + axes + i, 2 + i)]
+    y = b.op("transpose", y, perm=[0, 1, *turns])
+    return b.op("reshape", y, shape=[n, groups, *(e * s for e, s in zip(spatial, strides, strict=True))])
+
+
+def test_depth_to_space(s):
+    """Planes that take turns along rows: any number of them, rows of any length, cut anywhere, with and without tails."""
+    for strides, spatial in {
+        (2,): (40,), (3,): (29,), (4,): (5,), (5,): (33,), (8,): (21,), (16,): (9,), (17,): (9,),
+        (2, 2): (7, 19), (1, 2): (3, 4), (2, 1): (5, 6), (3, 3): (4, 11), (4, 4): (2, 3), (2, 7): (3, 8),
+        (2, 2, 2): (3, 4, 9), (1, 1, 2): (2, 3, 5),
+    }.items():  # fmt: skip
+        groups, planes = 3, int(np.prod(strides))
+        x = f32(s, 2, groups * planes, *spatial)
+        out = [e * t for e, t in zip(spatial, strides, strict=True)]
+        name = "_".join(str(e) for e in (*strides, *spatial))
+
+        def whole(b, x, strides=strides):
+            return interleaved(b, x, strides, 3)
+
+        def cut(b, x, first, last, whole=whole, out=out):
+            begins = [min(first, e - 1) for e in out]
+            ends = [max(e - last, begin + 1) for e, begin in zip(out, begins, strict=True)]
+            return b.op("slice", whole(b, x), begins=[0, 1, *begins], ends=[2, 3, *ends], steps=[1] * (2 + len(out)))
+
+        s.build(f"d2s_{name}", [x], whole)
+        s.build(f"d2s_tail_{name}", [x, f32(s, groups, *[1] * len(out)), f32(s, 2, groups, *out)], lambda b, x, c, r, whole=whole: b.op("relu", b.op("add", b.op("add", whole(b, x), c), r)))  # fmt: skip
+        s.build(f"d2s_of_{name}", [x], lambda b, x, whole=whole: whole(b, b.op("relu", b.op("neg", x))))
+        for first, last in ((1, 1), (3, 0), (0, 2), (5, 4)):
+            s.build(f"d2s_cut_{first}_{last}_{name}", [x], lambda b, x, f=first, t=last, cut=cut: b.op("tanh", cut(b, x, f, t)))  # fmt: skip
+    x = f32(s, 1, 12, 5, 17)
+    s.build("d2s_twice", [x], lambda b, x: (lambda y: [y, b.op("exp", y)])(interleaved(b, x, (2, 2), 3)))
+    # The transposition itself is wanted too; what is in turns is not along the last axis; rows of one element.
+    moved = [0, 1, 4, 2, 5, 3]
+    s.build("d2s_moved", [f32(s, 1, 3, 2, 2, 5, 9)], lambda b, x: (lambda y: [y, b.op("reshape", y, shape=[1, 3, 10, 18])])(b.op("transpose", x, perm=moved)))  # fmt: skip
+    s.build("d2s_last", [f32(s, 5, 9, 2, 2, 7)], lambda b, x: b.op("reshape", b.op("transpose", x, perm=[0, 2, 1, 3, 4]), shape=[10, 18, 7]))  # fmt: skip
+    s.build("d2s_column", [f32(s, 2, 12, 9, 1)], lambda b, x: interleaved(b, x, (2, 2), 3))
+    for dtype in ("f64", "f16", "bf16", "i8", "i64", "bool"):
+        x = s.data(dtype, (2, 12, 5, 19))
+        s.build(f"d2s_{dtype}", [x], lambda b, x: interleaved(b, x, (2, 2), 3))
+        s.build(f"d2s_cut_{dtype}", [x], lambda b, x: b.op("slice", interleaved(b, x, (2, 2), 3), begins=[0, 0, 1, 1], ends=[2, 3, 9, 36], steps=[1] * 4))  # fmt: skip
+    s.check()
+
+
 def test_layer_norm_of_a_transposition(s):
     """Its rows are not contiguous in memory: vectors go across them, and the results are transposed."""
     for shape, perm in {
