@@ -40,6 +40,20 @@ def cnn() -> onnx.ModelProto:
     return g.finish([(g.linear(y, "head", 16, 10), "y", ["batch", 10]), (x, "map", ["batch", 16, "h", "w"])])
 
 
+def decoder() -> onnx.ModelProto:
+    """Open batch, height and width; transposed convolutions with and without a rest, a border, a residual."""
+    g = Graph("decoder")
+    x = g.input("x", F32, ["batch", 6, "height", "width"])
+    up = g.op("ConvTranspose", x, g.weight("up", (6, 8, 4, 4)), strides=[2, 2], pads=[1, 1, 1, 1])
+    rest = g.op(
+        "ConvTranspose", x, g.weight("rest", (6, 8, 3, 3)), g.weight("bias", (8,), "zeros"),
+        strides=[2, 2], pads=[1, 1, 1, 1], output_padding=[1, 1],
+    )  # fmt: skip
+    y = g.op("Relu", g.op("Add", up, rest))
+    y = g.op("ConvTranspose", y, g.weight("wide", (8, 4, 3, 2)), strides=[1, 3], pads=[0, 1, 2, 0])
+    return g.finish([(g.op("Tanh", y), "y", ["batch", 4, "h", "w"])])
+
+
 def extent(g: Graph, x: str, axis: int) -> str:
     """As PyTorch's exporter reads one dimension."""
     return g.op("Gather", g.op("Shape", x), g.constant(axis))
@@ -127,6 +141,7 @@ CASES = {
         cnn,
         [{"batch": b, "height": h, "width": w} for b, h, w in ((1, 32, 32), (3, 17, 40), (2, 7, 5), (1, 64, 9))],
     ),
+    "decoder": (decoder, [{"batch": b, "height": h, "width": w} for b, h, w in ((1, 16, 16), (3, 1, 9), (2, 7, 2))]),
     "derived": (derived, [{"n": n} for n in (1, 2, 31, 500)]),
 }
 

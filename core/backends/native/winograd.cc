@@ -91,6 +91,20 @@ Values BothWays(int64_t rows, const Get& get, const Transform& transform) {
   return result;
 }
 
+// `count` tiles of a row of a group of channels, from a row of the planes to where the first tile's channels go.
+void TransformTiles(KernelBuilder& kb, const WinogradPlan& plan, Value row, int64_t count, Value to) {
+  Type f32 = kb.b.getF32Type(), vector = KernelBuilder::Vector(plan.lanes, f32);
+  int64_t lanes = plan.lanes, pitch = plan.plane_columns() * lanes;
+  kb.For(count, [&](Value t) {
+    Value d = kb.At(row, kb.Mul(t, plan.m * lanes), f32);
+    Values v = BothWays(
+        plan.n(), [&](int64_t i, int64_t j) { return kb.Load(vector, kb.At(d, i * pitch + j * lanes, f32)); },
+        [&](const Values& x) { return InputTransform(kb, x); });
+    Value target = kb.At(to, kb.Mul(t, plan.tile_channels()), f32);
+    for (size_t i = 0; i < v.size(); ++i) kb.Store(v[i], kb.At(target, i * plan.input_pitch(), f32));
+  });
+}
+
 // One block: its transformed input, products and results.
 class BlockEmitter {
  public:
@@ -102,22 +116,24 @@ class BlockEmitter {
 
   // One group of channels of the block, from the planes to `to` (input_elements()).
   void TransformInput(Value planes, Value group, Value to) {
-    int64_t lanes = plan_.lanes, n = plan_.n(), pitch = plan_.plane_columns() * lanes;
-    ForTileRows([&](Value r, Value image, Value row) {
-      Value plane = kb_.Add(kb_.Mul(image, plan_.channel_groups()), group);
+    int64_t lanes = plan_.lanes, pitch = plan_.plane_columns() * lanes;
+    ForTileRows([&](Value r, Value slice, Value row) {
+      Value plane = kb_.Add(kb_.Mul(slice, plan_.channel_groups()), group);
       Value from = kb_.At(planes, kb_.Mul(plane, plan_.plane_elements()), f32_);
       from = kb_.At(from, kb_.Mul(row, plan_.m * pitch), f32_);
-      kb_.For(plan_.block_columns, [&](Value t) {
-        Value d = kb_.At(from, kb_.Mul(kb_.Add(first_column_, t), plan_.m * lanes), f32_);
-        Values v = BothWays(
-            n, [&](int64_t i, int64_t j) { return kb_.Load(vector_, kb_.At(d, i * pitch + j * lanes, f32_)); },
-            [&](const Values& x) { return InputTransform(kb_, x); });
-        Value tile = kb_.Add(kb_.Mul(r, plan_.block_columns), t);
-        Value at = kb_.Add(kb_.Mul(tile, plan_.tile_channels()), kb_.Mul(group, lanes));
-        Value target = kb_.At(to, at, f32_);
-        for (size_t i = 0; i < v.size(); ++i) kb_.Store(v[i], kb_.At(target, i * plan_.input_pitch(), f32_));
-      });
+      Value tile = kb_.Mul(r, plan_.block_columns);
+      Value at = kb_.Add(kb_.Mul(tile, plan_.tile_channels()), kb_.Mul(group, lanes));
+      TransformTiles(kb_, plan_, kb_.At(from, kb_.Mul(first_column_, plan_.m * lanes), f32_), plan_.block_columns,
+                     kb_.At(to, at, f32_));
     });
+  }
+
+  // Where the block's transformed input lies in that of the image (is_deep).
+  Value InputOffset() {
+    int64_t rows = plan_.shape.out[0] * plan_.tile_rows;
+    Value tile = kb_.Add(kb_.Mul(kb_.Rem(first_row_, rows), plan_.row_tiles()), first_column_);
+    Value image = kb_.Div(first_row_, rows);
+    return kb_.Add(kb_.Mul(image, plan_.input_elements()), kb_.Mul(tile, plan_.tile_channels()));
   }
 
   // All products of the block with one panel of output channels.
@@ -128,6 +144,10 @@ class BlockEmitter {
     g.inline_epilogue = true;
     g.p.pointer = input;
     g.p.row_stride = plan_.tile_channels();
+    if (plan_.is_deep()) {
+      int64_t slice = plan_.slice_tiles() * plan_.tile_channels();
+      g.p.inner.push_back({plan_.shape.kernel[0], [=](KernelBuilder& kb, Value tap) { return kb.Mul(tap, slice); }});
+    }
     g.p.batch_offset = [&](KernelBuilder& kb, Value batch) {
       return kb.Mul(kb.Rem(batch, plan_.products()), plan_.input_pitch());
     };
@@ -147,7 +167,7 @@ class BlockEmitter {
     int64_t lanes = plan_.lanes, m = plan_.m, pitch = plan_.result_pitch();
     kb_.For(plan_.gemm.nv, [&](Value v) {
       Value channel = kb_.Mul(kb_.Add(kb_.Mul(panel, plan_.gemm.nv), v), lanes);
-      ForTileRows([&](Value r, Value image, Value row) {
+      ForTileRows([&](Value r, Value slice, Value row) {
         // From right to left: what the last tile has too much falls into the next row's first columns, which are yet to
         // be written.
         kb_.For(plan_.block_columns, [&](Value i) {
@@ -165,16 +185,22 @@ class BlockEmitter {
             for (int64_t q = 0; q < m; ++q) kb_.Store(y[p * m + q], kb_.At(to, (p * pitch + q) * lanes, f32_));
           }
         });
-        Value first_row = kb_.Mul(row, m);
+        Value first_row = kb_.Mul(row, m), image = slice, first_pixel = kb_.Int(0);
+        if (plan_.shape.out[0] > 1) {
+          image = kb_.Div(slice, plan_.shape.out[0]);
+          first_pixel = kb_.Mul(kb_.Rem(slice, plan_.shape.out[0]), plan_.shape.out[1] * plan_.shape.out[2]);
+        }
         Value rows = kb_.Min(kb_.Int(m), kb_.Sub(kb_.Int(plan_.shape.out[1]), first_row));
         if (!plan_.split_columns()) {
-          Run(results, kb_.Mul(rows, pitch), image, channel, kb_.Mul(first_row, pitch), epilogue, square);
+          Value pixel = kb_.Add(first_pixel, kb_.Mul(first_row, pitch));
+          Run(results, kb_.Mul(rows, pitch), image, channel, pixel, epilogue, square);
           return;
         }
         Value column = kb_.Mul(first_column_, m);
         Value length = kb_.Min(kb_.Int(pitch), kb_.Sub(kb_.Int(plan_.shape.out[2]), column));
         kb_.For(kb_.Int(0), rows, 1, [&](Value p) {
           Value pixel = kb_.Add(kb_.Mul(kb_.Add(first_row, p), plan_.shape.out[2]), column);
+          pixel = kb_.Add(first_pixel, pixel);
           Run(kb_.At(results, kb_.Mul(p, pitch * lanes), f32_), length, image, channel, pixel, epilogue, square);
         });
       });
@@ -182,14 +208,14 @@ class BlockEmitter {
   }
 
  private:
-  // body(row in the block, image, row in the image) for the tile rows that exist.
+  // body(row in the block, slice, row in the slice) for the tile rows that exist; slices are counted through the batch.
   void ForTileRows(const std::function<void(Value, Value, Value)>& body) {
-    int64_t all = plan_.shape.n * plan_.tile_rows;
+    int64_t slices = plan_.shape.n * plan_.shape.out[0], all = slices * plan_.tile_rows;
     Value rows = kb_.Int(plan_.block_rows);
     if (all % plan_.block_rows != 0) rows = kb_.Min(rows, kb_.Sub(kb_.Int(all), first_row_));
     kb_.For(kb_.Int(0), rows, 1, [&](Value r) {
       Value row = kb_.Add(first_row_, r);
-      if (plan_.shape.n == 1) return body(r, kb_.Int(0), row);
+      if (slices == 1) return body(r, kb_.Int(0), row);
       body(r, kb_.Div(row, plan_.tile_rows), kb_.Rem(row, plan_.tile_rows));
     });
   }
@@ -239,12 +265,12 @@ class BlockEmitter {
 void EmitWinogradWeights(KernelBuilder& kb, const WinogradPlan& plan, Value w, Value to) {
   Type f32 = kb.b.getF32Type(), f64 = kb.b.getF64Type();
   const ConvShape& s = plan.shape;
-  int64_t nr = plan.gemm.nr(), product = s.c * nr;
+  int64_t kernels = s.c * s.kernel[0], nr = plan.gemm.nr(), product = kernels * nr;
   kb.For(plan.panels() * nr, [&](Value channel) {
     // Columns beyond the last channel repeat it: computed, never stored.
-    Value from = kb.At(w, kb.Mul(kb.Min(channel, kb.Int(s.m - 1)), s.c * 9), f32);
+    Value from = kb.At(w, kb.Mul(kb.Min(channel, kb.Int(s.m - 1)), kernels * 9), f32);
     Value column = kb.Add(kb.Mul(kb.Div(channel, nr), plan.products() * product), kb.Rem(channel, nr));
-    kb.For(s.c, [&](Value c) {
+    kb.For(kernels, [&](Value c) {
       Value g = kb.At(from, kb.Mul(c, 9), f32);
       Values u = BothWays(
           3, [&](int64_t i, int64_t j) { return kb.Widen(kb.Load(f32, kb.At(g, i * 3 + j, f32)), f64); },
@@ -267,13 +293,20 @@ void EmitWinogradPlanes(KernelBuilder& kb, const WinogradPlan& plan, Value x, Va
   kb.For(begin, end, 1, [&](Value item) {
     Value plane = kb.Div(item, plan.plane_rows()), row = kb.Rem(item, plan.plane_rows());
     Value image = kb.Div(plane, plan.channel_groups()), group = kb.Rem(plane, plan.channel_groups());
-    Value in_row = kb.Add(row, -s.pad[1]);
+    Value in_row = kb.Add(row, -s.pad[1]), in_slice = kb.Int(0);
+    if (plan.slices() > 1) {
+      in_slice = kb.Add(kb.Rem(image, plan.slices()), -s.pad[0]);
+      image = kb.Div(image, plan.slices());
+    }
     Value target = kb.At(to, kb.Mul(item, width * lanes), f32);
     auto zero = [&](int64_t first, int64_t last) {
       kb.For(kb.Int(first), kb.Int(last), 1,
              [&](Value q) { kb.Store(kb.Zero(vector), kb.At(target, kb.Mul(q, lanes), f32)); });
     };
     Value inside = kb.And(kb.Less(kb.Int(-1), in_row), kb.Less(in_row, kb.Int(s.in[1])));
+    if (plan.slices() > 1) {
+      inside = kb.And(inside, kb.And(kb.Less(kb.Int(-1), in_slice), kb.Less(in_slice, kb.Int(s.in[0]))));
+    }
     kb.If(
         inside,
         [&] {
@@ -281,16 +314,18 @@ void EmitWinogradPlanes(KernelBuilder& kb, const WinogradPlan& plan, Value x, Va
           zero(left + count, width);
           if (count == 0) return;
           Value first = kb.Add(kb.Mul(image, s.c), kb.Mul(group, lanes));
-          int64_t in_plane = s.in[1] * s.in[2], loaded = std::min(count, lanes);
+          Value in_rows = kb.Add(kb.Mul(in_slice, s.in[1]), in_row);
+          int64_t loaded = std::min(count, lanes);
           kb.For(kb.Int(0), kb.Int(count), lanes, [&](Value at) {
             Value q = count < lanes ? kb.Int(0) : kb.Min(at, kb.Int(count - lanes));
-            Value offset = kb.Add(kb.Add(kb.Mul(in_row, s.in[2]), q), skip);
+            Value offset = kb.Add(kb.Add(kb.Mul(in_rows, s.in[2]), q), skip);
             Values block;
             for (int64_t l = 0; l < lanes; ++l) {
               // Channels beyond the last repeat it: no product reads them.
               Value channel = kb.Add(first, l);
               if (s.c % lanes != 0) channel = kb.Min(channel, kb.Add(kb.Mul(image, s.c), s.c - 1));
-              block.push_back(kb.LoadFirst(vector, kb.At(x, kb.Add(kb.Mul(channel, in_plane), offset), f32), loaded));
+              block.push_back(
+                  kb.LoadFirst(vector, kb.At(x, kb.Add(kb.Mul(channel, s.in_elements()), offset), f32), loaded));
             }
             block = TransposeSquare(kb, block);
             Value out = kb.At(target, kb.Mul(kb.Add(q, left), lanes), f32);
@@ -302,10 +337,25 @@ void EmitWinogradPlanes(KernelBuilder& kb, const WinogradPlan& plan, Value x, Va
 }
 
 void EmitWinogradInput(KernelBuilder& kb, const WinogradPlan& plan, Value planes, Value begin, Value end, Value to) {
+  Type f32 = kb.b.getF32Type();
   kb.For(begin, end, 1, [&](Value item) {
-    Value block = kb.Div(item, plan.channel_groups());
-    Value target = kb.At(to, kb.Mul(block, plan.input_elements()), kb.b.getF32Type());
-    BlockEmitter(kb, plan, block).TransformInput(planes, kb.Rem(item, plan.channel_groups()), target);
+    Value group = kb.Rem(item, plan.channel_groups());
+    if (!plan.is_deep()) {
+      Value block = kb.Div(item, plan.channel_groups());
+      Value target = kb.At(to, kb.Mul(block, plan.input_elements()), f32);
+      BlockEmitter(kb, plan, block).TransformInput(planes, group, target);
+      return;
+    }
+    // Slice by slice, as the planes lie.
+    Value slice = kb.Div(item, plan.channel_groups());
+    Value image = kb.Div(slice, plan.slices()), tile = kb.Mul(kb.Rem(slice, plan.slices()), plan.slice_tiles());
+    Value first = kb.Add(kb.Mul(image, plan.input_elements()), kb.Mul(group, plan.lanes));
+    Value target = kb.At(to, kb.Add(first, kb.Mul(tile, plan.tile_channels())), f32);
+    Value plane = kb.At(planes, kb.Mul(item, plan.plane_elements()), f32);
+    kb.For(plan.tile_rows, [&](Value row) {
+      TransformTiles(kb, plan, kb.At(plane, kb.Mul(row, plan.m * plan.plane_columns() * plan.lanes), f32),
+                     plan.row_tiles(), kb.At(target, kb.Mul(row, plan.row_tiles() * plan.tile_channels()), f32));
+    });
   });
 }
 
@@ -330,7 +380,8 @@ void EmitWinogradTasks(KernelBuilder& kb, const WinogradKernel& kernel, Value be
     Value block = plan.panels_outer ? kb.Rem(task, plan.blocks()) : kb.Div(task, plan.panels());
     Value panel = plan.panels_outer ? kb.Div(task, plan.blocks()) : kb.Rem(task, plan.panels());
     BlockEmitter emitter(kb, plan, block);
-    panel_of(emitter, kb.At(kernel.input, kb.Mul(block, plan.input_elements()), f32), panel);
+    Value input = plan.is_deep() ? emitter.InputOffset() : kb.Mul(block, plan.input_elements());
+    panel_of(emitter, kb.At(kernel.input, input, f32), panel);
   });
 }
 

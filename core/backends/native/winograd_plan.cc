@@ -34,24 +34,24 @@ double Cycles(const Core& core, const WinogradPlan& plan) {
   const GemmPlan& g = plan.gemm;
   double blocks = static_cast<double>(plan.blocks());
   double weight_bytes = static_cast<double>(plan.packed_weight_elements()) * kFloatBytes;
-  double input_bytes = blocks * plan.input_elements() * kFloatBytes;
+  double tiles_in = static_cast<double>(plan.inputs() * plan.input_tiles());
+  double input_bytes = tiles_in * plan.products() * plan.tile_channels() * kFloatBytes;
   // What comes from beyond L2 is not quite hidden; the first time weights do: the other layers' lie in L2 then.
   double again = plan.panels_outer ? 0 : (blocks - 1) * weight_bytes;
   double weights = weight_bytes / kFarBytes + again / (weight_bytes > near ? kFarBytes : kNearBytes);
-  double inputs =
-      plan.panels() * input_bytes / (plan.panels_outer && input_bytes > near ? 2 * kFarBytes : 8 * kNearBytes);
+  double inputs = plan.panels() * s.kernel[0] * input_bytes /
+                  (plan.panels_outer && input_bytes > near ? 2 * kFarBytes : 8 * kNearBytes);
   double tiles_of_product = static_cast<double>(CeilDiv(g.m, g.mr));
   double reading = blocks * g.batch * tiles_of_product * g.k * g.nv * kReadCycles;
   double products = std::max(EstimateCycles(g) * blocks + reading, weights) + inputs;
   double tiles = blocks * plan.block_tiles();
   int kind = plan.m == 4 ? 1 : 0;
   double groups_out = static_cast<double>(plan.panels()) * g.nv;
-  double squares_in = CeilDiv(s.in[2], plan.lanes) * s.in[1] * plan.channel_groups() * s.n;
+  double squares_in = CeilDiv(s.in[2], plan.lanes) * s.in[1] * s.in[0] * plan.channel_groups() * s.n;
   double squares_out = static_cast<double>(s.pixels()) / plan.lanes * groups_out * s.n;
   double spread = plan.fused ? 1 : 1.3;  // what is not fused goes by way of a farther cache
-  return products +
-         tiles * (plan.channel_groups() * kInputTileCycles[kind] * spread + groups_out * kOutputTileCycles[kind]) +
-         (squares_in + squares_out) * SquareCycles(plan.lanes);
+  return products + tiles_in * plan.channel_groups() * kInputTileCycles[kind] * spread +
+         tiles * groups_out * kOutputTileCycles[kind] + (squares_in + squares_out) * SquareCycles(plan.lanes);
 }
 
 // The cheapest register tile for the plan's blocks.
@@ -64,7 +64,7 @@ void ChooseTile(const Core& core, WinogradPlan* plan, std::optional<WinogradPlan
   g.element_bytes = kFloatBytes;
   g.source = ColumnSource::kPacked;
   g.m = g.mc = plan->block_tiles();
-  g.k = g.kc = s.c;
+  g.k = g.kc = s.c * s.kernel[0];
   g.prefetch = true;
   for (int64_t nv = 1; nv <= std::min<int64_t>(vectors, 6); ++nv) {
     for (int64_t mr = 1; mr <= std::min<int64_t>(g.m, 12); ++mr) {
@@ -76,7 +76,8 @@ void ChooseTile(const Core& core, WinogradPlan* plan, std::optional<WinogradPlan
       for (int option = 0; option < 3; ++option) {
         plan->fused = option == 1;
         plan->panels_outer = option == 2;
-        if (plan->fused && (plan->blocks() < kMinFusedBlocks || plan->scratch_bytes() > FusedScratchBytes(core)))
+        if (plan->fused &&
+            (plan->is_deep() || plan->blocks() < kMinFusedBlocks || plan->scratch_bytes() > FusedScratchBytes(core)))
           continue;
         if (plan->scratch_bytes() > kBlockScratchBytes || (plan->panels_outer && plan->blocks() == 1)) {
           continue;
@@ -96,9 +97,9 @@ int64_t WinogradPlan::scratch_bytes() const {
 }
 
 bool IsWinogradShape(const ConvShape& s) {
-  const Spatial ones{1, 1, 1}, kernel{1, 3, 3};
-  return s.kernel == kernel && s.stride == ones && s.dilation == ones && s.input_dilation == ones && !s.reversed &&
-         s.groups == 1 && s.in[0] == 1 && s.out[0] == 1 && s.pad[0] == 0;
+  const Spatial ones{1, 1, 1};
+  return s.kernel[1] == 3 && s.kernel[2] == 3 && s.stride == ones && s.dilation == ones && s.input_dilation == ones &&
+         !s.reversed && s.groups == 1;
 }
 
 std::optional<WinogradPlan> PlanWinograd(const Core& core, const ConvShape& shape, int64_t only_m) {
@@ -118,11 +119,13 @@ std::optional<WinogradPlan> PlanWinograd(const Core& core, const ConvShape& shap
     for (int64_t column_blocks = least; column_blocks <= most; ++column_blocks) {
       plan.block_columns = CeilDiv(plan.tile_columns, column_blocks);
       if (plan.column_blocks() != column_blocks) continue;
-      int64_t rows = shape.n * plan.tile_rows;
+      // A block of deep ones has its input in one image.
+      int64_t rows = (shape.kernel[0] > 1 ? 1 : shape.n) * shape.out[0] * plan.tile_rows;
       for (int64_t r = 1; r <= rows && (r == 1 || r * plan.block_columns <= kMaxBlockTiles); ++r) {
         if (r > 1 && plan.split_columns()) break;
         // Blocks of equal size.
         if (r > 1 && CeilDiv(rows, CeilDiv(rows, r)) != r) continue;
+        if (plan.is_deep() && shape.n > 1 && rows % r != 0) continue;
         plan.block_rows = r;
         ChooseTile(core, &plan, &best);
       }

@@ -21,6 +21,10 @@ using testing::KernelJit;
 struct Case {
   int64_t n, c, m, height, width;
   int64_t top = 1, left = 1, bottom = 1, right = 1;
+  // In three dimensions: slices, those of the kernel, padding.
+  int64_t depth = 1, kernel = 1, front = 0, back = 0;
+
+  int64_t kernels() const { return c * kernel; }  // 3x3 ones of an output channel
 };
 
 using Matrix = std::vector<std::vector<double>>;
@@ -71,7 +75,7 @@ struct Outcome {
 // Compiles and runs. `plan` as PlanWinograd made it; everything the kernels do not write is NaN.
 Outcome Execute(KernelJit& jit, const Case& c, const WinogradPlan& plan, std::vector<float> x) {
   const ConvShape& s = plan.shape;
-  Outcome r{std::move(x), Random(c.m * c.c * 9, 2), {}, s.out[1], s.out[2]};
+  Outcome r{std::move(x), Random(c.m * c.kernels() * 9, 2), {}, s.out[1], s.out[2]};
   r.y.assign(c.n * c.m * s.pixels() + 64, 77.0f);
   std::vector<float> packed(plan.packed_weight_elements() + 64, NAN), planes(plan.planes_elements() + 64, NAN),
       input(plan.shared_input_elements() + 64, NAN), scratch(plan.scratch_bytes() / 4 + 64, NAN);
@@ -103,10 +107,10 @@ ConvShape ShapeOf(const Case& c) {
   s.n = c.n;
   s.c = c.c;
   s.m = c.m;
-  s.in = {1, c.height, c.width};
-  s.kernel = {1, 3, 3};
-  s.pad = {0, c.top, c.left};
-  s.out = {1, c.height + c.top + c.bottom - 2, c.width + c.left + c.right - 2};
+  s.in = {c.depth, c.height, c.width};
+  s.kernel = {c.kernel, 3, 3};
+  s.pad = {c.front, c.top, c.left};
+  s.out = {c.depth + c.front + c.back - c.kernel + 1, c.height + c.top + c.bottom - 2, c.width + c.left + c.right - 2};
   return s;
 }
 
@@ -118,28 +122,31 @@ void Check(const std::string& cpu, const Case& c, int64_t m, bool fused) {
   ASSERT_TRUE(found.has_value());
   WinogradPlan plan = *found;
   if (fused) plan.fused = true;
-  Outcome r = Execute(jit, c, plan, Random(c.n * c.c * c.height * c.width, 1));
+  Outcome r = Execute(jit, c, plan, Random(c.n * c.c * c.depth * c.height * c.width, 1));
   Magnitudes magnitudes = MagnitudesOf(m);
   std::vector<Matrix> weights;
-  for (int64_t i = 0; i < c.m * c.c; ++i) {
+  for (int64_t i = 0; i < c.m * c.kernels(); ++i) {
     Matrix g(3, std::vector<double>(3));
     for (int t = 0; t < 9; ++t) g[t / 3][t % 3] = std::abs(r.w[i * 9 + t]);
     weights.push_back(BothWays(magnitudes.g, g));
   }
-  // Sums of c terms, and the roundings of the transforms.
-  double unit = (static_cast<double>(c.c) + 20) * std::ldexp(1.0, -24), worst = 0;
+  // Sums of as many terms as there are kernels, and the roundings of the transforms.
+  double unit = (static_cast<double>(c.kernels()) + 20) * std::ldexp(1.0, -24), worst = 0;
   int64_t n = m + 2, rows = (r.height + m - 1) / m, columns = (r.width + m - 1) / m;
-  for (int64_t image = 0; image < c.n; ++image) {
+  const int64_t slices = plan.shape.out[0];
+  for (int64_t place = 0; place < c.n * slices; ++place) {
+    const int64_t image = place / slices, slice = place % slices;
     for (int64_t tile = 0; tile < rows * columns; ++tile) {
       int64_t top = tile / columns * m, left = tile % columns * m;
-      std::vector<Matrix> d(c.c, Matrix(n, std::vector<double>(n, 0))), magnitude;
-      for (int64_t ch = 0; ch < c.c; ++ch) {
+      std::vector<Matrix> d(c.kernels(), Matrix(n, std::vector<double>(n, 0))), magnitude;
+      for (int64_t ch = 0; ch < c.kernels(); ++ch) {
+        int64_t from = slice + ch % c.kernel - c.front;
         Matrix absolute = d[ch];
         for (int64_t i = 0; i < n; ++i) {
           for (int64_t j = 0; j < n; ++j) {
             int64_t h = top + i - c.top, w = left + j - c.left;
-            if (h < 0 || w < 0 || h >= c.height || w >= c.width) continue;
-            d[ch][i][j] = r.x[((image * c.c + ch) * c.height + h) * c.width + w];
+            if (h < 0 || w < 0 || h >= c.height || w >= c.width || from < 0 || from >= c.depth) continue;
+            d[ch][i][j] = r.x[(((image * c.c + ch / c.kernel) * c.depth + from) * c.height + h) * c.width + w];
             absolute[i][j] = std::abs(d[ch][i][j]);
           }
         }
@@ -147,19 +154,20 @@ void Check(const std::string& cpu, const Case& c, int64_t m, bool fused) {
       }
       for (int64_t o = 0; o < c.m; ++o) {
         Matrix sum(n, std::vector<double>(n, 0));
-        for (int64_t ch = 0; ch < c.c; ++ch)
+        for (int64_t ch = 0; ch < c.kernels(); ++ch)
           for (int64_t i = 0; i < n; ++i)
-            for (int64_t j = 0; j < n; ++j) sum[i][j] += magnitude[ch][i][j] * weights[o * c.c + ch][i][j];
+            for (int64_t j = 0; j < n; ++j) sum[i][j] += magnitude[ch][i][j] * weights[o * c.kernels() + ch][i][j];
         Matrix bound = BothWays(magnitudes.a, sum);
         for (int64_t i = 0; i < m; ++i) {
           for (int64_t j = 0; j < m; ++j) {
             if (top + i >= r.height || left + j >= r.width) continue;
             double want = 0;
-            for (int64_t ch = 0; ch < c.c; ++ch)
-              for (int t = 0; t < 9; ++t) want += d[ch][i + t / 3][j + t % 3] * r.w[(o * c.c + ch) * 9 + t];
-            double got = r.y[((image * c.m + o) * r.height + top + i) * r.width + left + j];
+            for (int64_t ch = 0; ch < c.kernels(); ++ch)
+              for (int t = 0; t < 9; ++t) want += d[ch][i + t / 3][j + t % 3] * r.w[(o * c.kernels() + ch) * 9 + t];
+            double got = r.y[(((image * c.m + o) * slices + slice) * r.height + top + i) * r.width + left + j];
             double error = std::abs(want - got);
-            ASSERT_LE(error, unit * bound[i][j]) << "channel " << o << " at " << top + i << ", " << left + j;
+            ASSERT_LE(error, unit * bound[i][j])
+                << "channel " << o << " slice " << slice << " at " << top + i << ", " << left + j;
             worst = std::max(worst, error / (unit * bound[i][j]));
           }
         }
@@ -178,7 +186,9 @@ class WinogradTest : public ::testing::TestWithParam<std::string> {
   }
   void CheckAll(const Case& c) {
     for (int64_t m : {2, 4}) {
-      for (bool fused : {false, true}) Check(GetParam(), c, m, fused);
+      for (bool fused : {false, true}) {
+        if (!fused || c.kernel == 1) Check(GetParam(), c, m, fused);
+      }
     }
   }
 };
@@ -217,6 +227,20 @@ TEST_P(WinogradTest, WideImages) {
   Check(GetParam(), {2, 3, 5, 3, 263}, 2, false);
 }
 
+TEST_P(WinogradTest, ThreeDimensions) {
+  const auto deep = [](int64_t n, int64_t c, int64_t m, int64_t extent, int64_t depth, int64_t kernel, int64_t pad) {
+    return Case{n, c, m, extent, extent + 1, 1, 1, 1, 1, depth, kernel, pad, pad};
+  };
+  CheckAll(deep(1, 16, 16, 9, 4, 3, 1));
+  CheckAll(deep(1, 17, 20, 13, 1, 3, 1));
+  CheckAll(deep(2, 16, 33, 7, 5, 3, 1));
+  CheckAll(deep(3, 5, 16, 14, 3, 2, 0));
+  CheckAll(deep(1, 16, 16, 3, 6, 5, 2));
+  CheckAll(deep(2, 20, 16, 9, 3, 1, 0));  // slices of their own
+  CheckAll({1, 16, 16, 5, 6, 1, 1, 1, 1, 4, 3, 2, 0});
+  CheckAll({1, 3, 5, 6, 263, 1, 1, 1, 1, 3, 3, 1, 1});  // rows of several blocks
+}
+
 // Layers of ResNet-50 and VGG by Winograd; few channels, tiny images and other forms not.
 TEST(WinogradChoiceTest, Rule) {
   for (Core core : {Core{64, 32}, Core{32, 16}, Core{16, 16}}) {
@@ -229,6 +253,7 @@ TEST(WinogradChoiceTest, Rule) {
       EXPECT_EQ(choice(ShapeOf(c)), 4) << c.c;
     }
     EXPECT_NE(choice(ShapeOf({1, 512, 512, 7, 7})), 0);
+    EXPECT_NE(choice(ShapeOf({1, 64, 64, 28, 28, 1, 1, 1, 1, 4, 3, 1, 1})), 0);
     EXPECT_EQ(choice(ShapeOf({1, 3, 64, 224, 224})), 0);
     EXPECT_EQ(choice(ShapeOf({1, 64, 64, 1, 1})), 0);
     ConvShape other = ShapeOf({1, 64, 64, 56, 56});

@@ -65,7 +65,7 @@ void Winograd(FunctionEmitter& f, const Node& n, const WinogradPlan& plan) {
     int64_t planes_bytes = input_bytes;
     input_bytes = RoundUp(floats(plan.shared_input_elements()), kLineBytes);
     input = f.Temporary(ForAll(images, input_bytes));
-    ForImages(f, images, plan.transform_tasks(), static_cast<double>(plan.block_tiles()) * plan.products() * 4,
+    ForImages(f, images, plan.transform_tasks(), static_cast<double>(plan.transform_tiles()) * plan.products() * 4,
               kNoScratch, [&](Kernel& k, Value begin, Value end, Value, Value image) {
                 EmitWinogradInput(k.o, plan, OfImage(k, k.Pointer(planes), image, planes_bytes), begin, end,
                                   OfImage(k, k.Pointer(input), image, input_bytes));
