@@ -51,8 +51,9 @@ bool IsLikelyWinograd(const ir::Binding& conv) {
     return std::all_of(values.begin(), values.end(), [](int64_t v) { return v == 1; });
   };
   constexpr int64_t kChannels = 16, kPixels = 36;
-  return weights.dtype == ir::DType::kF32 && weights.rank() == 4 && Extent(weights, 2) == 3 &&
-         Extent(weights, 3) == 3 && ones("strides") && ones("dilations") && conv.attrs.IntOr("groups", 1) == 1 &&
+  const int rank = weights.rank();
+  return weights.dtype == ir::DType::kF32 && rank >= 4 && Extent(weights, rank - 2) == 3 &&
+         Extent(weights, rank - 1) == 3 && ones("strides") && ones("dilations") && conv.attrs.IntOr("groups", 1) == 1 &&
          Extent(weights, 0) >= kChannels && Extent(weights, 1) >= kChannels &&
          ir::CountElements(conv.var->type) >= static_cast<double>(kPixels * Extent(weights, 0));
 }

@@ -163,6 +163,7 @@ Value ErfF32(Ops& o, Value x) {
 
 Value Exp(Ops& o, Value x) { return IsF32(x) ? ExpF32(o, x) : o.Libm("exp", {x}); }
 Value ExpOfNonPositive(Ops& o, Value x) { return IsF32(x) ? ExpOfNonPositiveF32(o, x) : Exp(o, x); }
+Value LargerOf(Ops& o, Value x, Value best) { return o.Select(o.CompareF(Compare::kGt, x, best), x, best); }
 Value Log(Ops& o, Value x) { return IsF32(x) ? LogF32(o, x) : o.Libm("log", {x}); }
 Value Tanh(Ops& o, Value x) { return IsF32(x) ? TanhF32(o, x) : o.Libm("tanh", {x}); }
 Value Erf(Ops& o, Value x) { return IsF32(x) ? ErfF32(o, x) : o.Libm("erf", {x}); }

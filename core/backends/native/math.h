@@ -16,6 +16,8 @@ mlir::Value Exp(Ops& o, mlir::Value x);
 // Of x <= 0 (or NaN), 1 ulp, a third cheaper: what softmax takes of differences to the maximum. Subnormal results may
 // be 0.
 mlir::Value ExpOfNonPositive(Ops& o, mlir::Value x);
+// The largest so far, which is no NaN: nor is the result. For softmax, where a NaN makes the sum of its row one.
+mlir::Value LargerOf(Ops& o, mlir::Value x, mlir::Value best);
 mlir::Value Log(Ops& o, mlir::Value x);
 mlir::Value Log1pOfPositive(Ops& o, mlir::Value x);  // log(1 + x), x >= 0
 mlir::Value Tanh(Ops& o, mlir::Value x);

@@ -29,7 +29,7 @@ class RowsEmitter {
   void Emit(const Values& lines, const Values& rows) {
     lines_ = lines;
     rows_ = rows;
-    Values maxima = Spread(ScoresAndMaxima(), [&](Value a, Value b) { return o_.MaxN(s_.accumulator, a, b); });
+    Values maxima = Spread(ScoresAndMaxima(), [&](Value a, Value b) { return LargerOf(o_, a, b); });
     Values zeros(lines.size(), o_.ConstF(vector_, 0));
     Values sums = o_.For(o_.Int(0), o_.Int(RoundUp(s_.extent, lanes_)), lanes_, zeros, [&](Value i, const Values& in) {
       Values out;
@@ -85,7 +85,7 @@ class RowsEmitter {
           v = Map(*s_.raw, *s_.scores, r, i, v);
           Store(r, i, v);
         }
-        out.push_back(o_.MaxN(s_.accumulator, in[r], v));
+        out.push_back(LargerOf(o_, v, in[r]));
       }
       return out;
     });
@@ -94,7 +94,7 @@ class RowsEmitter {
     for (size_t r = 0; r < tails.size(); ++r) {
       Value v = o_.Shuffle(Map(*s_.raw, *s_.scores, r, last, tails[r]), lowest, move);
       Store(r, end, v);
-      maxima[r] = o_.MaxN(s_.accumulator, maxima[r], v);
+      maxima[r] = LargerOf(o_, v, maxima[r]);
     }
     return maxima;
   }

@@ -10,6 +10,25 @@ namespace {
 using ir::DType;
 using mlir::Value;
 
+// Vectors [0, count) of a row combined: body(offset, value before) -> value. Several values take turns, so that none
+// waits for the one before.
+Value InTurns(Ops& o, const Extent& count, int64_t lanes, int64_t turns, Value init,
+              const std::function<Value(Value, Value)>& body, const std::function<Value(Value, Value)>& combine) {
+  if (count.is_static() && count.value() < turns) turns = 1;
+  const Extent whole = count / turns * Extent(turns * lanes);
+  Values values = o.For(o.Int(0), o.Int(whole), turns * lanes, Values(turns, init), [&](Value i, const Values& before) {
+    Values after;
+    for (int64_t t = 0; t < turns; ++t) after.push_back(body(o.Add(i, t * lanes), before[t]));
+    return after;
+  });
+  if (!count.IsMultipleOf(turns)) {
+    values[0] = o.For(o.Int(whole), o.Int(count * Extent(lanes)), lanes, {values[0]},
+                      [&](Value i, const Values& before) { return Values{body(i, before[0])}; })[0];
+  }
+  for (int64_t t = 1; t < turns; ++t) values[0] = combine(values[0], values[t]);
+  return values[0];
+}
+
 // Three loops over the axis, nothing kept in between: along another axis than the last, with vectors along the last
 // dimension; along the last where rows are shorter than a vector, or too long for the stack, with scalars.
 void SoftmaxInPasses(FunctionEmitter& f, const Node& n, bool logarithm, int64_t axis) {
@@ -57,8 +76,8 @@ void SoftmaxInPasses(FunctionEmitter& f, const Node& n, bool logarithm, int64_t 
   f.WithLanes(inner, std::min(f.LanesFor(tensors, inner), f.LanesForBytes(ir::ByteSize(acc), inner)), emit);
 }
 
-// Along the last axis: one pass that evaluates what feeds it into a row of scratch and finds the maximum, one that
-// takes exponentials and sums them, one that stores. The row stays in L1 or L2.
+// Along the last axis: one pass that finds the maximum and evaluates what feeds it into a row of scratch (where that is
+// not memory already), one that takes exponentials and sums them, one that stores. The row stays in L1 or L2.
 void SoftmaxRows(FunctionEmitter& f, const Node& n, bool logarithm) {
   const Tensor& x = n.in(0);
   DType acc = x.dtype == DType::kF64 ? DType::kF64 : DType::kF32;
@@ -80,6 +99,7 @@ void SoftmaxRows(FunctionEmitter& f, const Node& n, bool logarithm) {
   Extent padded = RoundUp(extent, lanes);
   int64_t room = (extent.is_static() ? padded.value() : Kernel::kMaxOpenRow + lanes) * bytes;
   bool on_stack = room <= Kernel::kMaxStackBytes;
+  bool in_memory = !x.inlined && x.dtype == acc;
   Buffer rows;
   if (!on_stack) rows = f.Temporary(Product(outer) * padded * bytes);
   Cycles cycles = Cycles(extent) / lanes * (cost + 25);
@@ -90,32 +110,49 @@ void SoftmaxRows(FunctionEmitter& f, const Node& n, bool logarithm) {
       Value scratch = on_stack ? k.Scratch(room) : k.Pointer(rows);
       mlir::Type element = o.ComputeType(acc);
       mlir::Type vector = o.ComputeType(acc, lanes);
-      auto max = [&](Value a, Value b) { return o.MaxN(acc, a, b); };
+      auto larger = [&](Value a, Value b) { return LargerOf(o, a, b); };
+      auto sum_of = [&](Value a, Value b) { return o.AddF(a, b); };
+      const Extent count = extent / lanes;
       o.For(begin, end, 1, [&](Value item) {
         Indices row = Delinearise(o, item, outer);
         Value line = on_stack ? scratch : o.At(scratch, o.Mul(item, padded), element);
-        if (padded != extent) o.StoreElements(acc, o.LowestN(acc, vector), line, o.Int(padded - lanes));
-        Value lowest = o.LowestN(acc, vector);
-        Value maximum = VectorLoop(o, {extent}, lanes, {lowest}, [&](const VectorPoint& p, const Values& best) {
+        auto evaluated = [&](Value i) {
           Eval e(k, lanes);
           Indices at = row;
-          at.push_back(p.at[0]);
-          Value v = e.At(x, at);
-          o.StoreElements(acc, v, line, p.linear);
-          return Values{max(best[0], v)};
-        })[0];
-        maximum = o.ReduceLanes(maximum, max);
-        Value maxima = o.Broadcast(maximum, lanes);
-        Value sum = o.For(o.Int(0), o.Int(padded), lanes, {o.ConstF(vector, 0)}, [&](Value i, const Values& sums) {
-          Value v = ExpOfNonPositive(o, o.SubF(o.LoadElements(acc, line, i, lanes), maxima));
+          at.push_back(Index(i, lanes == 1 ? 0 : 1));
+          return e.At(x, at);
+        };
+        auto kept = [&](Value i) { return o.LoadElements(acc, line, i, lanes); };
+        auto value_at = [&](Value i) { return in_memory ? evaluated(i) : kept(i); };
+        Value last = o.Int(extent - lanes), lowest = o.LowestN(acc, vector);
+        if (!in_memory && padded != extent) o.StoreElements(acc, lowest, line, o.Int(padded - lanes));
+        auto look = [&](Value i, Value best) {
+          Value v = evaluated(i);
+          if (!in_memory) o.StoreElements(acc, v, line, i);
+          return LargerOf(o, v, best);
+        };
+        Value maximum = InTurns(o, count, lanes, 4, lowest, look, larger);
+        maximum = IfRest(o, extent, lanes, {maximum}, [&] { return Values{look(last, maximum)}; })[0];
+        maximum = o.ReduceLanes(maximum, larger);
+        Value maxima = o.Broadcast(maximum, lanes), zero = o.ConstF(vector, 0);
+        auto exponential = [&](Value i) {
+          Value v = ExpOfNonPositive(o, o.SubF(value_at(i), maxima));
           if (!logarithm) o.StoreElements(acc, v, line, i);
-          return Values{o.AddF(sums[0], v)};
-        })[0];
-        sum = o.ReduceLanes(sum, [&](Value a, Value b) { return o.AddF(a, b); });
+          return v;
+        };
+        auto add = [&](Value i, Value before) { return o.AddF(before, exponential(i)); };
+        // The last vector of what is kept in place is filled up with -Inf; of memory it begins earlier.
+        Value sum = InTurns(o, in_memory ? count : padded / lanes, lanes, 2, zero, add, sum_of);
+        if (in_memory) {
+          sum = IfRest(o, extent, lanes, {sum}, [&] {
+            return Values{o.AddF(sum, o.Select(LastLanes(o, lanes, extent % lanes), exponential(last), zero))};
+          })[0];
+        }
+        sum = o.ReduceLanes(sum, sum_of);
         Value factor = logarithm ? o.AddF(maximum, Log(o, sum)) : o.DivF(o.ConstF(element, 1), sum);
         factor = o.Broadcast(factor, lanes);
         VectorLoop(o, {extent}, lanes, {}, [&](const VectorPoint& p, const Values&) {
-          Value v = o.LoadElements(acc, line, p.linear, lanes);
+          Value v = logarithm ? value_at(p.linear) : kept(p.linear);
           Indices at = row;
           at.push_back(p.at[0]);
           k.StoreResult(n.out(), at, logarithm ? o.SubF(v, factor) : o.MulF(v, factor));

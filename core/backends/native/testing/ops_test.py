@@ -328,6 +328,15 @@ def test_reductions(s):
 
 
 def test_softmax_and_norm(s):
+    # Rows of which vectors take turns, with and without a rest; what is not finite in each of them.
+    for extent in (16, 31, 37, 64, 100, 197):
+        x = s.data("f32", (10, extent))
+        x[0, 3], x[1, extent - 1], x[2, extent // 2] = np.nan, np.nan, np.inf
+        x[3, :], x[4, 1:], x[5, : extent - 1], x[6, 0] = -np.inf, -np.inf, -np.inf, np.nan
+        x[6, 1], x[7, 9] = np.inf, 1e30
+        for op in ("softmax", "log_softmax"):
+            s.case(op, [x], axis=1, label="not_finite", tolerance=(1e-5, 1e-6))
+            s.build(f"{op}_of_{extent}", [x], lambda b, x, op=op: b.op(op, b.op("mul", x, b.literal(0.5, "f32")), axis=1), (1e-5, 1e-6))  # fmt: skip
     for op in ("softmax", "log_softmax"):
         for shape, axis in [
             ((3, 5, 70), 2),
