@@ -26,10 +26,11 @@ def kept(target: Any) -> bool:
 
 
 def overload(target: Any) -> str | None:
-    """ "add.Tensor" of an ATen operator, else None."""
-    if not isinstance(target, torch._ops.OpOverload) or target.namespace != "aten":
+    """ "add.Tensor" of an ATen operator; of another library's, where it has a converter: "library::name.default"."""
+    if not isinstance(target, torch._ops.OpOverload):
         return None
-    return f"{target._schema.name.removeprefix('aten::')}.{target._overloadname}"
+    name = f"{target._schema.name.removeprefix('aten::')}.{target._overloadname}"
+    return name if target.namespace == "aten" or name in CONVERTERS else None
 
 
 @functools.cache

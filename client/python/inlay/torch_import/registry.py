@@ -57,7 +57,7 @@ class Unsupported(Exception):
 
 
 def converter(*names: str):
-    """Registers a converter for ATen overloads ("add.Tensor")."""
+    """Registers a converter for ATen overloads ("add.Tensor"), or another library's ("library::name.default")."""
 
     def register(function: Converter) -> Converter:
         for name in names:
