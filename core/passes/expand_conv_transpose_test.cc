@@ -43,8 +43,7 @@ TEST(ExpandConvTransposeTest, PhasesAreChannelsThatTakeTurns) {
 
 TEST(ExpandConvTransposeTest, OfStrideOneItIsAConvolution) {
   const std::string body = Expanded(F32({1, 4, 9, 9}), {4, 6, 3, 3}, {{"pads", Ints{1, 0, 1, 2}}});
-  EXPECT_NE(body.find("conv(%x, %3, dilations=[1, 1], groups=1, pads=[1, 2, 1, 0], strides=[1, 1])"),
-            std::string::npos)
+  EXPECT_NE(body.find("conv(%x, %3, dilations=[1, 1], groups=1, pads=[1, 2, 1, 0], strides=[1, 1])"), std::string::npos)
       << body;
   EXPECT_EQ(Count(body, "concat") + Count(body, "slice"), 1) << body;  // the slice turns the taps around
 }
@@ -68,9 +67,8 @@ TEST(ExpandConvTransposeTest, NothingIsMultipliedInVain) {
 }
 
 TEST(ExpandConvTransposeTest, OpenExtents) {
-  const std::string body =
-      Expanded(ir::TensorType{DType::kF32, {ir::Dim::Symbol("n"), 4, ir::Dim::Symbol("h")}}, {4, 6, 4},
-               {{"strides", Ints{2}}, {"pads", Ints{1, 1}}});
+  const std::string body = Expanded(ir::TensorType{DType::kF32, {ir::Dim::Symbol("n"), 4, ir::Dim::Symbol("h")}},
+                                    {4, 6, 4}, {{"strides", Ints{2}}, {"pads", Ints{1, 1}}});
   EXPECT_EQ(Count(body, "conv"), 1) << body;
   EXPECT_NE(body.find(": f32[n, 6, 2*h] = slice("), std::string::npos) << body;
 }
