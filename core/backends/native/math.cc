@@ -124,6 +124,45 @@ Value LogF32(Ops& o, Value x) {
   return o.Select(good, result, o.ConstF(type, std::numeric_limits<double>::quiet_NaN()));
 }
 
+// x = n pi/2 + r; the sine of what is `quarters` further. The first step is exact (a multiple of 2^-23 below 1 for
+// |x| >= 1), the second rounds once: r is good relative to itself, also where x is near a multiple of pi. Only with
+// fused multiply-adds, and for n of some thousands; beyond, and for NaN, libm.
+Value SineF32(Ops& o, Value x, int64_t quarters) {
+  const char* libm = quarters == 0 ? "sin" : "cos";
+  if (!o.cpu().fma) return o.Libm(libm, {x});
+  constexpr double kReach = 65536, kTiny = 1.0 / 4096;
+  Type type = x.getType();
+  Value size = o.AbsF(x);
+  Value near = o.CompareF(Compare::kLt, size, o.ConstF(type, kReach));
+  near = o.ReduceLanes(near, [&](Value a, Value b) { return o.And(a, b); });
+  auto reduced = [&] {
+    Value magic = o.ConstF(type, 12582912.0);
+    Value shifted = o.Fma(x, o.ConstF(type, 0.63661977236758134), magic);
+    Value n = o.SubF(shifted, magic);
+    Value r = o.Fma(n, o.ConstF(type, -1.57079637050628662109375), x);
+    r = o.Fma(n, o.ConstF(type, 4.37113900018624283e-8), r);
+    r = o.Fma(n, o.ConstF(type, 1.71512451e-15), r);
+    Value z = o.MulF(r, r);
+    Value sine = Polynomial(o, z, {-1.9515295891E-4, 8.3321608736E-3, -1.6666654611E-1});
+    sine = o.Fma(o.MulF(r, z), sine, r);
+    Value cosine = Polynomial(o, z, {2.443315711809948E-005, -1.388731625493765E-003, 4.166664568298827E-002});
+    cosine = o.AddF(o.Fma(o.MulF(z, z), cosine, o.MulF(z, o.ConstF(type, -0.5))), o.ConstF(type, 1));
+    // The low bits of `shifted` are those of n.
+    Value quarter = o.Bitcast(shifted, o.b.getI32Type());
+    Type ints = quarter.getType();
+    if (quarters != 0) quarter = o.AddI(quarter, o.ConstI(ints, quarters));
+    Value is_odd = o.CompareI(Compare::kNe, o.And(quarter, o.ConstI(ints, 1)), o.ConstI(ints, 0), false);
+    Value sign = o.ShiftLeft(o.And(quarter, o.ConstI(ints, 2)), o.ConstI(ints, 30));
+    Value bits = o.Bitcast(o.Select(is_odd, cosine, sine), o.b.getI32Type());
+    Value result = o.Bitcast(o.Xor(bits, sign), o.b.getF32Type());
+    // Of what is tiny the sine is x: -0.0 and subnormals stay what they are.
+    return quarters == 0 ? o.Select(o.CompareF(Compare::kLt, size, o.ConstF(type, kTiny)), x, result) : result;
+  };
+  return o.IfElse(
+      near, {type}, [&] { return std::vector<Value>{reduced()}; },
+      [&] { return std::vector<Value>{o.Libm(libm, {x})}; })[0];
+}
+
 Value TanhF32(Ops& o, Value x) {
   Type type = x.getType();
   Value magnitude = o.AbsF(x);
@@ -167,6 +206,9 @@ Value LargerOf(Ops& o, Value x, Value best) { return o.Select(o.CompareF(Compare
 Value Log(Ops& o, Value x) { return IsF32(x) ? LogF32(o, x) : o.Libm("log", {x}); }
 Value Tanh(Ops& o, Value x) { return IsF32(x) ? TanhF32(o, x) : o.Libm("tanh", {x}); }
 Value Erf(Ops& o, Value x) { return IsF32(x) ? ErfF32(o, x) : o.Libm("erf", {x}); }
+
+Value Sin(Ops& o, Value x) { return IsF32(x) ? SineF32(o, x, 0) : o.Libm("sin", {x}); }
+Value Cos(Ops& o, Value x) { return IsF32(x) ? SineF32(o, x, 1) : o.Libm("cos", {x}); }
 
 Value Log1pOfPositive(Ops& o, Value x) {
   if (!IsF32(x)) return o.Libm("log1p", {x});

@@ -215,7 +215,9 @@ void RegisterElementwise(LoweringTable* table) {
   t["sqrt"] = OfOne(6, [](Ops& o, const Node&, Value x) { return o.Sqrt(x); });
   t["rsqrt"] = OfOne(10, [](Ops& o, const Node&, Value x) { return o.DivF(One(o, x), o.Sqrt(x)); });
   t["reciprocal"] = OfOne(6, [](Ops& o, const Node&, Value x) { return o.DivF(One(o, x), x); });
-  for (const char* name : {"sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh"}) {
+  t["sin"] = OfOne(25, [](Ops& o, const Node&, Value x) { return Sin(o, x); });
+  t["cos"] = OfOne(25, [](Ops& o, const Node&, Value x) { return Cos(o, x); });
+  for (const char* name : {"tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh"}) {
     t[name] = OfOne(200, [name](Ops& o, const Node&, Value x) { return o.Libm(name, {x}); });
   }
   t["tanh"] = OfOne(25, [](Ops& o, const Node&, Value x) { return Tanh(o, x); });

@@ -21,6 +21,8 @@ LIMITS = {
     "exp": (np.exp, 1.0),
     "log": (np.log, 1.0),
     "tanh": (np.tanh, 1.5),
+    "sin": (np.sin, 1.75),
+    "cos": (np.cos, 1.75),
     "sigmoid": (lambda x: 1 / (1 + np.exp(-x)), 2.5),
     "softplus": (lambda x: np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x))), 3.0),
     "erf": (np.vectorize(math.erf, otypes=[np.float64]), 2.0),
@@ -39,9 +41,10 @@ def inputs() -> np.ndarray:
     """Every exponent with many mantissas, both signs; the ranges where results vary, densely; the special values."""
     random = np.random.default_rng(5)
     bits = random.integers(0, 2**32, 200_000, dtype=np.uint64).astype(np.uint32)
-    dense = [random.uniform(-b, b, 60_000) for b in (0.7, 4.5, 20, 105)]
+    dense = [random.uniform(-b, b, 60_000) for b in (0.7, 4.5, 20, 105, 70_000)]
     special = [0.0, -0.0, np.inf, -np.inf, np.nan, 88.72283, 88.72284, -87.336, -103.97, -104.1, 1e-45, 3.4e38, 1.0]
-    return np.concatenate([bits.view(np.float32)] + [np.asarray(v, np.float32) for v in (*dense, special)])
+    quarters = np.arange(-45_000, 45_000) * (np.pi / 2)  # where sine and cosine vanish
+    return np.concatenate([bits.view(np.float32)] + [np.asarray(v, np.float32) for v in (*dense, quarters, special)])
 
 
 def errors(got: np.ndarray, want: np.ndarray) -> float:
