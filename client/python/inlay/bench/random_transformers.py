@@ -70,6 +70,17 @@ def _windows(r: random.Random) -> Sizes:
     }
 
 
+def _upscaled(r: random.Random) -> Sizes:
+    heads = r.choice([2, 3, 6])
+    return {
+        "image_size": r.choice([48, 64]),
+        "embed_dim": heads * r.choice([10, 16, 30]),
+        "num_heads": [heads] * 2,
+        "depths": [2, 2 * r.randint(1, 2)],
+        "upscale": r.choice([2, 3, 4]),
+    }
+
+
 def _renamed(sizes: Sizes, **names: str) -> Sizes:
     return {names.get(key, key): value for key, value in sizes.items()}
 
@@ -103,8 +114,9 @@ _T5 = {
 
 @dataclasses.dataclass(frozen=True)
 class Family:
-    """config, network: classes of transformers. sizes: the configuration's arguments, and "length" or "samples" of the
-    input. takes: "ids", "text" (ids and a mask), "image" or "audio". output: which of the results."""
+    """config, network: classes of transformers. sizes: the configuration's arguments, and "length", "samples" or
+    "frames" of the input. takes: "ids", "text" (ids and a mask), "image", "audio" or "spectrogram". output: which of the
+    results; "": there is but one."""
 
     config: str
     network: str
@@ -185,6 +197,7 @@ FAMILIES = {
     ),
     "swin": Family("SwinConfig", "SwinForImageClassification", _windows, "image"),
     "segformer": Family("SegformerConfig", "SegformerForSemanticSegmentation", _side, "image"),
+    "swin2sr": Family("Swin2SRConfig", "Swin2SRForImageSuperResolution", _upscaled, "image", "reconstruction"),
     "resnet": Family(
         "ResNetConfig",
         "ResNetForImageClassification",
@@ -226,14 +239,33 @@ FAMILIES = {
         "image",
     ),
     "wav2vec2": Family("Wav2Vec2Config", "Wav2Vec2ForCTC", _audio, "audio"),
+    "hifigan": Family(
+        "SpeechT5HifiGanConfig",
+        "SpeechT5HifiGan",
+        lambda r: {
+            "model_in_dim": r.choice([80, 100]),
+            "upsample_initial_channel": r.choice([64, 96, 256]),
+            **r.choice(
+                [
+                    {"upsample_rates": [4, 4, 4, 4], "upsample_kernel_sizes": [8, 8, 8, 8]},
+                    {"upsample_rates": [8, 8, 2, 2], "upsample_kernel_sizes": [16, 16, 4, 4]},
+                    {"upsample_rates": [5, 4, 3], "upsample_kernel_sizes": [11, 8, 7]},
+                ]
+            ),
+            "frames": r.choice([20, 40, 75]),
+        },
+        "spectrogram",
+        "",
+    ),
 }
 _INPUT_NAMES = {
     "ids": ["input_ids"],
     "text": ["input_ids", "attention_mask"],
     "image": ["pixel_values"],
     "audio": ["input_values"],
+    "spectrogram": ["spectrogram"],
 }
-_OF_THE_INPUT = ("length", "samples")
+_OF_THE_INPUT = ("length", "samples", "frames")
 
 
 def draw(r: random.Random) -> tuple[str, Sizes]:
@@ -250,8 +282,8 @@ def input_names(family: str) -> list[str]:
 
 
 def inputs(family: str, sizes: Sizes, batch: int, generator: Any) -> tuple[Any, ...]:
-    """Ids (i64 [batch, length]) and a mask of ones, or ids alone; images (f32 [batch, 3, side, side]); or audio
-    (f32 [batch, samples])."""
+    """Ids (i64 [batch, length]) and a mask of ones, or ids alone; images (f32 [batch, 3, side, side]); audio
+    (f32 [batch, samples]); or spectrograms (f32 [batch, frames, bands])."""
     import torch
 
     takes = FAMILIES[family].takes
@@ -260,6 +292,8 @@ def inputs(family: str, sizes: Sizes, batch: int, generator: Any) -> tuple[Any, 
         return (torch.randn(batch, 3, side, side, generator=generator),)
     if takes == "audio":
         return (torch.randn(batch, sizes["samples"], generator=generator),)
+    if takes == "spectrogram":
+        return (torch.randn(batch, sizes["frames"], sizes["model_in_dim"], generator=generator),)
     ids = torch.randint(0, sizes["vocab_size"], (batch, sizes["length"]), generator=generator)
     return (ids,) if takes == "ids" else (ids, torch.ones_like(ids))
 
@@ -285,6 +319,7 @@ def network(family: str, sizes: Sizes, attention: str) -> Any:
             named = dict(zip(names, inputs, strict=True))
             if this.takes == "ids":  # a given mask spares the exporter operators that ONNX has not
                 named["attention_mask"] = torch.ones_like(named["input_ids"])
-            return self.network(**named)[this.output]
+            results = self.network(**named)
+            return results[this.output] if this.output else results
 
     return Picked()
