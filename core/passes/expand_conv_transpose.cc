@@ -114,8 +114,8 @@ class ConvTransposeExpander : public Rewriter {
  private:
   static std::vector<Axis> AxesOf(const ir::Attrs& attrs, const ir::TensorType& x, const ir::TensorType& w) {
     const size_t n = w.dims.size() - 2;
-    const Ints strides = attrs.IntsOr("strides", Ints(n, 1)), dilations = attrs.IntsOr("dilations", Ints(n, 1));
-    const Ints pads = attrs.IntsOr("pads", Ints(2 * n, 0)), extra = attrs.IntsOr("output_padding", Ints(n, 0));
+    const Ints &strides = attrs.Ints("strides"), &dilations = attrs.Ints("dilations");
+    const Ints &pads = attrs.Ints("pads"), &extra = attrs.Ints("output_padding");
     std::vector<Axis> axes;
     for (size_t i = 0; i < n; ++i) {
       const int64_t taps = w.dims[i + 2].value();

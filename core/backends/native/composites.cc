@@ -74,9 +74,9 @@ class Folder {
 
   // Heads moved back behind the positions; not one that would scatter what the kernel stores as vectors.
   static Node* TransposeBehind(const Node& context) {
-    const Tensor& out = context.out();
-    if (out.is_result || out.users.size() != 1 || out.users[0]->op != "transpose") return nullptr;
-    return out.users[0]->attrs->Ints("perm").back() == out.rank() - 1 ? out.users[0] : nullptr;
+    Node* transpose = OnlyUser(context, "transpose");
+    const bool keeps_rows = transpose != nullptr && transpose->attrs->Ints("perm").back() == context.out().rank() - 1;
+    return keeps_rows ? transpose : nullptr;
   }
 
   void FoldDepthToSpace(Node* transpose) {

@@ -72,4 +72,21 @@ Values VectorLoop(Ops& o, const Shape& shape, int64_t lanes, const Values& init,
   });
 }
 
+Value InTurns(Ops& o, const Extent& count, int64_t lanes, int64_t turns, Value init,
+              const std::function<Value(Value, Value)>& body, const std::function<Value(Value, Value)>& combine) {
+  if (count.is_static() && count.value() < turns) turns = 1;
+  const Extent whole = count / turns * Extent(turns * lanes);
+  Values values = o.For(o.Int(0), o.Int(whole), turns * lanes, Values(turns, init), [&](Value i, const Values& before) {
+    Values after;
+    for (int64_t t = 0; t < turns; ++t) after.push_back(body(o.Add(i, t * lanes), before[t]));
+    return after;
+  });
+  if (!count.IsMultipleOf(turns)) {
+    values[0] = o.For(o.Int(whole), o.Int(count * Extent(lanes)), lanes, {values[0]},
+                      [&](Value i, const Values& before) { return Values{body(i, before[0])}; })[0];
+  }
+  for (int64_t t = 1; t < turns; ++t) values[0] = combine(values[0], values[t]);
+  return values[0];
+}
+
 }  // namespace inlay::native

@@ -26,6 +26,12 @@ struct VectorPoint {
 Values VectorLoop(Ops& o, const Shape& shape, int64_t lanes, const Values& init,
                   const std::function<Values(const VectorPoint& point, const Values& carried)>& body);
 
+// Vectors [0, count) of a row combined: body(offset of the first lane, value before) -> value. `turns` values take
+// turns, so that none waits for the one before, and are combined in the end.
+mlir::Value InTurns(Ops& o, const Extent& count, int64_t lanes, int64_t turns, mlir::Value init,
+                    const std::function<mlir::Value(mlir::Value offset, mlir::Value before)>& body,
+                    const std::function<mlir::Value(mlir::Value, mlir::Value)>& combine);
+
 // A mask with the last (first) `count` of `lanes` lanes set.
 mlir::Value LastLanes(Ops& o, int64_t lanes, const Extent& count);
 mlir::Value FirstLanes(Ops& o, int64_t lanes, int64_t count);

@@ -49,7 +49,8 @@ def find(name: str) -> tuple[int, int] | None:
 
 def module(seed: int, number: int, attention: str = "sdpa") -> Any:
     """The PyTorch module: takes ids and a mask (i64 [batch, length]), ids alone (GPT-2), images
-    (f32 [batch, 3, side, side]), audio (f32 [batch, samples]), or spectrograms (f32 [batch, frames, bands]). Raises InlayError where its packages are missing."""
+    (f32 [batch, 3, side, side]), audio (f32 [batch, samples]), or spectrograms (f32 [batch, frames, bands]).
+    Raises InlayError where its packages are missing."""
     source, family, sizes, _ = _choice(seed, number)
     try:
         import torch

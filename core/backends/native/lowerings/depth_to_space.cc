@@ -24,11 +24,7 @@ class DepthToSpace {
         planes_(moved_.shape.back()) {
     SplitsDims(merged_.dims, moved_.dims, &part_of_);
     auto slice = n.parts.find("slice");
-    if (slice == n.parts.end()) return;
-    for (int d = 0; d < merged_.rank(); ++d) {
-      const int64_t begin = slice->second->attrs->Ints("begins")[d], extent = merged_.shape[d];
-      begins_[d] = std::clamp<int64_t>(begin < 0 ? begin + extent : begin, 0, extent);
-    }
+    if (slice != n.parts.end()) begins_ = slice->second->attrs->Ints("begins");  // of known extents: not negative
   }
 
   void Emit() {

@@ -70,18 +70,10 @@ Value SumOfRow(Ops& o, const Shape& shape, int64_t lanes, Value zero,
       return Values{o.AddF(sums[0], p.fresh ? o.Select(p.fresh, v, zero) : v)};
     })[0];
   }
-  Values sums =
-      o.For(o.Int(0), o.Int(shape[0]), turns * lanes, Values(turns, zero), [&](Value i, const Values& before) {
-        Values after;
-        for (int64_t t = 0; t < turns; ++t) {
-          Value first = o.Add(i, t * lanes);
-          after.push_back(o.AddF(before[t], element({{Index(first, lanes == 1 ? 0 : 1)}, first, nullptr})));
-        }
-        return after;
-      });
-  Value sum = sums[0];
-  for (int64_t t = 1; t < turns; ++t) sum = o.AddF(sum, sums[t]);
-  return sum;
+  return InTurns(
+      o, shape[0] / lanes, lanes, turns, zero,
+      [&](Value i, Value before) { return o.AddF(before, element({{Index(i, lanes == 1 ? 0 : 1)}, i, nullptr})); },
+      [&](Value x, Value y) { return o.AddF(x, y); });
 }
 
 // Of an input that is contiguous along dimension `along` of the rows, not in the rows (a transposition before it): the

@@ -10,25 +10,6 @@ namespace {
 using ir::DType;
 using mlir::Value;
 
-// Vectors [0, count) of a row combined: body(offset, value before) -> value. Several values take turns, so that none
-// waits for the one before.
-Value InTurns(Ops& o, const Extent& count, int64_t lanes, int64_t turns, Value init,
-              const std::function<Value(Value, Value)>& body, const std::function<Value(Value, Value)>& combine) {
-  if (count.is_static() && count.value() < turns) turns = 1;
-  const Extent whole = count / turns * Extent(turns * lanes);
-  Values values = o.For(o.Int(0), o.Int(whole), turns * lanes, Values(turns, init), [&](Value i, const Values& before) {
-    Values after;
-    for (int64_t t = 0; t < turns; ++t) after.push_back(body(o.Add(i, t * lanes), before[t]));
-    return after;
-  });
-  if (!count.IsMultipleOf(turns)) {
-    values[0] = o.For(o.Int(whole), o.Int(count * Extent(lanes)), lanes, {values[0]},
-                      [&](Value i, const Values& before) { return Values{body(i, before[0])}; })[0];
-  }
-  for (int64_t t = 1; t < turns; ++t) values[0] = combine(values[0], values[t]);
-  return values[0];
-}
-
 // Three loops over the axis, nothing kept in between: along another axis than the last, with vectors along the last
 // dimension; along the last where rows are shorter than a vector, or too long for the stack, with scalars.
 void SoftmaxInPasses(FunctionEmitter& f, const Node& n, bool logarithm, int64_t axis) {
