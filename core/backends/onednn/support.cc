@@ -41,19 +41,32 @@ absl::Status CheckBinary(const Binding& call) {
   return Refuse("broadcasting of both arguments");
 }
 
+constexpr char kOnlyReference[] = ": oneDNN has no kernel for it but a reference one";
+
+// Whole vectors in and out in every group, or fewer input channels than half a vector: its generated kernel counts on a
+// row's left border being narrower than a tile of pixels.
+absl::Status CheckBorders(const Binding& call) {
+  constexpr int64_t kWidest = 3;
+  const Dims& pads = call.attrs.Ints("pads");
+  const int64_t left = pads[pads.size() / 2 - 1];
+  if (left <= kWidest) return absl::OkStatus();
+  return Refuse(absl::StrCat("a convolution of ", Arg(call, 1).dims[1].value(), " input channels and a border of ",
+                             left, kOnlyReference));
+}
+
 // The generated kernels of oneDNN 3.2 (asked for some 500,000 shapes, AVX2 and AVX-512) take groups of 9 input channels
 // and more, or whole vectors of 8; and depthwise images whose dilated windows are small. Anything else grouped goes to
 // its reference kernel, or to a matrix product a group and image: 10 to 80 times as long as native code.
-absl::Status CheckGroups(const Binding& call) {
+absl::Status CheckConv(const Binding& call) {
   const int64_t groups = call.attrs.IntOr("groups", 1);
-  if (groups == 1) return absl::OkStatus();
   const Dims weights = Arg(call, 1).Shape();
   const Dims dilations = call.attrs.IntsOr("dilations", {}), strides = call.attrs.IntsOr("strides", {});
   const int64_t in = weights[1], out = weights[0] / groups;
-  constexpr char kOnlyReference[] = ": oneDNN has no kernel for it but a reference one";
+  constexpr int64_t kVector = 8;
+  if (groups == 1) return in > kVector / 2 ? absl::OkStatus() : CheckBorders(call);
   if (in > 1 || out > 1) {
-    constexpr int64_t kVector = 8;
-    if (in > kVector || (in == kVector && out % kVector == 0)) return absl::OkStatus();
+    if (in > kVector) return absl::OkStatus();
+    if (in == kVector && out % kVector == 0) return CheckBorders(call);
     return Refuse(
         absl::StrCat("a convolution in groups of ", in, " input and ", out, " output channels", kOnlyReference));
   }
@@ -140,7 +153,7 @@ const std::map<std::string, Check, std::less<>>& Checks() {
     auto* checks = new std::map<std::string, Check, std::less<>>;
     const Check any = [](const Binding&) { return absl::OkStatus(); };
     for (const char* op : {"matmul", "concat"}) checks->emplace(op, any);
-    checks->emplace("conv", CheckGroups);
+    checks->emplace("conv", CheckConv);
     for (const char* op : {"relu", "leaky_relu", "elu", "gelu", "silu", "softplus", "hard_sigmoid", "clip", "sigmoid",
                            "tanh", "exp", "log", "sqrt", "abs", "neg"}) {
       checks->emplace(op, CheckEltwise);

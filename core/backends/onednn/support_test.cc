@@ -49,7 +49,17 @@ TEST(Support, ConvolutionsThatItHasKernelsFor) {
   EXPECT_EQ(Check("conv", 33, {33, 1, 3, 3}, 33), absl::OkStatus()) << "depthwise";
   EXPECT_EQ(Check("conv", 32, {32, 1, 7, 7}, 32, 1, 2), absl::OkStatus());
   EXPECT_EQ(Check("conv", 32, {32, 1, 5, 5}, 32, 2), absl::OkStatus());
+  EXPECT_EQ(Check("conv", 3, {64, 3, 7, 7}, 1), absl::OkStatus());
+  EXPECT_EQ(Check("conv", 5, {8, 5, 11}, 1), absl::OkStatus());
+  EXPECT_EQ(Check("conv", 1, {8, 1, 3, 3}, 1, 3), absl::OkStatus());
   EXPECT_EQ(Check("conv_transpose", 16, {16, 8, 3, 3}, 1), absl::OkStatus());
+}
+
+TEST(Support, WideBordersOfFewChannelsAreRefused) {
+  ExpectRefused(Check("conv", 4, {8, 4, 11}, 1), "a convolution of 4 input channels and a border of 5");
+  ExpectRefused(Check("conv", 1, {64, 1, 9, 9}, 1), "a convolution of 1 input channels and a border of 4");
+  ExpectRefused(Check("conv", 3, {8, 3, 3, 3}, 1, 4), "a convolution of 3 input channels and a border of 4");
+  ExpectRefused(Check("conv", 32, {64, 8, 9, 9}, 4), "a convolution of 8 input channels and a border of 4");
 }
 
 TEST(Support, GroupedConvolutionsThatItHasNoneForAreRefused) {

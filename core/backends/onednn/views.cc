@@ -53,9 +53,11 @@ absl::optional<Dims> RegroupBroadcast(const Dims& own, const Dims& seen, const D
 }
 
 bool IsFastBroadcast(const Dims& operand, const Dims& out, bool channel_is_last) {
-  if (operand == out) return true;
   const int64_t elements = Product(operand.begin(), operand.end());
   if (elements == 1) return true;
+  // It takes the only channel of a sequence [N, 1, W] for a broadcast over the channels, of a number a column.
+  if (!channel_is_last && out.size() == 3 && out[1] == 1) return false;
+  if (operand == out) return true;
   const size_t channel = channel_is_last ? out.size() - 1 : 1;
   return out.size() > 1 && elements == out[channel] && operand[channel] == out[channel];
 }

@@ -26,6 +26,10 @@ TEST(Views, KnowsFastBroadcasts) {
   EXPECT_FALSE(IsFastBroadcast({2, 8, 1, 1}, {2, 8, 5, 5}, false));
   EXPECT_TRUE(IsFastBroadcast({1, 7}, {3, 7}, true));
   EXPECT_FALSE(IsFastBroadcast({3, 1}, {3, 7}, true));
+  EXPECT_TRUE(IsFastBroadcast({1, 8, 5}, {1, 8, 5}, false));
+  EXPECT_FALSE(IsFastBroadcast({1, 1, 5}, {1, 1, 5}, false)) << "a sequence of one channel";
+  EXPECT_TRUE(IsFastBroadcast({1, 1, 5}, {1, 1, 5}, true));
+  EXPECT_TRUE(IsFastBroadcast({1, 1, 5, 5}, {1, 1, 5, 5}, false));
 }
 
 TEST(Views, OfMatmul) {
