@@ -21,6 +21,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
+#include "core/ir/op_registry.h"
 #include "core/ir/work.h"
 #include "core/passes/passes.h"
 
@@ -32,10 +33,12 @@ using ir::Block;
 using ir::Operand;
 using ir::VarPtr;
 
-// A value much larger than what it can be made from is cheaper to make again than to keep, unless that is work.
+// A value much larger than what it can be made from is cheaper to make again than to keep, unless that is work: its
+// elementwise users make it on the way. A contraction does not, and wants its weights packed.
 constexpr int64_t kAlwaysWorthKeeping = 1 << 20;
 constexpr int64_t kMaxGrowth = 4;
 constexpr double kWork = 16;  // operations a byte; cores do about as many while they read one from memory
+constexpr int64_t kMostForContractions = int64_t{1} << 30;  // in all, of what would otherwise be made again
 
 // Only what main uses is kept: how large the values between a weight and that are does not matter.
 class Lifter {
@@ -91,10 +94,16 @@ class Lifter {
   }
 
   // A tuple can't be a parameter: who uses one has it made where it is used.
-  static bool IsWorthKeeping(const ir::Type& type, const Source& source) {
-    const int64_t bytes = ir::CountBytes(type);
-    return type.is_tensor() && (bytes <= kAlwaysWorthKeeping || bytes / kMaxGrowth <= source.bytes ||
-                                source.flops >= kWork * static_cast<double>(bytes));
+  bool IsWorthKeeping(const ir::Var* var, const Source& source) {
+    if (!var->type.is_tensor()) return false;
+    const int64_t bytes = ir::CountBytes(var->type);
+    if (bytes <= kAlwaysWorthKeeping || bytes / kMaxGrowth <= source.bytes ||
+        source.flops >= kWork * static_cast<double>(bytes)) {
+      return true;
+    }
+    if (!contracted_in_main_.contains(var) || bytes > kMostForContractions - kept_for_contractions_) return false;
+    kept_for_contractions_ += bytes;
+    return true;
   }
 
   void Place(const Binding& binding) {
@@ -102,10 +111,18 @@ class Lifter {
     if (auto source = sources_.find(var); source == sources_.end()) {
       staying_.insert(var);
     } else if (used_in_main_.contains(var)) {
-      (IsWorthKeeping(var->type, source->second) ? used_in_transform_ : staying_).insert(var);
+      (IsWorthKeeping(var, source->second) ? used_in_transform_ : staying_).insert(var);
     }
-    if (staying_.contains(var)) Use(binding, &used_in_main_);
+    if (staying_.contains(var)) {
+      Use(binding, &used_in_main_);
+      if (IsContraction(binding)) Use(binding, &contracted_in_main_);
+    }
     if (used_in_transform_.contains(var)) Use(binding, &used_in_transform_);
+  }
+
+  static bool IsContraction(const Binding& binding) {
+    return binding.kind == Binding::Kind::kCall &&
+           ir::OpRegistry::Global().Find(binding.callee)->pattern == ir::OpPattern::kContraction;
   }
 
   static void Use(const Binding& binding, absl::flat_hash_set<const ir::Var*>* users) {
@@ -154,7 +171,8 @@ class Lifter {
   ir::Function* main_;
   ir::Function transform_;
   absl::flat_hash_map<const ir::Var*, Source> sources_;  // of what is made of weights alone
-  absl::flat_hash_set<const ir::Var*> used_in_main_, used_in_transform_, staying_;
+  absl::flat_hash_set<const ir::Var*> used_in_main_, used_in_transform_, staying_, contracted_in_main_;
+  int64_t kept_for_contractions_ = 0;
   absl::flat_hash_map<const ir::Var*, VarPtr> copies_, params_;
 };
 

@@ -180,13 +180,13 @@ TEST(LiftTransformParamsTest, BothMayMakeWhatIsNotWorthKeeping) {
   VarPtr wide = b.Call("expand", {Weight({1024})}, {{"shape", Ints{1024, 1024}}});
   VarPtr wider = b.Call("neg", {wide});
   VarPtr sum = b.Call("reduce_sum", {b.Call("exp", {wide})}, {{"axes", Ints{0}}, {"keepdims", false}});
-  b.Return({b.Call("add", {b.Call("matmul", {x, wider}), sum})});
+  b.Return({b.Call("add", {b.Call("mul", {x, wider}), sum})});
   EXPECT_EQ(Print(RunPass(b.Module(), LiftTransformParams())),
             "@w0: f32[1024] \"w\"\n\n"
             "fn @main(%x: f32[1024, 1024], %lifted0: f32[1024]) {num_lifted_params=1} {\n"
             "  %0: f32[1024, 1024] = expand(@w0, shape=[1024, 1024])\n"
             "  %1: f32[1024, 1024] = neg(%0)\n"
-            "  %2: f32[1024, 1024] = matmul(%x, %1, transpose_a=false, transpose_b=false)\n"
+            "  %2: f32[1024, 1024] = mul(%x, %1)\n"
             "  %3: f32[1024, 1024] = add(%2, %lifted0)\n"
             "  return %3\n"
             "}\n\n"
@@ -202,9 +202,21 @@ TEST(LiftTransformParamsTest, WhatGrowsMuchIsMadeAgain) {
   FunctionBuilder b;
   VarPtr x = b.Param("x", F32({1024, 1024}));
   VarPtr wide = b.Call("expand", {Weight({1024})}, {{"shape", Ints{1024, 1024}}});
-  b.Return({b.Call("matmul", {x, wide})});
+  b.Return({b.Call("add", {x, wide})});
   ir::IRModule module = RunPass(b.Module(), LiftTransformParams());
   EXPECT_EQ(module.functions["main"].attrs.Int("num_lifted_params"), 0);
+}
+
+TEST(LiftTransformParamsTest, WhatContractionsReadIsKeptUpToAGibibyte) {
+  FunctionBuilder b;
+  VarPtr x = b.Param("x", F32({1, 16384}));
+  for (int i = 0; i < 3; ++i) {  // half a gibibyte each
+    x = b.Call("matmul", {x, b.Call("expand", {Weight({8192})}, {{"shape", Ints{16384, 8192}}})});
+    if (i < 2) x = b.Call("concat", {x, x}, {{"axis", int64_t{1}}});
+  }
+  b.Return({x});
+  ir::IRModule module = RunPass(b.Module(), LiftTransformParams());
+  EXPECT_EQ(module.functions["main"].attrs.Int("num_lifted_params"), 2);
 }
 
 }  // namespace
