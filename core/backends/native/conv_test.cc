@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <fstream>
 #include <random>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "core/backends/native/testing/kernel_jit.h"
@@ -230,6 +232,39 @@ TEST_P(ConvTest, PixelRows) {
   Check(GetParam(), {1, 100, 40, 1, {1, 28, 28}, k133, k122, k1, k011, k011});
   for (int64_t channels : {95, 96, 331}) Check(GetParam(), {2, channels, 50, 1, {1, 7, 7}, k1, k1, k1, k0, k0});
   Check(GetParam(), {1, 9, 70, 1, {3, 7, 7}, {3, 3, 3}, k1, {1, 1, 2}, {1, 1, 2}, {1, 1, 2}});
+}
+
+// With 16 registers, where LLVM reorders the loads of a tile as it likes, accumulators go to the stack and back.
+TEST(ConvKernelTest, AccumulatorsStayInRegisters) {
+  KernelJit jit("x86-64-v3");
+  for (const auto& [channels, extent, kernel_extent] :
+       {std::tuple{128, 12, 2}, {64, 16, 2}, {64, 12, 3}, {64, 24, 5}}) {
+    SCOPED_TRACE(std::to_string(kernel_extent) + "x" + std::to_string(kernel_extent));
+    const Spatial in{1, extent + kernel_extent - 1, extent + kernel_extent - 1}, out{1, extent, extent};
+    ConvPlan plan =
+        PlanConv(jit.core(), {1, channels, 64, 1, in, {1, kernel_extent, kernel_extent}, k1, k1, k0, out}, 4);
+    jit.last_assembly_file = ::testing::TempDir() + "/conv_kernel.s";
+    const std::string assembly_file = jit.last_assembly_file;
+    jit.Compile(4, [&](KernelBuilder& kb, const std::vector<Value>& p) {
+      ConvKernel kernel;
+      kernel.plan = plan;
+      kernel.accumulator = kernel.input_element = kernel.weight_element = kb.b.getF32Type();
+      kernel.input = p[0];
+      kernel.weights = p[1];
+      kernel.epilogue = [&](KernelBuilder& kb, Value, Value row, Value column, Value acc) {
+        kb.Store(acc, kb.At(p[2], kb.Add(kb.Mul(row, extent * extent), column), kb.b.getF32Type()));
+      };
+      EmitConvTasks(kb, kernel, kb.Int(0), kb.Int(plan.tasks()), p[3]);
+    });
+    std::ifstream assembly(assembly_file);
+    int vectors_on_stack = 0, products = 0;
+    for (std::string line; std::getline(assembly, line);) {
+      products += line.find("vfmadd") != std::string::npos;
+      vectors_on_stack += line.find("ymm") != std::string::npos && line.find("(%rsp)") != std::string::npos;
+    }
+    EXPECT_GT(products, 0);
+    EXPECT_EQ(vectors_on_stack, 0) << "by method " << static_cast<int>(plan.method);
+  }
 }
 
 TEST_P(ConvTest, GroupedPixelRows) {

@@ -167,6 +167,10 @@ void KernelBuilder::Prefetch(Value pointer) {
   b.create<mlir::LLVM::Prefetch>(loc, pointer, /*rw=*/0, /*hint=*/2, /*cache=*/1);
 }
 
+void KernelBuilder::KeepOrder() {
+  b.create<mlir::LLVM::FenceOp>(loc, mlir::LLVM::AtomicOrdering::acq_rel, "singlethread");
+}
+
 void KernelBuilder::For(Value lo, Value hi, int64_t step, const std::function<void(Value)>& body) {
   For(lo, hi, step, {}, [&](Value i, const std::vector<Value>&) {
     body(i);
