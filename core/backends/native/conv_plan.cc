@@ -14,7 +14,6 @@ constexpr int64_t kMinPixelTile = 4;
 // Read in place, a tile is code for each column of the kernel, and of few image rows.
 constexpr int64_t kMaxInPlaceTaps = 16;
 constexpr int64_t kMaxInPlaceRows = 4;
-constexpr int64_t kL1Ways = 8, kL1WayBytes = 4096;
 constexpr double kNearWeightBytes = 4 << 20, kMemoryBytesPerCycle = 20;
 constexpr double kFarLineCycles = 3;  // of a line from L3 that comes late
 

@@ -35,6 +35,7 @@ constexpr double kMinTaskCycles = 4000;
 // Of P: fewer do not pay for a copy of Q's panels (Zen 3, pointwise convolutions: 24 rows 91 GFLOP/s of 97 where pixels
 // lie, 84 copied; 64 rows 93 either way; 128 rows 92, in worse moments of the machine 79, and 97, then 94).
 constexpr int64_t kMinCopiedRows = 48;
+constexpr int64_t kMinCopiedFarRows = 16;  // where L1 holds less than half of the pixels
 constexpr int64_t kL2WayBytes = 64 << 10;
 constexpr int64_t kMinPackedRows = 96;  // of a part whose panel is packed once more; not measured
 
@@ -197,8 +198,13 @@ GemmPlan PlanGemm(const Core& core, ColumnSource source, int64_t element_bytes, 
 // come from afar for every tile (Zen 3, 512 channels of 32x32 to 256: 43 to 55 GFLOP/s, copied 92), and where a panel
 // exceeds what a small L1 has room for they are late, too (256x196x1024: 28 and 93).
 bool CopiesRows(const Core& core, int64_t m, int64_t k, int64_t stride_bytes) {
+  if (core.has_small_l1()) {
+    // Rows that share their sets of L1 come from L2 for every tile (Zen 3, 16 channels of 64x64 to 40: 41 GFLOP/s,
+    // copied 74; 3 x 40 of 32x32 to as many: 50 and 65).
+    const int64_t near = kL1Ways * (kL1WayBytes / std::gcd(stride_bytes, kL1WayBytes));
+    return m >= (k >= 2 * near ? kMinCopiedFarRows : kMinCopiedRows);
+  }
   if (m < kMinCopiedRows) return false;
-  if (core.has_small_l1()) return true;
   const int64_t lines = kL2WayBytes / std::gcd(stride_bytes, kL2WayBytes) * (core.l2_bytes / kL2WayBytes);
   return stride_bytes % kLineBytes == 0 && k * 2 > lines;
 }

@@ -27,6 +27,9 @@ struct Core {
   int64_t row_block_bytes() const { return l2_bytes / 2; }  // of P, which all panels read
 };
 
+// Of L1: what lies a multiple of kL1WayBytes apart shares a set of kL1Ways lines.
+inline constexpr int64_t kL1Ways = 8, kL1WayBytes = 4 << 10;
+
 // The plans' scratch fits a task's stack.
 inline constexpr int64_t kMaxScratchBytes = 240 << 10;
 

@@ -305,6 +305,11 @@ TEST(GemmPlanTest, FarRowsAreCopied) {
   const Core small{32, 16, 32 << 10, 512 << 10};
   EXPECT_TRUE(CopiesRows(small, 256, 1024, 196 * 4));
   EXPECT_FALSE(CopiesRows(small, 24, 1024, 196 * 4));
+  // Rows of fewer that share their sets of L1: images of 32x32, of 64x64.
+  EXPECT_TRUE(CopiesRows(small, 40, 40, 4096));
+  EXPECT_TRUE(CopiesRows(small, 40, 16, 16384));
+  EXPECT_FALSE(CopiesRows(small, 40, 40, 31 * 31 * 4));
+  EXPECT_FALSE(CopiesRows(small, 8, 40, 4096));
   // Where L1 is larger, only rows that share so few sets of L2 that it can't hold a panel.
   EXPECT_FALSE(CopiesRows(Core{}, 256, 1024, 196 * 4));
   EXPECT_FALSE(CopiesRows(Core{}, 256, 128, 4096));
