@@ -341,7 +341,9 @@ def _topk(args, attrs):
     for at in np.ndindex(keys.shape[:-1]):
         row = keys[at].tolist()
         largest = attrs.get("largest", True)
-        order[at] = sorted(range(len(row)), key=lambda i: (-row[i] if largest else row[i], i))[:k]
+        # NaN counts as the largest, as where NumPy sorts.
+        ranks = [(math.isnan(v) != largest, 0 if math.isnan(v) else -v if largest else v) for v in row]
+        order[at] = sorted(range(len(row)), key=ranks.__getitem__)[:k]  # stable
     order = np.moveaxis(order, -1, axis)
     return np.take_along_axis(x, order, axis=axis), order
 

@@ -14,7 +14,7 @@ using mlir::Value;
 
 // A heap of k pairs (value, index) in scratch whose root is the worst kept. Each element of the row that beats the root
 // replaces it; then the heap is taken apart from the back, which leaves it sorted, best first: O(n log k), and k
-// memory.
+// memory. Most elements of a long row beat nothing: they are passed over a vector at a time.
 struct TopK {
   Kernel& k;
   const Node& n;
@@ -51,6 +51,14 @@ struct TopK {
     return ops.Or(better, ops.And(ops.Not(worse), ops.CompareI(Compare::kLt, i, j, true)));
   }
 
+  // Whether a lane of v may come before the root, behind which all of v lie in the row.
+  Value MayEnter(Value v) const {
+    Ops& ops = k.o;
+    Value root = ops.Broadcast(ValueAt(ops.Int(0)), Ops::Lanes(v));
+    Value beaten = ops.CompareN(largest ? Compare::kLe : Compare::kGe, dtype(), v, root);  // no NaN is
+    return ops.ReduceLanes(ops.Not(beaten), [&](Value x, Value y) { return ops.Or(x, y); });
+  }
+
   // Puts (v, i) in at the root of a heap of `size` and lets it sink: worse ones stay above.
   void SiftDown(Value size, Value v, Value index) const {
     Ops& ops = k.o;
@@ -85,39 +93,35 @@ struct TopK {
   }
 };
 
-absl::Status TopKKernel(FunctionEmitter& f, const Node& n) {
+// `lanes`: of vectors along the axis, the last one.
+void EmitTopK(FunctionEmitter& f, const Node& n, int64_t axis, int64_t lanes, int cost) {
   const Tensor &x = n.in(0), &out = n.out(0);
-  int axis = static_cast<int>(n.attrs->IntOr("axis", -1));
-  if (axis < 0) axis += x.rank();
-  int64_t extent = x.dims[axis].value(), count = out.dims[axis].value();
-  if (out.IsEmpty()) return absl::OkStatus();
+  const int64_t extent = x.dims[axis].value(), count = out.dims[axis].value();
   Shape others = x.dims;
   others.erase(others.begin() + axis);
   int64_t value_bytes = RoundUp(count * ir::ByteSize(x.dtype), kLineBytes), bytes = value_bytes + count * 8;
   bool on_stack = bytes <= Kernel::kMaxStackBytes;
   Buffer memory;
   if (!on_stack) memory = f.Temporary(Product(others) * (RoundUp(bytes, kLineBytes)));
-  int cost = 0;
-  f.Expression(x, nullptr, nullptr, &cost);
-  f.Parallel(Product(others), extent * (cost + 10.0), [&](Kernel& k, Value begin, Value end) {
+  f.Parallel(Product(others), extent * (cost + 10.0) / lanes, [&](Kernel& k, Value begin, Value end) {
     Ops& o = k.o;
     Value base = on_stack ? k.Scratch(bytes) : k.Pointer(memory);
     o.For(begin, end, 1, [&](Value item) {
       Value mine = on_stack ? base : o.At(base, o.Mul(item, RoundUp(bytes, kLineBytes)), o.b.getI8Type());
       TopK heap{k, n, n.attrs->BoolOr("largest", true), mine, o.At(mine, value_bytes, o.b.getI8Type())};
       Indices at = Delinearise(o, item, others);
-      auto place = [&](Value i) {
+      auto place = [&](const Index& i) {
         Indices where = at;
-        where.insert(where.begin() + axis, Index(i));
+        where.insert(where.begin() + axis, i);
         return where;
       };
-      auto element = [&](Value i) {
-        Eval e(k, 1);
-        return e.At(x, place(i));
+      auto elements = [&](Value i, int64_t lanes) {
+        Eval e(k, lanes);
+        return e.At(x, place(Index(i, lanes == 1 ? 0 : 1)));
       };
       // The first k, each sifted up from the end.
       o.For(o.Int(0), o.Int(count), 1, [&](Value i) {
-        Value v = element(i);
+        Value v = elements(i, 1);
         Values hole = o.While(
             {i},
             [&](const Values& s) {
@@ -132,11 +136,17 @@ absl::Status TopKKernel(FunctionEmitter& f, const Node& n) {
             });
         heap.Set(hole[0], v, i);
       });
-      o.For(o.Int(count), o.Int(extent), 1, [&](Value i) {
-        Value v = element(i);
-        o.If(heap.Before(v, i, heap.ValueAt(o.Int(0)), heap.IndexAt(o.Int(0))),
-             [&] { heap.SiftDown(o.Int(count), v, i); });
-      });
+      auto enter = [&](Value first, Value last) {
+        o.For(first, last, 1, [&](Value i) {
+          Value v = elements(i, 1);
+          auto enters = [&] { return heap.Before(v, i, heap.ValueAt(o.Int(0)), heap.IndexAt(o.Int(0))); };
+          o.If(heap.MayEnter(v), [&] { o.If(enters(), [&] { heap.SiftDown(o.Int(count), v, i); }); });
+        });
+      };
+      const int64_t vectors_end = lanes == 1 ? count : extent - (extent - count) % lanes;
+      o.For(o.Int(count), o.Int(vectors_end), lanes,
+            [&](Value i) { o.If(heap.MayEnter(elements(i, lanes)), [&] { enter(i, o.Add(i, lanes)); }); });
+      enter(o.Int(vectors_end), o.Int(extent));
       o.For(o.Int(0), o.Int(count), 1, [&](Value taken) {
         Value last = o.Sub(o.Int(count - 1), taken);
         Value root = heap.ValueAt(o.Int(0)), root_index = heap.IndexAt(o.Int(0));
@@ -146,6 +156,19 @@ absl::Status TopKKernel(FunctionEmitter& f, const Node& n) {
       });
     });
   });
+}
+
+absl::Status TopKKernel(FunctionEmitter& f, const Node& n) {
+  const Tensor &x = n.in(0), &out = n.out(0);
+  int64_t axis = n.attrs->IntOr("axis", -1);
+  if (axis < 0) axis += x.rank();
+  if (out.IsEmpty()) return absl::OkStatus();
+  int cost = 0;
+  std::vector<const Tensor*> tensors = f.Expression(x, nullptr, nullptr, &cost);
+  const Extent passed = x.dims[axis] - out.dims[axis];
+  const bool in_vectors = axis == x.rank() - 1 && x.dtype != DType::kBool;
+  f.WithLanesOrScalar(passed, in_vectors ? f.LanesFor(tensors, passed) : 1, cost,
+                      [&](int64_t lanes) { EmitTopK(f, n, axis, lanes, cost); });
   return absl::OkStatus();
 }
 
