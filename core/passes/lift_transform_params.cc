@@ -94,15 +94,15 @@ class Lifter {
   }
 
   // A tuple can't be a parameter: who uses one has it made where it is used.
-  bool IsWorthKeeping(const ir::Var* var, const Source& source) {
+  bool Keep(const ir::Var* var, const Source& source) {
     if (!var->type.is_tensor()) return false;
     const int64_t bytes = ir::CountBytes(var->type);
     if (bytes <= kAlwaysWorthKeeping || bytes / kMaxGrowth <= source.bytes ||
         source.flops >= kWork * static_cast<double>(bytes)) {
       return true;
     }
-    if (!contracted_in_main_.contains(var) || bytes > kMostForContractions - kept_for_contractions_) return false;
-    kept_for_contractions_ += bytes;
+    if (!contracted_in_main_.contains(var) || bytes > left_for_contractions_) return false;
+    left_for_contractions_ -= bytes;
     return true;
   }
 
@@ -111,7 +111,7 @@ class Lifter {
     if (auto source = sources_.find(var); source == sources_.end()) {
       staying_.insert(var);
     } else if (used_in_main_.contains(var)) {
-      (IsWorthKeeping(var, source->second) ? used_in_transform_ : staying_).insert(var);
+      (Keep(var, source->second) ? used_in_transform_ : staying_).insert(var);
     }
     if (staying_.contains(var)) {
       Use(binding, &used_in_main_);
@@ -172,7 +172,7 @@ class Lifter {
   ir::Function transform_;
   absl::flat_hash_map<const ir::Var*, Source> sources_;  // of what is made of weights alone
   absl::flat_hash_set<const ir::Var*> used_in_main_, used_in_transform_, staying_, contracted_in_main_;
-  int64_t kept_for_contractions_ = 0;
+  int64_t left_for_contractions_ = kMostForContractions;
   absl::flat_hash_map<const ir::Var*, VarPtr> copies_, params_;
 };
 

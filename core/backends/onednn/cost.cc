@@ -36,34 +36,35 @@ double Bytes(const Dims& dims) {
   return elements * sizeof(float);
 }
 
+// Of a convolution's weights, [M,C/g,k...] or [g,M/g,C/g,k...]: where its input channels are.
+size_t InputChannels(const Step& step) { return step.args[1].dims.size() - step.out.dims.size() + 1; }
+
+double ProductsAnOutput(const Step& step) {
+  if (step.op == "matmul") return static_cast<double>(step.args[0].dims.back());
+  const Dims& weights = step.args[1].dims;
+  double products = 1;
+  for (size_t i = InputChannels(step); i < weights.size(); ++i) products *= static_cast<double>(weights[i]);
+  return products;
+}
+
 // The part of the peak that a contraction reaches: output channels come as whole vectors.
 double PartOfPeak(const Step& step, const Efficiency& efficiency, int64_t lanes) {
   if (step.op == "matmul") return efficiency.matmul;
   const Dims& weights = step.args[1].dims;
-  const size_t spatial = step.out.dims.size() - 2;
-  const bool grouped = weights.size() > spatial + 2;
-  if (grouped && weights[1] == 1 && weights[2] == 1) return kDepthwise;
-  const int64_t in = *(weights.end() - spatial - 1), out = *(weights.end() - spatial - 2);
-  int64_t taps = 1;
-  for (auto extent = weights.end() - spatial; extent != weights.end(); ++extent) taps *= *extent;
+  const size_t channels = InputChannels(step);
+  const bool grouped = channels > 1;
+  const int64_t in = weights[channels], out = weights[channels - 1];
+  if (grouped && in == 1 && out == 1) return kDepthwise;
   const double used = static_cast<double>(out) / static_cast<double>((out + lanes - 1) / lanes * lanes);
-  if (taps == 1 && !grouped) return efficiency.pointwise_conv * used;
-  const double products = static_cast<double>(in * taps);
+  const double products = ProductsAnOutput(step);
+  if (products == static_cast<double>(in) && !grouped) return efficiency.pointwise_conv * used;
   const double half = in <= kMostRowMajorChannels ? kHalfOfRowMajor : kHalf;
   return (grouped ? kGrouped : efficiency.conv) * used * products / (products + half);
 }
 
 double FlopsOf(const Step& step) {
-  const Dims& weights = step.args[1].dims;
-  double taps = 1;
-  if (step.op == "matmul") {
-    taps = static_cast<double>(step.args[0].dims.back());
-  } else {  // [M,C/g,k...] or [g,M/g,C/g,k...]: all but the output channels
-    const size_t first = weights.size() - step.out.dims.size() + 1;
-    for (size_t i = first; i < weights.size(); ++i) taps *= static_cast<double>(weights[i]);
-  }
   const Dims& spread = step.op == "deconv" ? step.args[0].dims : step.out.dims;
-  return 2 * taps * Bytes(spread) / sizeof(float);
+  return 2 * ProductsAnOutput(step) * Bytes(spread) / sizeof(float);
 }
 
 // Cycles an element of what is computed by a series (gelu, swish, ...) behind a contraction, as native code's.

@@ -43,8 +43,8 @@ absl::Status CheckBinary(const Binding& call) {
 
 constexpr char kOnlyReference[] = ": oneDNN has no kernel for it but a reference one";
 
-// Whole vectors in and out in every group, or fewer input channels than half a vector: its generated kernel counts on a
-// row's left border being narrower than a tile of pixels.
+// Groups of whole vectors in and out, or at most half a vector of input channels: the generated kernel counts on a
+// row's left border being no wider than its tile of 3 pixels (AVX2; not asked of AVX-512).
 absl::Status CheckBorders(const Binding& call) {
   constexpr int64_t kWidest = 3;
   const Dims& pads = call.attrs.Ints("pads");
@@ -82,7 +82,7 @@ absl::Status CheckConv(const Binding& call) {
 
 absl::Status CheckConvTranspose(const Binding& call) {
   if (call.attrs.IntOr("groups", 1) > 1) {
-    return Refuse("a transposed convolution in groups: oneDNN has no kernel for it but a reference one");
+    return Refuse(absl::StrCat("a transposed convolution in groups", kOnlyReference));
   }
   const auto& pads = call.attrs.Ints("pads");
   const auto extra = call.attrs.IntsOr("output_padding", std::vector<int64_t>(pads.size() / 2, 0));

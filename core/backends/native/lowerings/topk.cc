@@ -93,7 +93,7 @@ struct TopK {
   }
 };
 
-// `lanes`: of vectors along the axis, the last one.
+// `lanes`: of vectors along the axis; 1, unless that is the last.
 void EmitTopK(FunctionEmitter& f, const Node& n, int64_t axis, int64_t lanes, int cost) {
   const Tensor &x = n.in(0), &out = n.out(0);
   const int64_t extent = x.dims[axis].value(), count = out.dims[axis].value();
