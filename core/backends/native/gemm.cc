@@ -176,6 +176,7 @@ class TaskEmitter {
     t.q_columns = plan_.source == ColumnSource::kDirect ? readable_ : nv_ * plan_.lanes;
     t.prefetch = prefetch;
     t.prefetch_step = prefetch_step;
+    if (t.inner.empty() && rows == plan_.mr) t.unrolled = plan_.unrolled_steps();
     return EmitRegisterTile(kb_, t, kb_.Int(0), kb_.Div(kb_.Sub(k_end, k_begin), inner), in);
   }
 

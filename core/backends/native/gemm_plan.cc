@@ -37,6 +37,9 @@ constexpr double kMinTaskCycles = 4000;
 constexpr int64_t kMinCopiedRows = 48;
 constexpr int64_t kMinCopiedFarRows = 16;  // where L1 holds less than half of the pixels
 constexpr int64_t kL2WayBytes = 64 << 10;
+// A tile of 6x2 has 25 instructions for a step's six cycles, of which the counter, its jump and a prefetch are five
+// (Zen 3, 197x384x384 and 3136x64x256: 98 -> 100.5 GFLOP/s of 102; of other tiles, and of Q where it lies, nothing).
+constexpr int64_t kUnrolled = 4;
 constexpr int64_t kMinPackedRows = 96;  // of a part whose panel is packed once more; not measured
 
 // Bytes of a panel that a step brings to L1. Where Q lies in rows of its own, those are whole cache lines: panels of 24
@@ -71,6 +74,11 @@ double EstimateCycles(const GemmPlan& plan) {
   if (plan.nv_last != plan.nv) cycles *= kTailPenalty;
   // Else the narrower panel: 8x32 was seen 1-3% ahead of 8x48 wherever the two tie.
   return cycles * (1 + 0.004 * plan.nv);
+}
+
+int64_t GemmPlan::unrolled_steps() const {
+  const bool counts = core.has_small_l1() && source == ColumnSource::kPacked && nv == 2 && !transpose_output;
+  return counts && kc % kUnrolled == 0 && k % kUnrolled == 0 ? kUnrolled : 1;
 }
 
 int64_t GemmPlan::slab_elements() const {

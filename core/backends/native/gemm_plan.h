@@ -64,6 +64,8 @@ struct GemmPlan {
   int64_t m_tail() const { return m % mr; }
   int64_t k_blocks() const { return kc == 0 ? 0 : CeilDiv(k, kc); }
   int64_t row_blocks() const { return mc == 0 ? 0 : CeilDiv(m, mc); }
+  // Steps of a whole tile's loop on k that share its counter, where nothing else is in a step.
+  int64_t unrolled_steps() const;
   // The unit that parallel_for hands out: one panel of one row block of one batch element; panels vary fastest, unless
   // rows_fastest.
   int64_t tasks() const { return batch * row_blocks() * panels(); }

@@ -209,6 +209,17 @@ TEST_P(GemmTest, BlockedInKAndRows) {
   Check<float>(GetParam(), {2, 64, 64, 64, true, ColumnSource::kPacked, true, 0, 20});
 }
 
+// Whole tiles take four steps of k at once where four divide k and its blocks; few tiles share a long next panel.
+TEST_P(GemmTest, StepsOfFour) {
+  for (int64_t k : {4, 63, 64, 66, 128}) {
+    for (int64_t m : {6, 7, 43}) {
+      Check<float>(GetParam(), {1, m, 80, k, false, ColumnSource::kPacked, true, 0, 0, false, true});
+    }
+    Check<float>(GetParam(), {1, 43, 80, k, false, ColumnSource::kPacked, false, 20, 0, false, true});
+    Check<float>(GetParam(), {1, 43, 80, k, false, ColumnSource::kPacked, false, 18, 12, false, true});
+  }
+}
+
 TEST_P(GemmTest, TransposedB) {
   Check<float>(GetParam(), {1, 5, 67, 53, true});
   Check<float>(GetParam(), {3, 33, 47, 64, true, ColumnSource::kOnTheFly});
@@ -299,6 +310,17 @@ TEST(GemmPlanTest, LongKIsBlockedWhereL2WouldHoldFewRows) {
   EXPECT_EQ(PlanGemm(small, ColumnSource::kPacked, 4, 1, 128, 3072, 768).k_blocks(), 1);
   EXPECT_EQ(PlanGemm(small, ColumnSource::kPacked, 4, 1, 16, 768, 3072).k_blocks(), 1);
   EXPECT_EQ(PlanGemm(Core{}, ColumnSource::kPacked, 4, 1, 128, 768, 3072).k_blocks(), 1);
+}
+
+TEST(GemmPlanTest, StepsAreUnrolledWhereTheyDivideK) {
+  const Core small{32, 16, 32 << 10, 512 << 10};
+  GemmPlan plan = PlanGemm(small, ColumnSource::kPacked, 4, 1, 197, 384, 384);
+  ASSERT_EQ(plan.nv, 2);
+  EXPECT_EQ(plan.unrolled_steps(), 4);
+  plan.kc = 130;  // blocks of 130, 130, 124
+  EXPECT_EQ(plan.unrolled_steps(), 1);
+  EXPECT_EQ(PlanGemm(small, ColumnSource::kPacked, 4, 1, 197, 384, 383).unrolled_steps(), 1);
+  EXPECT_EQ(PlanGemm(Core{}, ColumnSource::kPacked, 4, 1, 197, 384, 384).unrolled_steps(), 1);
 }
 
 TEST(GemmPlanTest, FarRowsAreCopied) {
