@@ -28,11 +28,11 @@ struct FinalDecision {
 using MeasureAgainFn =
     std::function<absl::StatusOr<std::vector<proto::MeasureResult::Timing>>(const std::vector<int>& finalists)>;
 
-// Finalists are tied where their medians differ by less than both spreads together. The preferred of those tied with
-// the fastest (fewer partitions that are not the fallback's, then fewer at all, then the first) ships, unless another
-// one is ahead of it by more than 3%, in the first measurement and on average of that and three more, ahead in each of
-// them, and by more than noise as large as what these gains scatter by would give in one of a hundred cases (Student's
-// t). The two fastest that are so far ahead in the first are measured again.
+// Finalists are tied where their medians differ by less than both spreads together, or by 5%. The preferred of those
+// tied with the fastest (fewer partitions that are not the fallback's, then fewer at all, then the first) ships, unless
+// another one is ahead of it by more than 3%, in the first measurement and on average of that and three more, ahead in
+// each of them, and by more than noise as large as what these gains scatter by would give in one of a hundred cases
+// (Student's t). The two fastest that are so far ahead in the first are measured again.
 //
 // `finalists` is not empty.
 absl::StatusOr<FinalDecision> DecideFinal(const std::vector<Finalist>& finalists, const MeasureAgainFn& measure_again);

@@ -89,6 +89,17 @@ TEST(Finalists, AheadByNextToNothingIsNotWorthIt) {
       << "by more than the gains scatter";
 }
 
+TEST(Finalists, NoOneLoadDecidesWhoIsAheadByLittle) {
+  const std::vector<Finalist> near = {Plan("native", 100, 0.1, 5, 0), Plan("mix", 96, 0.1, 6, 1)};
+  Script differs({{{0, 96}, {1, 100}}});
+  EXPECT_EQ(Decide(near, &differs).winner, 0);
+  Script agrees({{{0, 100}, {1, 96}}, {{0, 101}, {1, 97}}, {{0, 100}, {1, 96}}});
+  EXPECT_EQ(Decide(near, &agrees).winner, 1);
+  Script none({});
+  EXPECT_EQ(Decide({Plan("native", 100, 0.1, 5, 0), Plan("mix", 98, 0.1, 6, 1)}, &none).winner, 0);
+  EXPECT_EQ(Decide({Plan("native", 100, 0.1, 5, 0), Plan("mix", 94, 0.1, 6, 1)}, &none).winner, 1);
+}
+
 TEST(Finalists, NothingMoreIsMeasuredThanDecides) {
   Script preferred_leads({});
   const FinalDecision decision = Decide({Plan("native", 97, 3, 5, 0), Plan("mix", 98, 3, 6, 2)}, &preferred_leads);
