@@ -352,6 +352,7 @@ TEST(GemmPlanTest, TasksAreManyWhereTheyAreWorthIt) {
   GemmPlan transposed = PlanTransposedGemm(Core{}, 4, 1, 196, 96, 384, 7, 64);
   CutForThreads(&transposed);
   EXPECT_EQ(transposed.tasks(), 6);
+  EXPECT_FALSE(transposed.rows_fastest) << "a thread's share is pixels";
   EXPECT_EQ(transposed.mc % transposed.lanes, 0);
   for (const auto& [m, n, k, source] :
        std::vector<std::tuple<int64_t, int64_t, int64_t, ColumnSource>>{{1, 96, 384, ColumnSource::kPacked},
