@@ -221,6 +221,11 @@ def test_bench(inlay, tmp_path):
     assert out.startswith("| model | inlay ms | onnxruntime ms |")
     assert "| us/call | share | of roofline |" in out
     assert "2 thread(s)" in out
+    # A long run says how far it is.
+    code, _, err = inlay("bench", path, "nowhere", "--vs", "none", "--rounds", 2, "--no-cold", check=False)
+    assert code == 1
+    assert re.search(r"^1 of 2: mlp \S+ ±\S+ ms$", err, re.MULTILINE)
+    assert "2 of 2: nowhere: nowhere is neither a file nor a built-in model" in err
 
 
 def test_bench_says_which_peers_there_are(inlay):

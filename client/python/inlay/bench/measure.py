@@ -27,6 +27,7 @@ import onnx
 import inlay
 from inlay import daemon, profiling, roofline
 from inlay.bench import peers as peer_list
+from inlay.bench import report
 from inlay.bench.peers import Job
 from inlay.bench.processes import PeerError, PeerProcess
 from inlay.bench.subjects import Subject, make_inputs, with_shapes
@@ -296,4 +297,6 @@ def run(subjects: Sequence[Subject], settings: Settings, quiet: bool) -> list[di
             except (InlayError, ValueError, RuntimeError, ImportError, OSError) as error:
                 row = {"model": subject.title, "error": " ".join(str(error).split())}
                 rows.append(row | ({"detail": subject.detail} if subject.detail else {}))
+            if not quiet and len(subjects) > 1:
+                console.print(report.progress(rows[-1], len(rows), len(subjects)), highlight=False, soft_wrap=True)
     return rows

@@ -107,6 +107,14 @@ def latency(result: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
     return columns, table
 
 
+def progress(row: Row, done: int, of: int) -> str:
+    """A line for a model that is done, long before the tables."""
+    if "error" in row:
+        return f"{done} of {of}: {row['model']}: {row['error']}"
+    ratio = f", {row['best_peer']} {_ratio(row['best_ratio'])}" if "best_ratio" in row else ""
+    return f"{done} of {of}: {row['model']} {_time(row['runners']['inlay'])} ms{ratio}"
+
+
 def compiling(result: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
     """Seconds to compile, cold and cached, and the largest errors."""
     peers = result["peers"]
