@@ -91,8 +91,9 @@ TEST(Finalists, AheadByNextToNothingIsNotWorthIt) {
 
 TEST(Finalists, NoOneLoadDecidesWhoIsAheadByLittle) {
   const std::vector<Finalist> near = {Plan("native", 100, 0.1, 5, 0), Plan("mix", 96, 0.1, 6, 1)};
-  Script differs({{{0, 96}, {1, 100}}});
+  Script differs({{{0, 96}, {1, 100}}, {{0, 97}, {1, 100}}});
   EXPECT_EQ(Decide(near, &differs).winner, 0);
+  EXPECT_EQ(differs.asked.size(), 1);
   Script agrees({{{0, 100}, {1, 96}}, {{0, 101}, {1, 97}}, {{0, 100}, {1, 96}}});
   EXPECT_EQ(Decide(near, &agrees).winner, 1);
   Script none({});
