@@ -23,7 +23,7 @@ constexpr int kMeasurements = 3;
 constexpr double kWorthIt = 0.03;
 constexpr size_t kMostChallengers = 2;
 // Nearer than this is a tie however little the runs of one load scatter (an LSTM of two threads: a plan with one
-// library call won its measurement, and was 4% behind native code, ±2%, in a benchmark's processes).
+// library call won its search, and was 4% behind native code, ±2%, in a benchmark's processes).
 constexpr double kLoadsDiffer = 0.05;
 // Of four gains: the mean over their standard deviation, by Student's distribution with three degrees of freedom, 99%.
 constexpr double kDeviations = 4.541 / 2;

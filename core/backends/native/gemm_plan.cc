@@ -7,6 +7,9 @@ namespace inlay::native {
 namespace {
 
 constexpr int64_t kTileOverheadCycles = 24;  // accumulators in and out, loop set-up
+// A tile of 6x2 has 25 instructions for a step's six cycles, of which the counter, its jump and a prefetch are five
+// (Zen 3, 197x384x384 and 3136x64x256: 98 -> 100.5 GFLOP/s of 102; of other tiles, and of Q where it lies, nothing).
+constexpr int64_t kUnrolled = 4;
 // A tail is code to compile and to fetch: worth it from this gain.
 constexpr double kTailPenalty = 1.01;
 // Weights that no cache holds between two calls: 128x768x768 rises from 232 to 252 GFLOP/s, 64x768x3072 from 195 to
@@ -37,9 +40,6 @@ constexpr double kMinTaskCycles = 4000;
 constexpr int64_t kMinCopiedRows = 48;
 constexpr int64_t kMinCopiedFarRows = 16;  // where L1 holds less than half of the pixels
 constexpr int64_t kL2WayBytes = 64 << 10;
-// A tile of 6x2 has 25 instructions for a step's six cycles, of which the counter, its jump and a prefetch are five
-// (Zen 3, 197x384x384 and 3136x64x256: 98 -> 100.5 GFLOP/s of 102; of other tiles, and of Q where it lies, nothing).
-constexpr int64_t kUnrolled = 4;
 constexpr int64_t kMinPackedRows = 96;  // of a part whose panel is packed once more; not measured
 
 // Bytes of a panel that a step brings to L1. Where Q lies in rows of its own, those are whole cache lines: panels of 24

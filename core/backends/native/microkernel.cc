@@ -17,7 +17,7 @@ std::vector<Value> EmitRegisterTile(KernelBuilder& kb, const RegisterTile& tile,
   Type q_vector = KernelBuilder::Vector(tile.lanes, tile.q_element);
   int64_t bytes = 0;
   const bool asks_once = tile.prefetch && IsConstant(tile.prefetch_step, &bytes) && bytes * tile.unrolled <= kLineBytes;
-  bool asks = tile.prefetch != nullptr;
+  bool asks = false;  // the step that is being emitted
   // k: steps done; at: of the operand that has the inner loops.
   auto step = [&](Value k, Value at, const std::vector<Value>& in) {
     Value q = kb.At(tile.q, tile.inner_of_q ? at : kb.Mul(k, tile.q_k_stride), tile.q_element);

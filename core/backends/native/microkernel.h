@@ -30,9 +30,10 @@ struct RegisterTile {
   mlir::Value q;
   mlir::Type q_element;
   int64_t q_k_stride = 0, q_columns = 0;
-  // Unless null: step k asks for the cache line at prefetch + k * prefetch_step bytes, once for all that are unrolled.
+  // Unless null: step k asks for the cache line at prefetch + k * prefetch_step bytes; where those that are unrolled
+  // ask for one line, the first of them.
   mlir::Value prefetch, prefetch_step;
-  // Steps of the outermost loop that share its counter and what they ask for; divides the number of steps.
+  // Steps of the outermost loop that share its counter; divides the number of steps.
   int64_t unrolled = 1;
 };
 
