@@ -144,11 +144,11 @@ TEST(TargetTest, AttributesAreOfTheirTypes) {
   EXPECT_EQ(error({{"n", "many"}}), "the codegen target x: n=many must be a number");
 }
 
-TEST(X86CpusTest, Caches) {
+TEST(X86CpusTest, Cores) {
   using Kib = std::pair<int64_t, int64_t>;
   const auto kib = [](absl::string_view cpu) {
-    const X86Caches caches = X86CpuCaches(cpu);
-    return Kib(caches.l1_bytes >> 10, caches.l2_bytes >> 10);
+    const X86Core core = X86CpuCore(cpu);
+    return Kib(core.l1_bytes >> 10, core.l2_bytes >> 10);
   };
   EXPECT_EQ(kib("haswell"), Kib(32, 256));
   EXPECT_EQ(kib("znver3"), Kib(32, 512));
@@ -160,6 +160,9 @@ TEST(X86CpusTest, Caches) {
     EXPECT_GE(kib(cpu), Kib(16, 256)) << cpu;
     EXPECT_LE(kib(cpu), Kib(48, 2048)) << cpu;
   }
+  EXPECT_EQ(X86CpuCore("znver4").wide_multiply_adds, 1);
+  EXPECT_EQ(X86CpuCore("znver5").wide_multiply_adds, 2);
+  EXPECT_EQ(X86CpuCore("x86-64-v4").wide_multiply_adds, 2);
 }
 
 }  // namespace

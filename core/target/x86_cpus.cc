@@ -197,9 +197,9 @@ const Row* FindImplied(absl::string_view feature) {
 
 }  // namespace
 
-X86Caches X86CpuCaches(absl::string_view cpu) {
+X86Core X86CpuCore(absl::string_view cpu) {
   constexpr int64_t kKiB = 1024, kMiB = 1024 * kKiB;
-  static const auto* table = new std::map<std::string, X86Caches, std::less<>>{
+  static const auto* table = new std::map<std::string, X86Core, std::less<>>{
       {"x86-64-v4", {32 * kKiB, kMiB}},
       {"nehalem", {32 * kKiB, 256 * kKiB}},
       {"westmere", {32 * kKiB, 256 * kKiB}},
@@ -211,11 +211,11 @@ X86Caches X86CpuCaches(absl::string_view cpu) {
       {"skylake-avx512", {32 * kKiB, kMiB}},
       {"cascadelake", {32 * kKiB, kMiB}},
       {"cooperlake", {32 * kKiB, kMiB}},
-      {"cannonlake", {32 * kKiB, 256 * kKiB}},
-      {"icelake-client", {48 * kKiB, 512 * kKiB}},
+      {"cannonlake", {32 * kKiB, 256 * kKiB, 1}},
+      {"icelake-client", {48 * kKiB, 512 * kKiB, 1}},
       {"icelake-server", {48 * kKiB, 1280 * kKiB}},
-      {"tigerlake", {48 * kKiB, 1280 * kKiB}},
-      {"rocketlake", {48 * kKiB, 512 * kKiB}},
+      {"tigerlake", {48 * kKiB, 1280 * kKiB, 1}},
+      {"rocketlake", {48 * kKiB, 512 * kKiB, 1}},
       {"sapphirerapids", {48 * kKiB, 2 * kMiB}},
       {"emeraldrapids", {48 * kKiB, 2 * kMiB}},
       {"graniterapids", {48 * kKiB, 2 * kMiB}},
@@ -226,12 +226,12 @@ X86Caches X86CpuCaches(absl::string_view cpu) {
       {"arrowlake", {32 * kKiB, kMiB}},
       {"lunarlake", {32 * kKiB, kMiB}},
       {"sierraforest", {32 * kKiB, kMiB}},
-      {"znver4", {32 * kKiB, kMiB}},
+      {"znver4", {32 * kKiB, kMiB, 1}},
       {"znver5", {48 * kKiB, kMiB}},
       {"bdver4", {16 * kKiB, kMiB}},
   };
   const auto it = table->find(cpu);
-  return it == table->end() ? X86Caches{32 * kKiB, 512 * kKiB} : it->second;
+  return it == table->end() ? X86Core{32 * kKiB, 512 * kKiB} : it->second;
 }
 
 const Features* X86CpuFeatures(absl::string_view cpu) {

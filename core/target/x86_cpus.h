@@ -20,12 +20,13 @@ const Features* X86CpuFeatures(absl::string_view cpu);
 std::vector<std::string> X86CpuNames();
 std::vector<std::string> X86FeatureNames();
 
-// Data caches of a core, a core's part of those that several share.
-struct X86Caches {
+// Data caches of a core, a core's part of those that several share; multiply-adds a cycle of 512 bits.
+struct X86Core {
   int64_t l1_bytes, l2_bytes;
+  int64_t wide_multiply_adds = 2;
 };
-// Of a CPU that is not known: small ones.
-X86Caches X86CpuCaches(absl::string_view cpu);
+// Of a CPU that is not known: small caches.
+X86Core X86CpuCore(absl::string_view cpu);
 
 bool IsX86Feature(absl::string_view feature);
 // LLVM knows it, but no generated code uses it (sgx, pku, ...): accepted and dropped.

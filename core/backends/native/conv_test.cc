@@ -201,6 +201,39 @@ TEST(ConvPlanTest, ASmallL1HasPixelsCopiedAndAskedFor) {
   EXPECT_EQ(PlanPointwise(core, 384, 14, 64).method, ConvMethod::kPixelRows);
 }
 
+TEST(ConvPlanTest, OneMultiplyAddACycleDoesNotWaitForL2) {
+  const Core core{64, 32, 32 << 10, 1 << 20, 1};
+  const ConvPlan far = PlanPointwise(core, 256, 56, 128);
+  EXPECT_EQ(far.gemm.source, ColumnSource::kDirect);
+  EXPECT_FALSE(far.gemm.prefetch);
+  EXPECT_EQ(PlanPointwise(core, 1536, 14, 384).method, ConvMethod::kPixelRows);
+  // One vector of output channels: as many pixels as there are registers.
+  ConvShape groups;
+  groups.c = groups.m = 64;
+  groups.groups = 4;
+  groups.in = groups.out = {1, 56, 56};
+  groups.kernel = {1, 3, 3};
+  groups.pad = {0, 1, 1};
+  const ConvPlan grouped = PlanConv(core, groups, 4);
+  EXPECT_EQ(grouped.method, ConvMethod::kPixelRows);
+  EXPECT_EQ(grouped.gemm.mr, 28);
+}
+
+// What a step of a large tile brings to L1 is no more than the plane.
+TEST(ConvPlanTest, SmallPlanesOfAGroupAreNotCutInK) {
+  ConvShape shape;
+  shape.c = shape.m = 768;
+  shape.groups = 48;
+  shape.in = {1, 14, 14};
+  shape.out = {1, 7, 7};
+  shape.kernel = {1, 3, 3};
+  shape.stride = {1, 2, 2};
+  shape.pad = {0, 1, 1};
+  const ConvPlan plan = PlanConv(Core{64, 32, 32 << 10, 1 << 20, 1}, shape, 4);
+  EXPECT_EQ(plan.method, ConvMethod::kPixelRows);
+  EXPECT_EQ(plan.gemm.k_blocks(), 1);
+}
+
 TEST(ConvPlanTest, OfStridedPixelsOnlyWhatIsReadMayBeFar) {
   ConvShape shape;
   shape.c = 1024;

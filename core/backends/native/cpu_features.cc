@@ -22,9 +22,10 @@ CpuFeatures FeaturesOf(const target::Target& target) {
   cpu.core.registers = avx512 ? 32 : 16;
   cpu.fma = target.HasFeature("fma");
   cpu.f16c = target.HasFeature("f16c");
-  const target::X86Caches caches = target::X86CpuCaches(target.attr("mcpu", "x86-64"));
-  cpu.core.l1_bytes = caches.l1_bytes;
-  cpu.core.l2_bytes = caches.l2_bytes;
+  const target::X86Core core = target::X86CpuCore(target.attr("mcpu", "x86-64"));
+  cpu.core.l1_bytes = core.l1_bytes;
+  cpu.core.l2_bytes = core.l2_bytes;
+  if (avx512) cpu.core.multiply_adds = core.wide_multiply_adds;
   return cpu;
 }
 

@@ -18,11 +18,11 @@ constexpr int64_t kPrefetchBytes = 256 << 10;
 
 // Vectors and broadcast elements: two, of which such a core sustains fewer (Zen 3: 12x1 at 63 to 76% of the peak, 14x1
 // at 72 to 78% where pixels lie apart).
-double LoadsPerCycle(const Core& core) { return core.has_small_l1() ? 1.6 : 2; }
+double LoadsPerCycle(const Core& core) { return core.waits_for_l2() ? 1.6 : 2; }
 
 // Of a step that waits for the one before. Four in theory, but exactly eight accumulators never keep both units busy:
 // 4x16 on AVX2 was seen at 85-93% of 6x16 on Zen 5; ten (5x2) are 10% behind twelve on Zen 3.
-double ChainCycles(const Core& core) { return core.has_small_l1() ? 5.2 : 5; }
+double ChainCycles(const Core& core) { return core.waits_for_l2() ? 5.2 : 5; }
 
 // Parts of L2.
 int64_t PackedBlockBytes(const Core& core) { return std::min<int64_t>(core.l2_bytes * 3 / 16, 96 << 10); }
@@ -77,7 +77,7 @@ double EstimateCycles(const GemmPlan& plan) {
 }
 
 int64_t GemmPlan::unrolled_steps() const {
-  const bool counts = core.has_small_l1() && source == ColumnSource::kPacked && nv == 2 && !transpose_output;
+  const bool counts = core.waits_for_l2() && source == ColumnSource::kPacked && nv == 2 && !transpose_output;
   return counts && kc % kUnrolled == 0 && k % kUnrolled == 0 ? kUnrolled : 1;
 }
 
@@ -211,7 +211,7 @@ static int64_t LinesHeld(int64_t stride_bytes, int64_t way_bytes, int64_t ways) 
 // come from afar for every tile (Zen 3, 512 channels of 32x32 to 256: 43 to 55 GFLOP/s, copied 92), and where a panel
 // exceeds what a small L1 has room for they are late, too (256x196x1024: 28 and 93).
 bool CopiesRows(const Core& core, int64_t m, int64_t k, int64_t stride_bytes) {
-  if (core.has_small_l1()) {
+  if (core.waits_for_l2()) {
     // Rows that share their sets of L1 come from L2 for every tile (Zen 3, 16 channels of 64x64 to 40: 41 GFLOP/s,
     // copied 74; 3 x 40 of 32x32 to as many: 50 and 65).
     const bool far = k >= 2 * LinesHeld(stride_bytes, kL1WayBytes, kL1Ways);

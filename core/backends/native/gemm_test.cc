@@ -246,7 +246,7 @@ TEST_P(GemmTest, OnTheFlyFromRows) {
 }
 
 TEST_P(GemmTest, CutForThreads) {
-  for (int64_t m : {150, 203}) {
+  for (int64_t m : {150, 213}) {
     for (ColumnSource source : {ColumnSource::kPacked, ColumnSource::kDirect}) {
       Check<float>(GetParam(), {1, m, 45, 501, false, source, false, 0, 0, true});
       Check<float>(GetParam(), {2, m, 32, 501, false, source, true, 0, 0, true});
@@ -310,6 +310,14 @@ TEST(GemmPlanTest, LongKIsBlockedWhereL2WouldHoldFewRows) {
   EXPECT_EQ(PlanGemm(small, ColumnSource::kPacked, 4, 1, 128, 3072, 768).k_blocks(), 1);
   EXPECT_EQ(PlanGemm(small, ColumnSource::kPacked, 4, 1, 16, 768, 3072).k_blocks(), 1);
   EXPECT_EQ(PlanGemm(Core{}, ColumnSource::kPacked, 4, 1, 128, 768, 3072).k_blocks(), 1);
+}
+
+// With one multiply-add a cycle P may come from L3, so that Q is read once.
+TEST(GemmPlanTest, OneMultiplyAddACycleLeavesRowsTogether) {
+  const Core one{64, 32, 32 << 10, 1 << 20, 1}, two{64, 32, 32 << 10, 1 << 20, 2};
+  EXPECT_EQ(PlanGemm(one, ColumnSource::kPacked, 4, 1, 128, 768, 3072).row_blocks(), 1);
+  EXPECT_GT(PlanGemm(one, ColumnSource::kPacked, 4, 1, 512, 768, 3072).row_blocks(), 1);
+  EXPECT_GT(PlanGemm(two, ColumnSource::kPacked, 4, 1, 128, 768, 3072).row_blocks(), 1);
 }
 
 TEST(GemmPlanTest, StepsAreUnrolledWhereTheyDivideK) {

@@ -25,7 +25,7 @@ ColumnSource SourceOf(const Core& core, const Matrices& b, bool constant, int64_
   const bool is_far = stride >= kFarBytes && k * stride >= 64 * kFarBytes;
   // A panel's part of a row is in two lines then (Zen 3, GFLOP/s: 24x196x1024 33 where it lies and 78 copied, 20x50x512
   // 55 and 65; 24x64x1024 91 and 86).
-  const bool is_split = core.has_small_l1() && stride % kLineBytes != 0 && k * 2 * kLineBytes > core.l1_bytes;
+  const bool is_split = core.waits_for_l2() && stride % kLineBytes != 0 && k * 2 * kLineBytes > core.l1_bytes;
   const bool copies = m > kFewRows && (is_far || is_split || CopiesRows(core, m, k, stride));
   return b.column_stride == Extent(1) && !copies ? ColumnSource::kDirect : ColumnSource::kOnTheFly;
 }

@@ -85,9 +85,9 @@ KernelJit::~KernelJit() = default;
 Core KernelJit::core() const {
   const target::Features* features = target::X86CpuFeatures(impl_->cpu);
   auto has = [&](const char* feature) { return features != nullptr && features->count(feature) > 0; };
-  const target::X86Caches caches = target::X86CpuCaches(impl_->cpu);
+  const target::X86Core core = target::X86CpuCore(impl_->cpu);
   const int64_t bytes = has("avx512vl") ? 64 : has("avx2") ? 32 : 16;
-  return {bytes, bytes == 64 ? 32 : 16, caches.l1_bytes, caches.l2_bytes};
+  return {bytes, bytes == 64 ? 32 : 16, core.l1_bytes, core.l2_bytes, bytes == 64 ? core.wide_multiply_adds : 2};
 }
 
 KernelJit::Function KernelJit::Compile(int num_pointers,
