@@ -54,9 +54,11 @@ void RequestWatcher::CheckAll() {
   mutex_.AssertHeld();
   const absl::Time now = absl::Now();
   for (auto& [id, entry] : entries_) {
-    if (now - entry.last_progress > entry.stall_limit) entry.context->TryCancel();
+    const bool is_late = std::chrono::system_clock::now() >= entry.context->deadline();
+    // gRPC ends late calls by itself; a stream that it did not end would wait for its client until it is said to stall.
+    if (is_late || now - entry.last_progress > entry.stall_limit) entry.context->TryCancel();
     if (entry.token == nullptr || !entry.context->IsCancelled()) continue;
-    if (std::chrono::system_clock::now() >= entry.context->deadline()) {
+    if (is_late) {
       entry.token->Cancel(absl::DeadlineExceededError("the request's deadline has passed"));
     } else {
       entry.token->Cancel(absl::CancelledError("the client cancelled, or went away"));

@@ -27,10 +27,7 @@ struct Core {
   // Such cores (Zen 3) are also slow to read L2, and sustain fewer loads and longer chains. Not so Zen 4 with AVX-512:
   // its steps take twice the cycles for as many instructions, so that it has twice the time under way.
   bool waits_for_l2() const { return has_small_l1() && multiply_adds > 1; }
-  // Of P, which all panels read: that it comes from L2. Or from L3, where that is fast enough, so that fewer blocks
-  // read Q, which may come from memory (Zen 4, weights from memory: 128x768x3072 110.1 -> 113.6 GFLOP/s of 117,
-  // 64x768x3072 112.3 -> 113.6).
-  int64_t row_block_bytes() const { return multiply_adds > 1 ? l2_bytes / 2 : l2_bytes * 2; }
+  int64_t row_block_bytes() const { return l2_bytes / 2; }  // of P, which all panels read
 };
 
 // Of L1: what lies a multiple of kL1WayBytes apart shares a set of kL1Ways lines.

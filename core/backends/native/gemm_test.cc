@@ -318,6 +318,7 @@ TEST(GemmPlanTest, OneMultiplyAddACycleLeavesRowsTogether) {
   EXPECT_EQ(PlanGemm(one, ColumnSource::kPacked, 4, 1, 128, 768, 3072).row_blocks(), 1);
   EXPECT_GT(PlanGemm(one, ColumnSource::kPacked, 4, 1, 512, 768, 3072).row_blocks(), 1);
   EXPECT_GT(PlanGemm(two, ColumnSource::kPacked, 4, 1, 128, 768, 3072).row_blocks(), 1);
+  EXPECT_GT(PlanGemm(one, ColumnSource::kPacked, 4, 1, 3136, 64, 256).row_blocks(), 4);  // Q is near anyway
 }
 
 TEST(GemmPlanTest, StepsAreUnrolledWhereTheyDivideK) {
