@@ -39,8 +39,8 @@ class RequestWatcher {
     int64_t id_;
   };
 
-  // Cancels `token` (may be null) when the call is over for its client. With a stall limit, TryCancel()s a call that
-  // was not touched for so long.
+  // Cancels `token` (may be null) when the call is over for its client. TryCancel()s a call whose deadline has passed,
+  // and with a stall limit one that was not touched for so long.
   std::unique_ptr<Watch> Add(grpc::ServerContext* context, CancelToken* token,
                              absl::Duration stall_limit = absl::InfiniteDuration());
 
