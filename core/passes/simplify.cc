@@ -1,16 +1,21 @@
 // Algebra that holds for every value of the dtype: NaN, infinities and signed zeros included, rounding not changed.
 // (x * 0 is not 0, x + 0.0 is not x for x = -0.0, a division by 3 is not a multiplication by a third.)
 //
-//   add(@bias, %x)                                      add(%x, @bias)              constants second
-//   add(%x, expand(%y)), same result                    add(%x, %y)                 (also tile, full, literals of one
-//   value) mul(%x, 1)  div(%x, 1)  pow(%x, 1)  sub(%x, 0)      %x add(%x, 0) of integers, add(%x, -0.0) %x add(add(%x,
-//   2), 3) of integers                      add(%x, 5)                  (also mul) div(%x, 8.0) mul(%x, 0.125) powers
-//   of two only pow(%x, 2)  pow(%x, 3)  pow(%x, -1)                 mul(%x, %x)  mul(mul(%x, %x), %x)  reciprocal(%x)
-//   reciprocal(sqrt(%x))  div(1, sqrt(%x))              rsqrt(%x)
-//   neg(neg(%x))  abs(abs(%x))  relu(relu(%x))          %x, abs(%x), relu(%x)       (also the two nots)
-//   maximum(%x, 0)                                      relu(%x)
-//   where(true, %x, %y)                                 %x
-//   gather(%x, i64[2]{3, 4}, axis=1)                    slice(%x) of that range, reshaped
+//   add(@bias, %x)                                  add(%x, @bias)            constants second
+//   add(%x, expand(%y)), same result                add(%x, %y)               tile, full, literals of one value
+//   mul(%x, 1)  div(%x, 1)  pow(%x, 1)  sub(%x, 0)  %x
+//   add(%x, -0.0)  add(%x, 0) of integers           %x
+//   add(add(%x, 2), 3) of integers                  add(%x, 5)                also mul
+//   div(%x, 8.0)                                    mul(%x, 0.125)            powers of two only
+//   pow(%x, 2)                                      mul(%x, %x)
+//   pow(%x, 3)                                      mul(mul(%x, %x), %x)
+//   pow(%x, -1)                                     reciprocal(%x)
+//   reciprocal(sqrt(%x))  div(1, sqrt(%x))          rsqrt(%x)
+//   neg(neg(%x))                                    %x                        also the two nots
+//   abs(abs(%x))  relu(relu(%x))                    abs(%x)  relu(%x)
+//   maximum(%x, 0)                                  relu(%x)
+//   where(true, %x, %y)                             %x
+//   gather(%x, i64[2]{3, 4}, axis=1)                slice(%x) of that range   reshaped
 #include <algorithm>
 #include <cmath>
 #include <set>

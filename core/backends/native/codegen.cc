@@ -47,10 +47,10 @@ class NativeCodegen : public backend::BackendCodegen {
     for (const auto& [symbol, function] : request.module.functions) {
       INLAY_RETURN_IF_ERROR(Annotate(Emit(symbol, function, request, module.get(), manifest), symbol));
     }
-    INLAY_ASSIGN_OR_RETURN(CompiledObject object, CompileModule(module.get(), request.target));
+    INLAY_ASSIGN_OR_RETURN(std::string object, CompileModule(module.get(), request.target));
     proto::ObjectFile* file = library.add_objects();
     file->set_name("native.o");
-    file->set_data(std::move(object.elf));
+    file->set_data(std::move(object));
     return library;
   }
 

@@ -156,7 +156,7 @@ ContextLease::~ContextLease() {
   Pool().free.push_back(std::move(context_));
 }
 
-absl::StatusOr<CompiledObject> CompileModule(mlir::ModuleOp module, const target::Target& target, bool keep_ir) {
+absl::StatusOr<std::string> CompileModule(mlir::ModuleOp module, const target::Target& target, CodeForm form) {
   std::string messages;
   mlir::ScopedDiagnosticHandler diagnostics(module.getContext(), [&](mlir::Diagnostic& d) {
     absl::StrAppend(&messages, d.str(), "; ");
@@ -187,21 +187,16 @@ absl::StatusOr<CompiledObject> CompileModule(mlir::ModuleOp module, const target
     f.addFnAttr("target-features", features);
     f.addFnAttr(llvm::Attribute::NoUnwind);
   }
-  CompiledObject result;
-  if (keep_ir) {
-    llvm::raw_string_ostream stream(result.llvm_ir);
-    ir->print(stream, nullptr);
-  }
   Optimise(ir.get(), machine->get());
   llvm::SmallVector<char, 0> buffer;
   llvm::raw_svector_ostream stream(buffer);
   llvm::legacy::PassManager emit;
-  if ((*machine)->addPassesToEmitFile(emit, stream, nullptr, llvm::CodeGenFileType::ObjectFile, true)) {
-    return absl::InternalError("native: LLVM can't emit an object file for this target");
+  const auto type = form == CodeForm::kObject ? llvm::CodeGenFileType::ObjectFile : llvm::CodeGenFileType::AssemblyFile;
+  if ((*machine)->addPassesToEmitFile(emit, stream, nullptr, type, true)) {
+    return absl::InternalError("native: LLVM can't emit code for this target");
   }
   emit.run(*ir);
-  result.elf.assign(buffer.begin(), buffer.end());
-  return result;
+  return std::string(buffer.begin(), buffer.end());
 }
 
 }  // namespace inlay::native

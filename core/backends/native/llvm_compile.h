@@ -1,4 +1,4 @@
-// From an MLIR module of scf, arith, vector and LLVM operations to a relocatable object for a target.
+// From an MLIR module of scf, arith, vector and LLVM operations to code for a target.
 //
 // The contexts and registries are made once a process; compiling is safe from several threads, each with its own
 // context.
@@ -30,13 +30,12 @@ class ContextLease {
   std::unique_ptr<mlir::MLIRContext> context_;
 };
 
-struct CompiledObject {
-  std::string elf;
-  std::string llvm_ir;  // before optimisation; only where asked for
-};
+enum class CodeForm { kObject, kAssembly };  // ELF; text to read
 
-// INTERNAL with LLVM's or MLIR's own message where a stage fails (a bug of an emitter, never of the input).
-absl::StatusOr<CompiledObject> CompileModule(mlir::ModuleOp module, const target::Target& target, bool keep_ir = false);
+// INTERNAL with LLVM's or MLIR's own message where a stage fails (a bug of an emitter, never of the input). The module
+// is spent afterwards. The target is a completed one.
+absl::StatusOr<std::string> CompileModule(mlir::ModuleOp module, const target::Target& target,
+                                          CodeForm form = CodeForm::kObject);
 
 }  // namespace inlay::native
 

@@ -71,7 +71,7 @@ class Contender {
           if (part == 1) EmitWinogradInput(kb, plan, p[1], kb.Int(0), kb.Int(plan.transform_tasks()), p[2]);
           if (part == 2) EmitWinogradTasks(kb, kernel, kb.Int(0), kb.Int(plan.tasks()), p[5]);
         }));
-        compile_ms += jit_.mlir_ms + jit_.opt_ms + jit_.codegen_ms;
+        compile_ms += jit_.compile_ms;
       }
       char text[200];
       snprintf(text, sizeof(text), "F(%ld)%s%s tile %ldx%ld rows %ld", plan.m, plan.fused ? " fused" : "",
@@ -94,7 +94,7 @@ class Contender {
       kernel.epilogue = BiasRelu(s, p, 4, 6);
       EmitConvTasks(kb, kernel, kb.Int(0), kb.Int(plan.tasks()), p[5]);
     }));
-    compile_ms = jit_.mlir_ms + jit_.opt_ms + jit_.codegen_ms;
+    compile_ms = jit_.compile_ms;
     name = "direct " + std::to_string(static_cast<int>(plan.method));
     estimate = plan.cycles;
     auto chosen = ChooseWinograd(WithCaches(jit_.core()), plan, {});

@@ -1,5 +1,5 @@
-// KernelJit: builds a function with KernelBuilder, compiles it for a CPU of x86 and runs it here. For tests and
-// benchmarks of kernels alone, without a partition around them. Dies on errors.
+// KernelJit: builds a function with KernelBuilder, compiles it as the backend does, for a CPU of x86, and runs it here.
+// For tests and benchmarks of kernels alone, without a partition around them. Dies on errors.
 #ifndef INLAY_CORE_BACKENDS_NATIVE_TESTING_KERNEL_JIT_H_
 #define INLAY_CORE_BACKENDS_NATIVE_TESTING_KERNEL_JIT_H_
 
@@ -15,17 +15,19 @@ namespace inlay::native::testing {
 
 class KernelJit {
  public:
-  // "x86-64", "x86-64-v3", "x86-64-v4", or "" for this machine.
-  explicit KernelJit(std::string cpu);
+  // As in -mcpu; "" for this machine.
+  explicit KernelJit(const std::string& cpu);
   ~KernelJit();
 
   Core core() const;
-  // Compiles `void name(void** pointers)`; `body` gets the pointers loaded.
+  // `body` gets the pointers.
+  using Body = std::function<void(KernelBuilder&, const std::vector<mlir::Value>&)>;
+  // Compiles `void name(void** pointers)`.
   using Function = void (*)(void**);
-  Function Compile(int num_pointers, const std::function<void(KernelBuilder&, const std::vector<mlir::Value>&)>& body);
-  // Of the last Compile: milliseconds in MLIR, in LLVM's passes, in its code generator.
-  double mlir_ms = 0, opt_ms = 0, codegen_ms = 0;
-  std::string last_assembly_file;  // set before Compile: writes assembly there
+  Function Compile(int num_pointers, const Body& body);
+  // The same as text.
+  std::string Assembly(int num_pointers, const Body& body);
+  double compile_ms = 0;  // of the last Compile
 
  private:
   struct Impl;
