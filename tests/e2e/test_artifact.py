@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import pathlib
 import shutil
 import subprocess
@@ -142,6 +143,33 @@ def test_several_outputs_come_in_order(client):
     check_close(got, reference(model, {"x": x}))
     with executable.jit(remote=True) as remote:
         check_close(remote["main"](x), reference(model, {"x": x}))
+
+
+def test_large_results_use_their_memory_again(client):
+    """But never while anybody holds one: as a tensor, as an array made of it, in another thread."""
+    from onnx import TensorProto, helper
+
+    n = 1 << 19
+    nodes = [helper.make_node("Neg", ["x"], ["y"])]
+    infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [n]) for name in "xy"]
+    graph = helper.make_graph(nodes, "g", infos[:1], infos[1:])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    main = inlay.build(inlay.from_onnx(model), server=client).jit()["main"]
+    xs = [np.full(n, i, np.float32) for i in range(8)]
+    arrays = [np.from_dlpack(main(x)) for x in xs]
+    for x, array in zip(xs, arrays, strict=True):
+        np.testing.assert_array_equal(array, -x)
+    assert len({array.ctypes.data for array in arrays}) == len(arrays)
+    last = {array.ctypes.data for array in arrays[-2:]}
+    del array, arrays
+    assert np.from_dlpack(main(xs[0])).ctypes.data in last
+
+    def call(x):
+        for _ in range(50):
+            np.testing.assert_array_equal(np.from_dlpack(main(x)), -x)
+
+    with concurrent.futures.ThreadPoolExecutor(4) as threads:
+        list(threads.map(call, xs))
 
 
 def test_manifest_is_read_without_running(built, tmp_path):

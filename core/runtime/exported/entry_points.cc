@@ -129,12 +129,14 @@ Status Return(Tensors* tensors, TVMFFIAny* result) {
   return rc == 0 ? Status() : Internal("tvm-ffi could not make an Array of the outputs");
 }
 
-// A new tensor, owned by `tensors`; its memory is appended to `data`.
-Status Allocate(const TensorType& type, Tensors* tensors, std::vector<void*>* data) {
-  TVMFFIObjectHandle tensor = nullptr;
-  if (Status s = AllocateOutput(type, &tensor); !s.ok()) return s;
-  tensors->handles.push_back(tensor);
-  data->push_back(DataOf(*TVMFFITensorGetDLTensorPtr(tensor)));
+// Appends a tensor for each type, and its memory to `data`.
+Status AllocateEach(const std::vector<NamedTensor>& types, Tensors* tensors, std::vector<void*>* data) {
+  for (const NamedTensor& named : types) {
+    TVMFFIObjectHandle tensor = nullptr;
+    if (Status s = TheLibrary().results().Get(named.type, types.size(), &tensor); !s.ok()) return s;
+    tensors->handles.push_back(tensor);
+    data->push_back(DataOf(*TVMFFITensorGetDLTensorPtr(tensor)));
+  }
   return Status();
 }
 
@@ -147,9 +149,7 @@ Status Main(const TVMFFIAny* args, int32_t num_args, TVMFFIAny* result) {
   if (Status s = inputs.Bind(plan, args); !s.ok()) return s;
   Tensors outputs;
   std::vector<void*> output_data;
-  for (const NamedTensor& output : inputs.types().outputs()) {
-    if (Status s = Allocate(output.type, &outputs, &output_data); !s.ok()) return s;
-  }
+  if (Status s = AllocateEach(inputs.types().outputs(), &outputs, &output_data); !s.ok()) return s;
   const ShapeValues* shapes = inputs.types().shapes();
   if (Status s = (*executor)->Run(inputs.data().data(), output_data.data(), shapes); !s.ok()) return s;
   return Return(&outputs, result);
@@ -173,14 +173,14 @@ Status Profile(const TVMFFIAny* args, int32_t num_args, TVMFFIAny* result) {
   Inputs inputs;
   if (Status s = inputs.Bind(plan, args + 1); !s.ok()) return s;
   Tensors outputs, times;
-  std::vector<void*> output_data, times_data;
-  for (const NamedTensor& output : inputs.types().outputs()) {
-    if (Status s = Allocate(output.type, &outputs, &output_data); !s.ok()) return s;
-  }
+  std::vector<void*> output_data;
+  if (Status s = AllocateEach(inputs.types().outputs(), &outputs, &output_data); !s.ok()) return s;
   const int64_t steps = static_cast<int64_t>(plan.run_steps.size());
-  if (Status s = Allocate({DType::kI64, {runs, steps}}, &times, &times_data); !s.ok()) return s;
-  for (int64_t run = 0; run < runs; ++run) {
-    int64_t* row = static_cast<int64_t*>(times_data[0]) + run * steps;
+  TVMFFIObjectHandle table = nullptr;
+  if (Status s = AllocateOutput({DType::kI64, {runs, steps}}, &table); !s.ok()) return s;
+  times.handles.push_back(table);
+  auto* row = static_cast<int64_t*>(DataOf(*TVMFFITensorGetDLTensorPtr(table)));
+  for (int64_t run = 0; run < runs; ++run, row += steps) {
     Status s = (*executor)->Profile(inputs.data().data(), output_data.data(), row, inputs.types().shapes());
     if (!s.ok()) return s;
   }

@@ -10,6 +10,7 @@
 
 #include "core/runtime/executor.h"
 #include "core/runtime/exported/params.h"
+#include "core/runtime/exported/result_tensors.h"
 #include "core/runtime/exported/tables.h"
 
 namespace inlay::runtime {
@@ -31,6 +32,8 @@ class Library {
   // began. 0 = the plan's default.
   Status SetNumThreads(int num_threads);
 
+  ResultTensors& results() { return results_; }
+
   std::string manifest() const { return std::string(table_.manifest, table_.manifest_bytes); }
 
  private:
@@ -41,6 +44,7 @@ class Library {
   std::shared_ptr<const Executor> executor_;
   std::string params_path_;
   int num_threads_ = 0;
+  ResultTensors results_;
 };
 
 }  // namespace inlay::runtime
