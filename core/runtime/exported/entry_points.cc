@@ -96,6 +96,11 @@ Status CheckCount(int32_t given, size_t wanted, const char* what) {
 // Strong references, let go at the end of the scope unless moved out.
 struct Tensors {
   std::vector<TVMFFIObjectHandle> handles;
+  // Takes the reference; gives the tensor's memory.
+  void* Take(TVMFFIObjectHandle tensor) {
+    handles.push_back(tensor);
+    return DataOf(*TVMFFITensorGetDLTensorPtr(tensor));
+  }
   ~Tensors() {
     for (TVMFFIObjectHandle handle : handles) {
       if (handle != nullptr) TVMFFIObjectDecRef(handle);
@@ -134,8 +139,7 @@ Status AllocateEach(const std::vector<NamedTensor>& types, Tensors* tensors, std
   for (const NamedTensor& named : types) {
     TVMFFIObjectHandle tensor = nullptr;
     if (Status s = TheLibrary().results().Get(named.type, types.size(), &tensor); !s.ok()) return s;
-    tensors->handles.push_back(tensor);
-    data->push_back(DataOf(*TVMFFITensorGetDLTensorPtr(tensor)));
+    data->push_back(tensors->Take(tensor));
   }
   return Status();
 }
@@ -178,8 +182,7 @@ Status Profile(const TVMFFIAny* args, int32_t num_args, TVMFFIAny* result) {
   const int64_t steps = static_cast<int64_t>(plan.run_steps.size());
   TVMFFIObjectHandle table = nullptr;
   if (Status s = AllocateOutput({DType::kI64, {runs, steps}}, &table); !s.ok()) return s;
-  times.handles.push_back(table);
-  auto* row = static_cast<int64_t*>(DataOf(*TVMFFITensorGetDLTensorPtr(table)));
+  auto* row = static_cast<int64_t*>(times.Take(table));
   for (int64_t run = 0; run < runs; ++run, row += steps) {
     Status s = (*executor)->Profile(inputs.data().data(), output_data.data(), row, inputs.types().shapes());
     if (!s.ok()) return s;
