@@ -34,10 +34,11 @@ constexpr int kDefaultMinRounds = 3;
 // A sample is no shorter, so that the clock's own grain stays below a percent of it.
 constexpr double kShortestSampleUs = 20;
 constexpr int kMostRepeats = 64;
-// Warming up: as many runs at least, and as long, within the bound.
-constexpr int kWarmUpRuns = 1;  // after the one that was checked
+// Warming up after the run that was checked: as long, within the bound. Nothing where that run was so long that what it
+// left in caches is little of what a run reads.
 constexpr double kWarmUpUs = 2000;
 constexpr int kMostWarmUpRuns = 20;
+constexpr double kWarmUpIsNothingUs = 50000;
 // After min_rounds a subject whose best time is longer than another's median by half has lost, and by ever less the
 // more rounds there were. Not than its best: while something else has the core, medians are long, and a subject may not
 // have had one undisturbed run yet.
@@ -118,6 +119,7 @@ struct Subject {
   std::vector<std::shared_ptr<const AlignedMemory>> input_memory;
   std::vector<const void*> inputs;
   Outputs outputs;
+  double checked_us = 0;        // of the first run
   std::vector<double> samples;  // microseconds of one run
   bool hopeless = false;
 };
@@ -136,8 +138,9 @@ class Measurement {
     }
     tensors_.ForgetWeights();  // those that runs read, their modules keep
     INLAY_RETURN_IF_ERROR(ForEach([this](Subject& subject) { return WarmUp(subject); }));
+    for (const std::unique_ptr<Subject>& subject : subjects_) subject->outputs.Poison();
     INLAY_RETURN_IF_ERROR(TimeRounds());
-    INLAY_RETURN_IF_ERROR(ForEach([this](Subject& subject) { return Check(subject); }));
+    INLAY_RETURN_IF_ERROR(ForEach([this](Subject& subject) { return Compare(subject); }));
     for (const std::unique_ptr<Subject>& subject : subjects_) Report(*subject);
     return std::move(result_);
   }
@@ -230,11 +233,17 @@ class Measurement {
     return subject.module->Run(subject.inputs, subject.outputs.pointers());
   }
 
-  // The first of the subjects is the reference, where there is one: its outputs stay from its own check on, and timing
-  // makes them again.
   absl::Status Check(Subject& subject) {
     subject.outputs.Poison();
+    const Clock::time_point start = Clock::now();
     INLAY_RETURN_IF_ERROR(RunOnce(subject, MeasurePhase::kCheck));
+    subject.checked_us = MicrosecondsSince(start);
+    return Compare(subject);
+  }
+
+  // What its last run computed with what the reference's did. The first of the subjects is the reference, where there
+  // is one.
+  absl::Status Compare(const Subject& subject) {
     if (!has_reference() || subject.index == action_.reference()) return absl::OkStatus();
     const std::vector<NamedTensor>& types = subject.module->outputs();
     proto::MeasureResult::Timing* timing = result_.mutable_timings(subject.index);
@@ -252,9 +261,10 @@ class Measurement {
   }
 
   absl::Status WarmUp(Subject& subject) {
+    if (subject.checked_us > kWarmUpIsNothingUs) return absl::OkStatus();
     double total = 0;
     double best = std::numeric_limits<double>::infinity();
-    for (int i = 0; i < kMostWarmUpRuns && (i < kWarmUpRuns || total < kWarmUpUs); ++i) {
+    for (int i = 0; i < kMostWarmUpRuns && total < kWarmUpUs; ++i) {
       const Stopwatch stopwatch(num_threads_ == 1);
       INLAY_RETURN_IF_ERROR(RunOnce(subject, MeasurePhase::kWarmUp));
       const double us = stopwatch.Elapsed();

@@ -82,6 +82,28 @@ TEST(MeasureAction, AResultThatIsWrongLaterIsSeenToo) {
   EXPECT_EQ(result->timings(1).code(), kDataLoss);
 }
 
+TEST(MeasureAction, AResultThatIsNoLongerWrittenIsSeenToo) {
+  auto result = Measure(ActionOf({kMultiply, absl::StrCat("static int runs; if (++runs < 2) {", kMultiply, "}")}));
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->timings(1).code(), kDataLoss);
+}
+
+TEST(MeasureAction, ALongRunIsNotRepeatedInVain) {
+  // Checked once, timed three times. Twenty million roots, one after another, take more than 50 ms.
+  const std::string slow = absl::StrCat(
+      "static int runs; if (++runs > 4) return ctx->set_error(ctx->owner, INLAY_E_LIBRARY, \"again\"), 13;",
+      "volatile double sink = 1; double v = sink; for (int k = 0; k < 20000000; ++k) v = __builtin_sqrt(v + 1);"
+      "sink = v;",
+      kMultiply);
+  proto::MeasureAction action = ActionOf({});
+  *action.add_subjects() = SubjectOf("slow", slow);
+  action.set_min_rounds(3);
+  action.set_budget_ms(1);
+  auto result = Measure(action);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->timings(0).rounds(), 3);
+}
+
 TEST(MeasureAction, ValuesAreTheSameInEverySubjectAndEveryRun) {
   // The function reports what it sees as an error, which is a message; subjects see the same whatever came before.
   const std::string tell =
