@@ -27,8 +27,9 @@ namespace {
 // Of the runs of whole models.
 constexpr double kFinalBudgetMs = 2500;
 constexpr int kMinFinalRounds = 4, kMaxFinalRounds = 60;
-// Of each measurement that a tie is decided by.
+// Of each measurement that a tie is decided by. It is the loads that differ, not a load's runs.
 constexpr double kTieBudgetMs = 800;
+constexpr int kMinTieRounds = 2;
 // The part of the budget that is kept for them.
 constexpr double kFinalShare = 0.4;
 // Loading a plan, checking and warming it up is worth about as many runs.
@@ -140,7 +141,8 @@ class MeasuredSearch {
     }
     if (measured.size() < 2) return absl::OkStatus();
     if (context_.progress) context_.progress({"measure the whole model", 0, static_cast<int>(measured.size()), ""});
-    INLAY_ASSIGN_OR_RETURN(const std::vector<SiteCosts::Timing> timings, MeasurePlans(measured, kFinalBudgetMs, 0));
+    INLAY_ASSIGN_OR_RETURN(const std::vector<SiteCosts::Timing> timings,
+                           MeasurePlans(measured, kFinalBudgetMs, kMinFinalRounds, /*reference=*/0));
     for (size_t i = 0; i < measured.size(); ++i) {
       const SiteCosts::Timing& timing = timings[i];
       proto::PlanReport& plan = plans_[measured[i]];
@@ -154,13 +156,13 @@ class MeasuredSearch {
   }
 
   absl::StatusOr<std::vector<SiteCosts::Timing>> MeasurePlans(const std::vector<int>& plans, double budget_ms,
-                                                              int reference) {
+                                                              int min_rounds, int reference) {
     proto::MeasureAction measurement = NewMeasurement(config_);
     measurement.set_reference(reference);
     for (int plan : plans) *measurement.add_subjects() = subjects_[plan];
     const double left_ms = absl::ToDoubleMilliseconds(deadline_ - absl::Now());
     measurement.set_budget_ms(std::clamp(left_ms, 1.0, budget_ms));
-    measurement.set_min_rounds(kMinFinalRounds);
+    measurement.set_min_rounds(min_rounds);
     measurement.set_max_rounds(kMaxFinalRounds);
     const absl::Time start = absl::Now();
     INLAY_ASSIGN_OR_RETURN(proto::MeasureResult result, context_.measurer->Measure(measurement, context_.token));
@@ -232,7 +234,7 @@ class MeasuredSearch {
       if (absl::Now() + last_measurement_ > deadline_) return std::vector<SiteCosts::Timing>();
       std::vector<int> plans;
       for (int i : tied) plans.push_back(plan_of[i]);
-      return MeasurePlans(plans, kTieBudgetMs, /*reference=*/-1);  // all gave the right results already
+      return MeasurePlans(plans, kTieBudgetMs, kMinTieRounds, /*reference=*/-1);  // all gave the right results already
     };
     INLAY_ASSIGN_OR_RETURN(const FinalDecision decision, DecideFinal(finalists, again));
     const int best = plan_of[decision.winner];
