@@ -187,6 +187,11 @@ def convs(suite):
                 groups=5,
                 with_bias=True,
             )
+    # Results that L2 does not hold are asked for ahead.
+    for tail in (residual, silu, None):
+        conv(suite, (2, 7, 59, 61), (130, 7, 1, 1), with_bias=True, tail=tail)
+        conv(suite, (1, 9, 13, 13), (1700, 9, 1, 1), tail=tail)
+        conv(suite, (1, 3, 61, 59), (97, 3, 3, 3), pads=[1] * 4, constant=False, tail=tail)
     conv(suite, (1, 3, 30, 30), (8, 3, 7, 7), strides=[2, 2], pads=[3] * 4, constant=False)
     conv(suite, (1, 3, 9, 11), (8, 3, 3, 3), tail=per_row)
     conv(suite, (2, 6, 10, 9), (8, 3, 3, 3), groups=2, dilations=[2, 1], pads=[2, 1, 1, 0])

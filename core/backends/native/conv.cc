@@ -70,6 +70,7 @@ void EmitPixelRows(KernelBuilder& kb, const ConvKernel& kernel, Value begin, Val
   g.plan = plan.gemm;
   g.accumulator = kernel.accumulator;
   g.epilogue = kernel.epilogue;
+  g.ahead = kernel.ahead;
   g.transpose_output = true;
   g.p.pointer = kernel.input;
   g.p.element = plan.padded_input ? kernel.accumulator : kernel.input_element;
@@ -170,6 +171,7 @@ void EmitConvTasks(KernelBuilder& kb, const ConvKernel& kernel, Value begin, Val
   g.accumulator = kernel.accumulator;
   g.inline_epilogue = kernel.inline_epilogue;
   g.epilogue = kernel.epilogue;
+  g.ahead = kernel.ahead;
   g.p.pointer = kernel.weights;
   g.p.element = kernel.weight_element;
   g.p.row_stride = 1;

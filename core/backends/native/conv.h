@@ -26,6 +26,7 @@ struct ConvKernel {
   mlir::Value weights;  // packed (kDepthwise: as they are)
   mlir::Type weight_element;
   Epilogue epilogue;
+  Ahead ahead;  // as a GemmKernel's
   bool inline_epilogue = false;
 };
 

@@ -81,6 +81,19 @@ std::vector<float> Reference(const Case& c, const Spatial& out, const std::vecto
   return y;
 }
 
+// No line of the result that nobody asked for before its tile was computed. `asked`: 0 where somebody did.
+void ExpectAskedFor(const ConvPlan& plan, const std::vector<float>& asked) {
+  const ConvShape& shape = plan.shape;
+  if (plan.method == ConvMethod::kBands || plan.is_depthwise()) return;
+  for (int64_t plane = 0; plane < shape.n * shape.m; ++plane) {
+    int64_t last = -plan.lanes;
+    for (int64_t i = 0; i < shape.pixels(); ++i) {
+      if (asked[plane * shape.pixels() + i] == 0) last = i;
+      ASSERT_LT(i - last, plan.lanes) << "plane " << plane << " pixel " << i;
+    }
+  }
+}
+
 // The result, and 32 elements more that nothing should write.
 std::vector<float> Compute(const std::string& cpu, const ConvShape& shape, const std::vector<float>& x,
                            const std::vector<float>& w, bool inline_epilogue, bool cut = false) {
@@ -91,11 +104,11 @@ std::vector<float> Compute(const std::string& cpu, const ConvShape& shape, const
     CutForThreads(&plan);
     EXPECT_GT(plan.tasks(), uncut);
   }
-  std::vector<float> y(shape.n * shape.m * shape.pixels() + 32, 77.0f);
+  std::vector<float> y(shape.n * shape.m * shape.pixels() + 32, 77.0f), asked = y;
   std::vector<float> packed(plan.packed_weight_elements() + 1);
   // NaN wherever nothing was written: what is read beyond the padding must not count.
   std::vector<float> padded(plan.padded_elements() + 1, NAN), scratch(plan.scratch_bytes() / 4 + 16, NAN);
-  auto run = jit.Compile(6, [&](KernelBuilder& kb, const std::vector<Value>& p) {
+  auto run = jit.Compile(7, [&](KernelBuilder& kb, const std::vector<Value>& p) {
     Type f32 = kb.b.getF32Type();
     ConvKernel kernel;
     kernel.plan = plan;
@@ -111,9 +124,15 @@ std::vector<float> Compute(const std::string& cpu, const ConvShape& shape, const
       EmitPadInput(kb, plan, p[0], f32, f32, kb.Int(0), kb.Int(shape.n * shape.c), p[3]);
       kernel.input = p[3];
     }
-    kernel.epilogue = [&](KernelBuilder& kb, Value batch, Value row, Value column, Value acc) {
+    auto element = [&](KernelBuilder& kb, Value pointer, Value batch, Value row, Value column) {
       Value channel = kb.Add(kb.Mul(batch, shape.m / shape.groups), row);
-      kb.Store(acc, kb.At(p[4], kb.Add(kb.Mul(channel, shape.pixels()), column), f32));
+      return kb.At(pointer, kb.Add(kb.Mul(channel, shape.pixels()), column), f32);
+    };
+    kernel.epilogue = [&](KernelBuilder& kb, Value batch, Value row, Value column, Value acc) {
+      kb.Store(acc, element(kb, p[4], batch, row, column));
+    };
+    kernel.ahead = [&](KernelBuilder& kb, Value batch, Value row, Value column) {
+      kb.Store(kb.Zero(f32), element(kb, p[6], batch, row, column));
     };
     EmitConvTasks(kb, kernel, kb.Int(0), kb.Int(plan.tasks()), p[5]);
   });
@@ -122,8 +141,11 @@ std::vector<float> Compute(const std::string& cpu, const ConvShape& shape, const
                   packed.data(),
                   padded.data(),
                   y.data(),
-                  scratch.data()};
+                  scratch.data(),
+                  asked.data()};
   run(args);
+  ExpectAskedFor(plan, asked);
+  for (size_t i = y.size() - 32; i < y.size(); ++i) EXPECT_EQ(asked[i], 77.0f);
   return y;
 }
 

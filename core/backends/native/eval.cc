@@ -144,6 +144,21 @@ Value Eval::At(const Tensor& tensor, const Indices& indices) {
   return value;
 }
 
+void Eval::Prefetch(const Node& node, const Indices& indices) {
+  prefetches_ = true;
+  FindLowering(node.op)->element(*this, node, 0, indices);
+  prefetches_ = false;
+}
+
+Index Eval::Offset(const Shape& shape, const Indices& indices) {
+  const Shape strides = RowMajorStrides(shape);
+  Index offset = Constant(0);
+  for (size_t i = 0; i < indices.size(); ++i) {
+    if (shape[i] != 1) offset = Add(offset, Mul(indices[i], strides[i]));
+  }
+  return offset;
+}
+
 Value Eval::Load(const Tensor& tensor, const Indices& indices) {
   if (tensor.literal != nullptr && tensor.Elements() == Extent(1)) {
     mlir::Type type = o.ComputeType(tensor.dtype, lanes_);
@@ -151,13 +166,13 @@ Value Eval::Load(const Tensor& tensor, const Indices& indices) {
     if (ir::IsFloat(tensor.dtype)) return o.ConstF(type, ir::ElementAsDouble(tensor.dtype, data, 0));
     return o.ConstI(type, ir::ElementAsInt(tensor.dtype, data, 0));
   }
-  Shape strides = RowMajorStrides(k.Shape(tensor));
-  const Shape& shape = k.Shape(tensor);
-  Index offset = Constant(0);
-  for (size_t i = 0; i < indices.size(); ++i) {
-    if (shape[i] != 1) offset = Add(offset, Mul(indices[i], strides[i]));
-  }
+  const Index offset = Offset(k.Shape(tensor), indices);
   Value base = k.Pointer(tensor);
+  if (prefetches_) {
+    if (offset.lanes.empty() && offset.stride == 1) o.Prefetch(o.At(base, offset.base, o.StoredType(tensor.dtype)));
+    mlir::Type type = o.ComputeType(tensor.dtype, lanes_);
+    return ir::IsFloat(tensor.dtype) ? o.ConstF(type, 0) : o.ConstI(type, 0);
+  }
   if (offset.uniform()) return o.Broadcast(o.LoadElements(tensor.dtype, base, offset.base, 1), lanes_);
   if (offset.lanes.empty() && offset.stride == 1) return o.LoadElements(tensor.dtype, base, offset.base, lanes_);
   if (offset.lanes.empty() && offset.stride == -1) {
@@ -210,6 +225,40 @@ void Kernel::StoreResult(const Tensor& tensor, const Indices& indices, Value val
   e.Provide(tensor, value);
   const Node& node = *tail_root->producer;
   StoreElement(*tail_root, indices, FindLowering(node.op)->element(e, node, 0, indices));
+}
+
+static int64_t BytesRead(const Node& node, const Tensor& anchor, int64_t elements) {
+  int64_t bytes = 0;
+  for (const Tensor* input : node.inputs) {
+    if (input == &anchor) continue;
+    if (input->inlined) {
+      bytes += BytesRead(*input->producer, anchor, elements);
+    } else if (input->Elements() == Extent(elements)) {
+      bytes += elements * ir::ByteSize(input->dtype);
+    }
+  }
+  return bytes;
+}
+
+int64_t Kernel::ResultBytes(const Tensor& tensor) const {
+  if (!tensor.is_static()) return 0;
+  const int64_t elements = tensor.NumElements();
+  if (&tensor != tail_anchor) return elements * ir::ByteSize(tensor.dtype);
+  return elements * ir::ByteSize(tail_root->dtype) + BytesRead(*tail_root->producer, tensor, elements);
+}
+
+void Kernel::PrefetchResult(const Tensor& tensor, const Indices& indices, int64_t lanes) {
+  Eval e(*this, lanes);
+  const Tensor& stored = &tensor == tail_anchor ? *tail_root : tensor;
+  const int irregular_before = irregular;
+  if (&stored != &tensor) {
+    const mlir::Type type = o.ComputeType(tensor.dtype, lanes);
+    e.Provide(tensor, ir::IsFloat(tensor.dtype) ? o.ConstF(type, 0) : o.ConstI(type, 0));
+    e.Prefetch(*stored.producer, indices);
+  }
+  irregular = irregular_before;
+  const Index offset = e.Offset(Shape(stored), indices);
+  o.Prefetch(o.At(Pointer(stored), offset.base, o.StoredType(stored.dtype)), /*write=*/true);
 }
 
 }  // namespace inlay::native

@@ -68,6 +68,10 @@ class Kernel {
 
   // Stores the value of `tensor` at `indices`; where a tail is folded into this kernel, what the tail makes of it.
   void StoreResult(const Tensor& tensor, const Indices& indices, mlir::Value value);
+  // Prefetches what StoreResult will read and write for `lanes` elements from `indices` on.
+  void PrefetchResult(const Tensor& tensor, const Indices& indices, int64_t lanes);
+  // All that it reads and writes: the result, and tensors of as many elements. 0 where its size is open.
+  int64_t ResultBytes(const Tensor& tensor) const;
   // Just that.
   void StoreElement(const Tensor& tensor, const Indices& indices, mlir::Value value);
   // From here on, elements of `tensor` are stored at `pointer` + indices * strides, in elements, and not in its memory.
@@ -107,6 +111,10 @@ class Eval {
   Eval Child(int64_t lanes) { return Eval(k, lanes, this); }
 
   mlir::Value At(const Tensor& tensor, const Indices& indices);
+  // Prefetches the vectors that computing the output of `node` would load, and loads nothing.
+  void Prefetch(const Node& node, const Indices& indices);
+  // Where an element of a tensor of this shape lies in it; broadcast dimensions do not count.
+  Index Offset(const Shape& shape, const Indices& indices);
   // From here on, `tensor` has this value at whatever indices it is asked for.
   void Provide(const Tensor& tensor, mlir::Value value) { provided_[&tensor] = value; }
 
@@ -129,13 +137,15 @@ class Eval {
   mlir::Value PerLane(const Indices& indices, const std::function<mlir::Value(Eval&, const Indices&)>& f);
 
  private:
-  Eval(Kernel& kernel, int64_t lanes, Eval* parent) : k(kernel), o(kernel.o), lanes_(lanes), parent_(parent) {}
+  Eval(Kernel& kernel, int64_t lanes, Eval* parent)
+      : k(kernel), o(kernel.o), lanes_(lanes), prefetches_(parent->prefetches_), parent_(parent) {}
   using Key = std::vector<int64_t>;
   Key KeyOf(const Tensor& tensor, const Indices& indices);
   mlir::Value Load(const Tensor& tensor, const Indices& indices);
   mlir::Value Find(const Key& key, const Tensor& tensor);
 
   int64_t lanes_;
+  bool prefetches_ = false;  // in place of loads, whose values are then nobody's
   Eval* parent_ = nullptr;
   std::map<Key, mlir::Value> values_;
   std::map<const Tensor*, mlir::Value> provided_;

@@ -79,7 +79,9 @@ class TaskEmitter {
       Value k_begin = kb_.Mul(block, plan_.kc);
       Value k_end = kb_.Min(kb_.Int(plan_.k), kb_.Add(k_begin, plan_.kc));
       Value q = ColumnBlock(k_begin, k_end);
+      Value is_last = kb_.Equal(block, kb_.Int(plan_.k_blocks() - 1));
       auto partial_tile = [&](int64_t tile_rows, Value tile) {
+        if (g_.ahead) kb_.If(is_last, [&] { Ahead(tile_rows, tile); });
         Value slab = kb_.At(scratch_, kb_.Mul(kb_.Sub(tile, tile_begin), plan_.mr * nv_ * plan_.lanes), g_.accumulator);
         std::vector<Value> in;
         for (int64_t i = 0; i < tile_rows * nv_; ++i) {
@@ -180,7 +182,28 @@ class TaskEmitter {
     return EmitRegisterTile(kb_, t, kb_.Int(0), kb_.Div(kb_.Sub(k_end, k_begin), inner), in);
   }
 
+  // Of a tile. A run of C may begin anywhere in a line: its last element is asked for too, but where the next tile
+  // goes on with it.
+  void Ahead(int64_t rows, Value tile) {
+    if (!g_.ahead) return;
+    const Value row = kb_.Mul(tile, plan_.mr), column = kb_.Mul(panel_, plan_.nr());
+    if (g_.transpose_output) {
+      kb_.For(column, kb_.Add(column, columns_), 1, [&](Value j) {
+        for (int64_t r = 0; r < rows; r += plan_.lanes) g_.ahead(kb_, batch_, j, kb_.Add(row, r));
+      });
+      return;
+    }
+    const Value last = kb_.Sub(columns_, kb_.Int(1));
+    kb_.For(row, kb_.Add(row, rows), 1, [&](Value r) {
+      for (int64_t v = 0; v < nv_; ++v) {
+        g_.ahead(kb_, batch_, r, kb_.Add(column, v == 0 ? kb_.Int(0) : kb_.Min(kb_.Int(v * plan_.lanes), last)));
+      }
+      g_.ahead(kb_, batch_, r, kb_.Add(column, last));
+    });
+  }
+
   void WholeTile(int64_t rows, Value tile, Value q) {
+    Ahead(rows, tile);
     std::vector<Value> zeros(rows * nv_, kb_.Zero(KernelBuilder::Vector(plan_.lanes, g_.accumulator)));
     std::vector<Value> acc = Tile(rows, tile, q, kb_.Int(0), kb_.Int(plan_.k), zeros);
     Value row = kb_.Mul(tile, plan_.mr);

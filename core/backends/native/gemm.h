@@ -54,6 +54,10 @@ struct ColumnOperand {
 using Epilogue = std::function<void(KernelBuilder&, mlir::Value batch, mlir::Value row, mlir::Value column,
                                     mlir::Value accumulator)>;
 
+// Emitted before a tile is computed, for a vector of columns of C at (row, column): prefetches what the epilogue will
+// read and write. No prefetcher of the processor's follows a tile's rows.
+using Ahead = std::function<void(KernelBuilder&, mlir::Value batch, mlir::Value row, mlir::Value column)>;
+
 // A register tile whose P has no strides that RowOperand could say: += P * Q for rows [k_begin, k_end) of Q, at q.
 struct TileRequest {
   int64_t rows, vectors;
@@ -70,6 +74,7 @@ struct GemmKernel {
   TileEmitter tile;  // unless null: instead of p
   ColumnOperand q;
   Epilogue epilogue;
+  Ahead ahead;  // unless empty; transposed where the epilogue is
   // Apply the epilogue to the accumulators in registers, code for each of them, rather than in a loop over a tile that
   // lies in L1. For short epilogues.
   bool inline_epilogue = false;

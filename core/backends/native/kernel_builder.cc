@@ -163,8 +163,8 @@ void KernelBuilder::Store(Value value, Value pointer) {
   b.create<mlir::LLVM::StoreOp>(loc, value, pointer, ElementBytes(value.getType()));
 }
 
-void KernelBuilder::Prefetch(Value pointer) {
-  b.create<mlir::LLVM::Prefetch>(loc, pointer, /*rw=*/0, /*hint=*/2, /*cache=*/1);
+void KernelBuilder::Prefetch(Value pointer, bool write) {
+  b.create<mlir::LLVM::Prefetch>(loc, pointer, /*rw=*/write ? 1 : 0, /*hint=*/2, /*cache=*/1);
 }
 
 void KernelBuilder::KeepOrder() {

@@ -70,8 +70,8 @@ class KernelBuilder {
   mlir::Value LaneMask(int64_t lanes, mlir::Value begin, mlir::Value end);
   mlir::Value MaskedLoad(mlir::Value pointer, mlir::Value mask, mlir::Value otherwise);
   void Store(mlir::Value value, mlir::Value pointer);
-  void Prefetch(mlir::Value pointer);  // for reading, into L2
-  void KeepOrder();                    // loads and stores stay on their side of it; no instruction
+  void Prefetch(mlir::Value pointer, bool write = false);  // into L2
+  void KeepOrder();                                        // loads and stores stay on their side of it; no instruction
 
   // for (i = lo; i < hi; i += step), with or without values carried round.
   void For(mlir::Value lo, mlir::Value hi, int64_t step, const std::function<void(mlir::Value)>& body);

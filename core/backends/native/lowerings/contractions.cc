@@ -129,6 +129,7 @@ void Direct(FunctionEmitter& f, const Node& n, const ConvPlan& plan) {
     conv.weight_element = weight_type(k.o);
     conv.inline_epilogue = flat && InlineEpilogue(f, n);
     conv.epilogue = StorePixels(k, n, shape.groups, flat, image);
+    conv.ahead = PrefetchPixels(k, n, f.cpu().core, shape.groups, flat, image, plan.lanes);
     EmitConvTasks(k.o, conv, begin, end, scratch);
   };
   ForImages(f, images, plan.tasks(), cost, plan.scratch_bytes(), emit);

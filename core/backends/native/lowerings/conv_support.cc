@@ -1,5 +1,7 @@
 #include "core/backends/native/lowerings/conv_support.h"
 
+#include <utility>
+
 #include "core/backends/native/conv_shape.h"
 
 namespace inlay::native {
@@ -30,12 +32,30 @@ bool FlatPixels(FunctionEmitter& f, const Node& n, ShapeMap* shapes) {
   return false;
 }
 
+namespace {
+
+std::pair<Value, Value> ImageAndChannel(Ops& o, const Node& conv, int64_t groups, Value open_image, Value batch,
+                                        Value row) {
+  const int64_t channels = conv.out().dims[1].value() / groups;
+  return {open_image ? open_image : o.Div(batch, groups), o.Add(o.Mul(o.Rem(batch, groups), channels), row)};
+}
+
+}  // namespace
+
+Ahead PrefetchPixels(Kernel& k, const Node& n, const Core& core, int64_t groups, bool flat, Value open_image,
+                     int64_t lanes) {
+  if (!flat || k.ResultBytes(n.out()) <= core.l2_bytes) return nullptr;
+  return [&k, &n, groups, open_image, lanes](KernelBuilder&, Value batch, Value row, Value column) {
+    const auto [image, channel] = ImageAndChannel(k.o, n, groups, open_image, batch, row);
+    k.PrefetchResult(n.out(), {image, channel, Index(column, 1)}, lanes);
+  };
+}
+
 Epilogue StorePixels(Kernel& k, const Node& n, int64_t groups, bool flat, Value open_image) {
   return [&k, &n, groups, flat, open_image](KernelBuilder&, Value batch, Value row, Value column, Value acc) {
     Ops& o = k.o;
     const Tensor& out = n.out();
-    Value image = open_image ? open_image : o.Div(batch, groups);
-    Value channel = o.Add(o.Mul(o.Rem(batch, groups), out.dims[1].value() / groups), row);
+    const auto [image, channel] = ImageAndChannel(o, n, groups, open_image, batch, row);
     if (n.inputs.size() > 2) {
       Eval e(k, Ops::Lanes(acc));
       acc = o.AddF(acc, e.At(n.in(2), {channel}));
