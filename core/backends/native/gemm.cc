@@ -63,7 +63,7 @@ class TaskEmitter {
     Value is_last_block = kb_.Equal(row_block_, kb_.Int(plan_.row_blocks() - 1));
     if (plan_.k_blocks() <= 1 && !g_.transpose_output) {
       Value q = ColumnBlock(kb_.Int(0), kb_.Int(plan_.k));
-      kb_.For(tile_begin, tile_end, 1, [&](Value tile) { WholeTile(plan_.mr, tile, q); });
+      ForTiles(tile_begin, tile_end, [&](Value tile) { WholeTile(plan_.mr, tile, q); });
       if (plan_.m_tail() > 0) {
         kb_.If(is_last_block, [&] { WholeTile(plan_.m_tail(), kb_.Int(plan_.m / plan_.mr), q); });
       }
@@ -89,7 +89,7 @@ class TaskEmitter {
         }
         StoreAll(Tile(tile_rows, tile, q, k_begin, k_end, in), slab);
       };
-      kb_.For(tile_begin, tile_end, 1, [&](Value tile) { partial_tile(plan_.mr, tile); });
+      ForTiles(tile_begin, tile_end, [&](Value tile) { partial_tile(plan_.mr, tile); });
       if (plan_.m_tail() > 0) {
         kb_.If(is_last_block, [&] { partial_tile(plan_.m_tail(), kb_.Int(plan_.m / plan_.mr)); });
       }
@@ -101,17 +101,30 @@ class TaskEmitter {
     }
   }
 
-  // Pointer to the panel's row k_begin: packs it where it must be.
+  // Whether a block's first tile packs the panel as it reads it: beside its multiply-adds the stores cost nothing (64
+  // rows, AVX2 on Zen 4: 108 -> 113 GFLOP/s of 116).
+  bool FirstTilePacks() const {
+    if (plan_.source != ColumnSource::kOnTheFly || g_.q.pack || g_.tile || !g_.p.inner.empty()) return false;
+    const int64_t last_rows = plan_.m - (plan_.row_blocks() - 1) * plan_.mc;
+    return g_.q.column_stride == 1 && last_rows >= plan_.mr;
+  }
+
+  void ForTiles(Value begin, Value end, const std::function<void(Value tile)>& body) {
+    if (FirstTilePacks()) {
+      packs_ = true;
+      body(begin);
+      packs_ = false;
+      begin = kb_.Add(begin, kb_.Int(1));
+    }
+    kb_.For(begin, end, 1, body);
+  }
+
+  // Pointer to the panel's row k_begin: packs it where it must be, unless the first tile does.
   Value ColumnBlock(Value k_begin, Value k_end) {
     switch (plan_.source) {
       case ColumnSource::kOnTheFly:
-        if (g_.q.pack) {
-          g_.q.pack(kb_, PackRequest{batch_, panel_, k_begin, k_end, packed_, nv_, readable_});
-        } else {
-          const StridedMatrix block{RowAt(k_begin, panel_), g_.q.element, g_.q.k_stride, g_.q.column_stride};
-          EmitPackBlock(kb_, block, kb_.Sub(k_end, k_begin), nv_, readable_, plan_.lanes, g_.accumulator, packed_);
-        }
         q_stride_ = nv_ * plan_.lanes;
+        if (!FirstTilePacks()) PackBlock(k_begin, k_end);
         return packed_;
       case ColumnSource::kPacked: {
         q_stride_ = nv_ * plan_.lanes;
@@ -123,6 +136,15 @@ class TaskEmitter {
         return RowAt(k_begin, panel_);
     }
     return {};
+  }
+
+  void PackBlock(Value k_begin, Value k_end) {
+    if (g_.q.pack) {
+      g_.q.pack(kb_, PackRequest{batch_, panel_, k_begin, k_end, packed_, nv_, readable_});
+      return;
+    }
+    const StridedMatrix block{RowAt(k_begin, panel_), g_.q.element, g_.q.k_stride, g_.q.column_stride};
+    EmitPackBlock(kb_, block, kb_.Sub(k_end, k_begin), nv_, readable_, plan_.lanes, g_.accumulator, packed_);
   }
 
   // Where row k of a panel of Q lies that nobody packed.
@@ -172,10 +194,12 @@ class TaskEmitter {
     t.p_row_stride = g_.p.row_stride;
     t.p_rows = g_.p.rows;
     t.p_k_stride = g_.p.k_stride;
-    t.q = q;
-    t.q_element = plan_.source == ColumnSource::kDirect ? g_.q.element : g_.accumulator;
-    t.q_k_stride = q_stride_;
-    t.q_columns = plan_.source == ColumnSource::kDirect ? readable_ : nv_ * plan_.lanes;
+    const bool in_rows = plan_.source == ColumnSource::kDirect || packs_;
+    t.q = packs_ ? RowAt(k_begin, panel_) : q;
+    t.q_element = in_rows ? g_.q.element : g_.accumulator;
+    t.q_k_stride = packs_ ? g_.q.k_stride : q_stride_;
+    t.q_columns = in_rows ? readable_ : nv_ * plan_.lanes;
+    if (packs_) t.copy = packed_;
     t.prefetch = prefetch;
     t.prefetch_step = prefetch_step;
     if (t.inner.empty() && rows == plan_.mr) t.unrolled = plan_.unrolled_steps();
@@ -292,6 +316,7 @@ class TaskEmitter {
   // Of the panel being emitted.
   int64_t nv_ = 0, readable_ = 0, q_stride_ = 0;
   Value columns_, tile_begin_;
+  bool packs_ = false;  // the tile being emitted
 };
 
 }  // namespace

@@ -28,6 +28,10 @@ std::vector<Value> EmitRegisterTile(KernelBuilder& kb, const RegisterTile& tile,
       Value loaded = kb.LoadFirst(q_vector, kb.At(q, v * tile.lanes, tile.q_element), columns);
       row.push_back(kb.Widen(loaded, tile.accumulator));
     }
+    for (int64_t v = 0; tile.copy && v < tile.vectors; ++v) {
+      const Value at = kb.Add(kb.Mul(k, tile.vectors * tile.lanes), v * tile.lanes);
+      kb.Store(row[v], kb.At(tile.copy, at, tile.accumulator));
+    }
     if (asks) kb.Prefetch(kb.At(tile.prefetch, kb.Mul(k, tile.prefetch_step), kb.b.getI8Type()));
     // LLVM would load all rows' elements ahead, or keep those that neighbouring taps share, and for want of registers
     // put accumulators on the stack (2x2 of 128 channels of 12x12 to 64 on Zen 3: 31 GFLOP/s, else 95).

@@ -30,6 +30,8 @@ struct RegisterTile {
   mlir::Value q;
   mlir::Type q_element;
   int64_t q_k_stride = 0, q_columns = 0;
+  // Unless null: Q's rows, as accumulators, are stored there too, one after the other.
+  mlir::Value copy;
   // Unless null: step k asks for the cache line at prefetch + k * prefetch_step bytes; where those that are unrolled
   // ask for one line, the first of them.
   mlir::Value prefetch, prefetch_step;
