@@ -197,6 +197,12 @@ const Row* FindImplied(absl::string_view feature) {
 
 }  // namespace
 
+// Measured on Emerald Rapids alone.
+static X86Core Mesh(X86Core core) {
+  core.far_caches = true;
+  return core;
+}
+
 X86Core X86CpuCore(absl::string_view cpu) {
   constexpr int64_t kKiB = 1024, kMiB = 1024 * kKiB;
   static const auto* table = new std::map<std::string, X86Core, std::less<>>{
@@ -208,17 +214,17 @@ X86Core X86CpuCore(absl::string_view cpu) {
       {"haswell", {32 * kKiB, 256 * kKiB}},
       {"broadwell", {32 * kKiB, 256 * kKiB}},
       {"skylake", {32 * kKiB, 256 * kKiB}},
-      {"skylake-avx512", {32 * kKiB, kMiB}},
-      {"cascadelake", {32 * kKiB, kMiB}},
-      {"cooperlake", {32 * kKiB, kMiB}},
+      {"skylake-avx512", Mesh({32 * kKiB, kMiB})},
+      {"cascadelake", Mesh({32 * kKiB, kMiB})},
+      {"cooperlake", Mesh({32 * kKiB, kMiB})},
       {"cannonlake", {32 * kKiB, 256 * kKiB, 1}},
       {"icelake-client", {48 * kKiB, 512 * kKiB, 1}},
-      {"icelake-server", {48 * kKiB, 1280 * kKiB}},
+      {"icelake-server", Mesh({48 * kKiB, 1280 * kKiB})},
       {"tigerlake", {48 * kKiB, 1280 * kKiB, 1}},
       {"rocketlake", {48 * kKiB, 512 * kKiB, 1}},
-      {"sapphirerapids", {48 * kKiB, 2 * kMiB}},
-      {"emeraldrapids", {48 * kKiB, 2 * kMiB}},
-      {"graniterapids", {48 * kKiB, 2 * kMiB}},
+      {"sapphirerapids", Mesh({48 * kKiB, 2 * kMiB})},
+      {"emeraldrapids", Mesh({48 * kKiB, 2 * kMiB})},
+      {"graniterapids", Mesh({48 * kKiB, 2 * kMiB})},
       // The efficient cores of hybrids have 32 KiB and a fourth of 2 MiB and more.
       {"alderlake", {32 * kKiB, 512 * kKiB}},
       {"raptorlake", {32 * kKiB, kMiB}},

@@ -20,10 +20,12 @@ const Features* X86CpuFeatures(absl::string_view cpu);
 std::vector<std::string> X86CpuNames();
 std::vector<std::string> X86FeatureNames();
 
-// Data caches of a core, a core's part of those that several share; multiply-adds a cycle of 512 bits.
+// Data caches of a core, a core's part of those that several share; multiply-adds a cycle of 512 bits; whether L2 gives
+// less than two multiply-adds a cycle want, and L3 lies across a mesh (Intel's servers).
 struct X86Core {
   int64_t l1_bytes, l2_bytes;
   int64_t wide_multiply_adds = 2;
+  bool far_caches = false;
 };
 // Of a CPU that is not known: small caches.
 X86Core X86CpuCore(absl::string_view cpu);

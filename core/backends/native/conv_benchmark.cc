@@ -11,6 +11,7 @@
 #include "core/backends/native/conv.h"
 #include "core/backends/native/testing/kernel_jit.h"
 #include "core/backends/native/testing/measuring.h"
+#include "core/backends/native/testing/peak.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/BuiltinTypes.h"
 
@@ -20,6 +21,7 @@ namespace {
 using mlir::Type;
 using mlir::Value;
 using testing::KernelJit;
+using testing::Peak;
 using testing::Seconds;
 using testing::Setting;
 using testing::WithCaches;
@@ -164,25 +166,30 @@ double Measure(const std::string& cpu, const Layer& l, double* flops) {
   void* args[] = {panels ? aligned(padded) : aligned(x), aligned(packed), aligned(y), aligned(scratch), bias.data()};
   *flops = 2.0 * l.m * l.c / l.groups * s.taps() * s.pixels();
   int64_t iterations = std::max<int64_t>(static_cast<int64_t>(5e8 / *flops) + 1, copies);
-  double best = 1e9, best_pad = 1e9;
-  for (int round = 0; round < 7; ++round) {
-    double start = Seconds();
-    for (int64_t i = 0; i < iterations; ++i) {
-      args[1] = aligned(packed) + i % copies * packed_elements;
-      run(args);
-    }
-    best = std::min(best, (Seconds() - start) / iterations);
-    start = Seconds();
+  double best_pad = 1e9;
+  Peak peak(jit, plan.lanes);
+  for (int round = 0; round < 9; ++round) {
+    peak.Round(*flops, [&] {
+      const double start = Seconds();
+      for (int64_t i = 0; i < iterations; ++i) {
+        args[1] = aligned(packed) + i % copies * packed_elements;
+        run(args);
+      }
+      return (Seconds() - start) / iterations;
+    });
+    const double start = Seconds();
     for (int64_t i = 0; panels && i < iterations; ++i) pad(pad_args);
     best_pad = std::min(best_pad, (Seconds() - start) / iterations);
   }
+  const double best = peak.best_seconds();
   if (!panels) best_pad = 0;
   printf(
-      "%-18s x%ld %8.1f us + pad %6.1f  %6.1f GF/s  method %d tile %ldx%ld (last %ld) kc %ld band %ld model %3.0f%%, "
+      "%-18s x%ld %8.1f us + pad %6.1f  %6.1f GF/s, %3.0f%% of %5.1f without pad, method %d tile %ldx%ld (last %ld) kc "
+      "%ld band %ld model %3.0f%%, "
       "%.1f us at 4.1 GHz, compile "
       "%.0f ms\n",
-      l.name, l.count, best * 1e6, best_pad * 1e6, *flops / (best + best_pad) / 1e9, static_cast<int>(plan.method),
-      plan.gemm.mr, plan.gemm.nv, plan.gemm.nv_last, plan.gemm.kc, plan.band,
+      l.name, l.count, best * 1e6, best_pad * 1e6, *flops / (best + best_pad) / 1e9, 100 * peak.part(), peak.gflops(),
+      static_cast<int>(plan.method), plan.gemm.mr, plan.gemm.nv, plan.gemm.nv_last, plan.gemm.kc, plan.band,
       plan.is_depthwise() ? 0 : 100 * *flops / (4.0 * plan.lanes) / EstimateCycles(plan.gemm), plan.cycles / 4100,
       compile);
   fflush(stdout);

@@ -45,7 +45,7 @@ class PixelTile {
         Value channels = segment == 0 && end == segments_ ? channel_end_ : ChannelsFor(segment, end);
         segment = end;
         if (first >= last) continue;
-        if (rows_ > 1 && g_.core.has_small_l1()) {
+        if (rows_ > 1 && g_.core.blocks_k_for_l1()) {
           sums = kb_.For(tap_begin, tap_end, 1, sums, [&](Value h, const std::vector<Value>& sums) {
             const std::vector<StridedRow> rows = Rows(h, w);
             return kb_.For(channel_begin_, channels, 1, sums, [&](Value c, const std::vector<Value>& sums) {

@@ -46,7 +46,7 @@ double TransposedCycles(const GemmPlan& plan) {
 // by kPointwise; 1280 to 640: 57 to 67, and 95). Of a padded copy its own bytes count: a stride leaves few of x's
 // (1024 of 14x14 to 2048, 1x1/2: 80 by kPanels, 90 by kPixelRows).
 double FarPixelCycles(const GemmPlan& plan, int64_t pixel_bytes) {
-  if (!plan.core.waits_for_l2() || pixel_bytes <= plan.core.l2_bytes) return 0;
+  if (!plan.core.waits_for_l3() || pixel_bytes <= plan.core.l2_bytes) return 0;
   return kFarLineCycles * plan.batch * plan.panels() * pixel_bytes / kLineBytes;
 }
 
@@ -55,7 +55,7 @@ double FarPixelCycles(const GemmPlan& plan, int64_t pixel_bytes) {
 // kPixelRows 81, and 64 to 77). From end to end 8 MB cost nothing.
 double FarWeightCycles(const GemmPlan& g) {
   const double bytes = static_cast<double>(g.m) * g.k * g.element_bytes;
-  if (!g.core.waits_for_l2() || bytes <= kNearWeightBytes || g.k_blocks() <= 1) return 0;
+  if (!g.core.waits_for_l3() || bytes <= kNearWeightBytes || g.k_blocks() <= 1) return 0;
   return g.batch * g.panels() * bytes / kMemoryBytesPerCycle;
 }
 
@@ -189,7 +189,7 @@ ConvPlan PlanConv(const Core& core, const ConvShape& shape, int64_t element_byte
   const int64_t pixel_bytes = channels * shape.in_elements() * element_bytes;
   const int64_t plane_bytes = channels * plan.plane_elements() * element_bytes;
   // Of what L2 does not hold beside the rest.
-  plan.gemm.prefetch = pointwise && core.waits_for_l2() && pixel_bytes > core.l2_bytes / 2;
+  plan.gemm.prefetch = pointwise && core.waits_for_l3() && pixel_bytes > core.l2_bytes / 2;
   plan.cycles = PanelCycles(plan);
   if (shape.reversed) return plan;
   auto consider = [&](int64_t mr) {

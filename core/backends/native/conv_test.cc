@@ -94,11 +94,20 @@ void ExpectAskedFor(const ConvPlan& plan, const std::vector<float>& asked) {
   }
 }
 
+// Of Intel's servers.
+Core WithFarCaches(Core core) {
+  core.far_caches = true;
+  core.l1_bytes = 48 << 10;
+  core.l2_bytes = 2 << 20;
+  return core;
+}
+
 // The result, and 32 elements more that nothing should write.
 std::vector<float> Compute(const std::string& cpu, const ConvShape& shape, const std::vector<float>& x,
-                           const std::vector<float>& w, bool inline_epilogue, bool cut = false) {
+                           const std::vector<float>& w, bool inline_epilogue, bool cut = false,
+                           bool far_caches = false) {
   KernelJit jit(cpu);
-  ConvPlan plan = PlanConv(jit.core(), shape, 4);
+  ConvPlan plan = PlanConv(far_caches ? WithFarCaches(jit.core()) : jit.core(), shape, 4);
   if (cut) {
     const int64_t uncut = plan.tasks();
     CutForThreads(&plan);
@@ -150,7 +159,7 @@ std::vector<float> Compute(const std::string& cpu, const ConvShape& shape, const
 }
 
 // cut: into more tasks, for threads.
-void Check(const std::string& cpu, const Case& c, bool cut = false) {
+void Check(const std::string& cpu, const Case& c, bool cut = false, bool far_caches = false) {
   Spatial out = OutputExtent(c);
   SCOPED_TRACE(cpu + " in " + std::to_string(c.c) + "x" + std::to_string(c.in[1]) + "x" + std::to_string(c.in[2]) +
                " out " + std::to_string(c.m) + "x" + std::to_string(out[1]) + "x" + std::to_string(out[2]) +
@@ -162,7 +171,7 @@ void Check(const std::string& cpu, const Case& c, bool cut = false) {
   std::vector<float> x = Random(c.n * c.c * shape.in_elements(), 1), w = Random(c.m * c.c / c.groups * shape.taps(), 2);
   std::vector<float> want = Reference(c, out, x, w);
   want.resize(want.size() + 32, 77.0f);
-  std::vector<float> y = Compute(cpu, shape, x, w, c.n == 2, cut);
+  std::vector<float> y = Compute(cpu, shape, x, w, c.n == 2, cut, far_caches);
   for (size_t i = 0; i < want.size(); ++i) ASSERT_EQ(want[i], y[i]) << "at " << i;
 }
 
@@ -221,6 +230,16 @@ TEST(ConvPlanTest, ASmallL1HasPixelsCopiedAndAskedFor) {
   // More pixels than L2 holds are read by all panels of kPixelRows.
   EXPECT_EQ(PlanPointwise(core, 1024, 14, 256).method, ConvMethod::kPointwise);
   EXPECT_EQ(PlanPointwise(core, 384, 14, 64).method, ConvMethod::kPixelRows);
+}
+
+TEST(ConvPlanTest, FarCachesHavePixelsCopiedAndAskedFor) {
+  const Core core = WithFarCaches(Core{});
+  const ConvPlan far = PlanPointwise(core, 256, 56, 128), near = PlanPointwise(core, 128, 28, 128);
+  EXPECT_EQ(far.gemm.source, ColumnSource::kOnTheFly);
+  EXPECT_TRUE(far.gemm.prefetch);
+  EXPECT_EQ(near.gemm.source, ColumnSource::kOnTheFly);
+  EXPECT_FALSE(near.gemm.prefetch);
+  EXPECT_GT(PlanPointwise(core, 1024, 14, 256).gemm.k_blocks(), 1);
 }
 
 TEST(ConvPlanTest, OneMultiplyAddACycleDoesNotWaitForL2) {
@@ -287,6 +306,18 @@ TEST_P(ConvTest, PixelRows) {
   Check(GetParam(), {1, 100, 40, 1, {1, 28, 28}, k133, k122, k1, k011, k011});
   for (int64_t channels : {95, 96, 331}) Check(GetParam(), {2, channels, 50, 1, {1, 7, 7}, k1, k1, k1, k0, k0});
   Check(GetParam(), {1, 9, 70, 1, {3, 7, 7}, {3, 3, 3}, k1, {1, 1, 2}, {1, 1, 2}, {1, 1, 2}});
+}
+
+TEST_P(ConvTest, FarCaches) {
+  const auto check = [](const Case& c) { Check(GetParam(), c, false, true); };
+  // More pixels than half of L2: the next panel's are asked for.
+  check({1, 300, 49, 1, {1, 33, 33}, k1, k1, k1, k0, k0});
+  check({2, 300, 70, 1, {1, 32, 32}, k1, k1, k1, k0, k0});
+  for (int64_t extent : {7, 14}) {
+    check({2, 50, 70, 1, {1, extent, extent}, k133, k1, k1, k011, k011});
+    check({1, 331, 50, 1, {1, extent, extent}, k1, k1, k1, k0, k0});
+  }
+  check({1, 50, 40, 1, {1, 28, 28}, k133, k122, k1, k011, k011});
 }
 
 // With 16 registers, where LLVM reorders the loads of a tile as it likes, accumulators go to the stack and back.

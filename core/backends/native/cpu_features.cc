@@ -25,6 +25,7 @@ CpuFeatures FeaturesOf(const target::Target& target) {
   const target::X86Core core = target::X86CpuCore(target.attr("mcpu", "x86-64"));
   cpu.core.l1_bytes = core.l1_bytes;
   cpu.core.l2_bytes = core.l2_bytes;
+  cpu.core.far_caches = core.far_caches;
   if (avx512) cpu.core.multiply_adds = core.wide_multiply_adds;
   return cpu;
 }

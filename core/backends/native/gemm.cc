@@ -167,7 +167,16 @@ class TaskEmitter {
   std::vector<Value> Tile(int64_t rows, Value tile, Value q, Value k_begin, Value k_end, const std::vector<Value>& in) {
     Value prefetch, prefetch_step;
     if (plan_.prefetch && plan_.source != ColumnSource::kPacked) {
-      PrefetchRows(tile, k_begin, k_end);
+      if (plan_.core.waits_for_l2()) {
+        PrefetchRows(tile, k_begin, k_end);
+      } else {
+        // The first tiles ask for a line of each of the next panel's rows, a step one: the lines of all rows at once
+        // wait for each other (Emerald Rapids, 256 channels of 56x56 to 64: 79 and 83% of the peak).
+        const int64_t line = kLineBytes / (g_.q.element.getIntOrFloatBitWidth() / 8);
+        Value at = kb_.Min(kb_.Sub(tile, tile_begin_), kb_.Int(CeilDiv(plan_.nr(), line) - 1));
+        prefetch = kb_.At(RowAt(k_begin, kb_.Add(panel_, 1)), kb_.Mul(at, line), g_.q.element);
+        prefetch_step = kb_.Int(g_.q.k_stride * kLineBytes / line);
+      }
     } else if (plan_.prefetch) {
       // The tiles of this panel share out the next one, so that it has come from memory when its first tile needs it.
       const int64_t rows = plan_.rows_fastest ? plan_.m : plan_.mc;

@@ -1,7 +1,7 @@
 // GFLOP/s of one core at the matmul shapes of real models, and what compiling the kernel costs:
 //   gemm_benchmark [cpu] [m n k [packed|packt|direct|fly|flyt] [batch]]
-// Beside each, in the same rounds: what the core can do at most, by a loop of nothing but multiply-adds in registers,
-// and by one that only reads Q.
+// Beside each, in the same rounds: what the core can do at most, by a loop of nothing but multiply-adds in registers
+// (the per cent are medians of rounds, the rates of the fastest), and by one that only reads Q.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -14,6 +14,7 @@
 #include "core/backends/native/rounding.h"
 #include "core/backends/native/testing/kernel_jit.h"
 #include "core/backends/native/testing/measuring.h"
+#include "core/backends/native/testing/peak.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/BuiltinTypes.h"
 
@@ -22,6 +23,7 @@ namespace {
 
 using mlir::Value;
 using testing::KernelJit;
+using testing::Peak;
 using testing::Seconds;
 using testing::Setting;
 using testing::WithCaches;
@@ -30,22 +32,6 @@ float* Floats(int64_t n) {
   float* p = static_cast<float*>(aligned_alloc(64, (n * 4 + 4095) / 64 * 64));
   for (int64_t i = 0; i < n; ++i) p[i] = static_cast<float>(i % 7) * 0.1f;
   return p;
-}
-
-constexpr int64_t kChains = 12;  // latency 4, two a cycle; AVX2 has 16 registers
-constexpr int64_t kPeakSteps = 20000;
-
-// acc[i] += x * y in registers, kPeakSteps times.
-void EmitPeak(KernelBuilder& kb, int64_t lanes, Value data) {
-  mlir::Type vector = KernelBuilder::Vector(lanes, kb.b.getF32Type());
-  Value x = kb.Load(vector, data), y = kb.Load(vector, kb.At(data, lanes, kb.b.getF32Type()));
-  auto out = kb.For(kb.Int(0), kb.Int(kPeakSteps), 1, std::vector<Value>(kChains, kb.Zero(vector)),
-                    [&](Value, const std::vector<Value>& in) {
-                      std::vector<Value> next;
-                      for (Value acc : in) next.push_back(kb.MultiplyAdd(x, y, acc));
-                      return next;
-                    });
-  for (int64_t i = 0; i < kChains; ++i) kb.Store(out[i], kb.At(data, i * lanes, kb.b.getF32Type()));
 }
 
 // Reads `elements` of p in order.
@@ -110,41 +96,36 @@ void Measure(const std::string& cpu, int64_t m, int64_t n, int64_t k, const std:
   auto run = jit.Compile(5, product);
   void* args[] = {a, q, bias, c, scratch};
   const double compile_ms = jit.compile_ms;
-  auto peak = jit.Compile(1, [&](KernelBuilder& kb, const std::vector<Value>& p) { EmitPeak(kb, plan.lanes, p[0]); });
+  Peak peak(jit, plan.lanes);
   auto read = jit.Compile(
       2, [&](KernelBuilder& kb, const std::vector<Value>& p) { EmitRead(kb, plan.lanes, q_elements, p[0], p[1]); });
-  float* registers = Floats(2 * kChains * plan.lanes);
-  std::fill_n(registers, 2 * kChains * plan.lanes, 0.0f);
-  void *peak_args[] = {registers}, *read_args[] = {q, registers};
-  double best_peak = 1e9, best_read = 1e9;
+  float* sums = Floats(8 * plan.lanes);
+  void* read_args[] = {q, sums};
+  double best_read = 1e9;
   double flops = 2.0 * batch * m * n * k;
   int64_t iterations = std::max<int64_t>(static_cast<int64_t>(2e9 / flops) + 1, copies);
-  double best = 1e9;
   for (int round = 0; round < 9; ++round) {
-    double start = Seconds();
-    for (int64_t i = 0; i < iterations; ++i) {
-      args[1] = q + i % copies * q_elements;
-      run(args);
-    }
-    best = std::min(best, (Seconds() - start) / iterations);
-    start = Seconds();
+    peak.Round(flops, [&] {
+      const double start = Seconds();
+      for (int64_t i = 0; i < iterations; ++i) {
+        args[1] = q + i % copies * q_elements;
+        run(args);
+      }
+      return (Seconds() - start) / iterations;
+    });
+    const double start = Seconds();
     for (int64_t i = 0; i < iterations; ++i) {
       read_args[0] = q + i % copies * q_elements;
       read(read_args);
     }
     best_read = std::min(best_read, (Seconds() - start) / iterations);
-    for (int i = 0; i < 5; ++i) {
-      start = Seconds();
-      peak(peak_args);
-      best_peak = std::min(best_peak, Seconds() - start);
-    }
   }
-  const double peak_rate = 2.0 * kPeakSteps * kChains * plan.lanes / best_peak;
+  const double best = peak.best_seconds();
   printf(
       "%-7s %4ldx %6ld x%6ld x%5ld tile %2ldx%ld (last %ld) kc %5ld mc %5ld  %8.1f us %6.1f GF/s %3.0f%% of %5.1f  "
       "Q %5.1f GB/s %3.0f%% of reading it  model %3.0f%% | compile %4.1f ms\n",
       how.c_str(), batch, m, n, k, plan.mr, plan.nv, plan.nv_last, plan.kc, plan.mc, best * 1e6, flops / best / 1e9,
-      100 * flops / best / peak_rate, peak_rate / 1e9, 4.0 * batch * n * k / best / 1e9, 100 * best_read / best,
+      100 * peak.part(), peak.gflops(), 4.0 * batch * n * k / best / 1e9, 100 * best_read / best,
       100 * (flops / (4.0 * plan.lanes)) / EstimateCycles(plan), compile_ms);
   fflush(stdout);
   free(a);
@@ -152,7 +133,7 @@ void Measure(const std::string& cpu, int64_t m, int64_t n, int64_t k, const std:
   free(bias);
   free(c);
   free(scratch);
-  free(registers);
+  free(sums);
 }
 
 }  // namespace

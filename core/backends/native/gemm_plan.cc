@@ -8,7 +8,9 @@ namespace {
 
 constexpr int64_t kTileOverheadCycles = 24;  // accumulators in and out, loop set-up
 // A tile of 6x2 has 25 instructions for a step's six cycles, of which the counter, its jump and a prefetch are five
-// (Zen 3, 197x384x384 and 3136x64x256: 98 -> 100.5 GFLOP/s of 102; of other tiles, and of Q where it lies, nothing).
+// (Zen 3, 197x384x384 and 3136x64x256: 98 -> 100.5 GFLOP/s of 102; of other tiles, and of Q where it lies, nothing.
+// Emerald Rapids, any tile, per cent of the peak: 3136x64x256 90 -> 94, 64x768x768 99 -> 101; by AVX2 128x768x768
+// 94 -> 97).
 constexpr int64_t kUnrolled = 4;
 // A tail is code to compile and to fetch: worth it from this gain.
 constexpr double kTailPenalty = 1.01;
@@ -35,6 +37,12 @@ int64_t TransposedSlabBytes(const Core& core) { return core.l2_bytes / 16; }
 int64_t RowBlockBytes(const Core& core, int64_t q_bytes) {
   return core.multiply_adds == 1 && q_bytes > core.l2_bytes ? 2 * core.l2_bytes : core.row_block_bytes();
 }
+
+// Of P and two panels, this one and the one that is asked for: what L2 holds beside all else, and what a block of k has
+// where that is less (Emerald Rapids, 2 MiB, weights from memory, per cent of the peak: 128x768x3072 92 -> 96,
+// 64x768x3072 91 -> 96, 256x1024x4096 90 -> 96; 197x384x1536, whose 1.05 MB fit, 98 -> 93).
+int64_t NearBytes(const Core& core) { return core.l2_bytes * 5 / 8; }
+int64_t NearBlockBytes(const Core& core) { return core.l2_bytes / 4; }
 
 // Of P in L2: fewer than kFewRows whose k is whole are not worth it.
 constexpr int64_t kFewRows = 32, kManyRows = 128;
@@ -83,8 +91,9 @@ double EstimateCycles(const GemmPlan& plan) {
 }
 
 int64_t GemmPlan::unrolled_steps() const {
-  const bool counts = core.waits_for_l2() && source == ColumnSource::kPacked && nv == 2 && !transpose_output;
-  return counts && kc % kUnrolled == 0 && k % kUnrolled == 0 ? kUnrolled : 1;
+  const bool counts = core.far_caches || (core.waits_for_l2() && nv == 2);
+  if (!counts || source != ColumnSource::kPacked || transpose_output) return 1;
+  return kc % kUnrolled == 0 && k % kUnrolled == 0 ? kUnrolled : 1;
 }
 
 int64_t GemmPlan::slab_elements() const {
@@ -171,8 +180,9 @@ GemmPlan PlanTransposedGemm(const Core& core, int64_t element_bytes, int64_t bat
   const int64_t panel_bytes = plan.nr() * element_bytes;
   int64_t kc = TransposedPanelBytes(core) / panel_bytes;
   // Else L2 would give less than a tile wants: pixels and weights of a block of k are both in L1 (Zen 3, GFLOP/s: 49
-  // pixels of 960 channels to 160 65 -> 92, 3x3 of 256 channels at 14x14 76 -> 98).
-  if (core.has_small_l1()) kc = std::min(kc, core.l1_bytes * 3 / 4 / (panel_bytes + step_bytes));
+  // pixels of 960 channels to 160 65 -> 92, 3x3 of 256 channels at 14x14 76 -> 98; Emerald Rapids, per cent of the
+  // peak: 196 pixels of 1024 channels to 256 81 -> 92, 3x3 of 128 channels at 28x28 83 -> 100).
+  if (core.blocks_k_for_l1()) kc = std::min(kc, core.l1_bytes * 3 / 4 / (panel_bytes + step_bytes));
   kc = std::max<int64_t>(kc, 64);
   int64_t blocks = std::max<int64_t>(CeilDiv(k, kc), 1);
   plan.kc = CeilDiv(k, blocks);
@@ -202,6 +212,10 @@ GemmPlan PlanGemm(const Core& core, ColumnSource source, int64_t element_bytes, 
     blocks = CeilDiv(k, core.row_block_bytes() / (plan.mc * element_bytes));
   } else {
     BlockRows(rows, &plan);
+    const int64_t step_bytes = (plan.mc + 2 * plan.nr()) * element_bytes;
+    if (core.far_caches && source == ColumnSource::kPacked && m >= kFewRows && k * step_bytes > NearBytes(core)) {
+      blocks = CeilDiv(k, NearBlockBytes(core) / step_bytes);
+    }
   }
   plan.kc = CeilDiv(k, blocks);
   plan.prefetch = source == ColumnSource::kPacked && m > plan.mr && k * n * element_bytes > kPrefetchBytes;
@@ -217,7 +231,7 @@ static int64_t LinesHeld(int64_t stride_bytes, int64_t way_bytes, int64_t ways) 
 // come from afar for every tile (Zen 3, 512 channels of 32x32 to 256: 43 to 55 GFLOP/s, copied 92), and where a panel
 // exceeds what a small L1 has room for they are late, too (256x196x1024: 28 and 93).
 bool CopiesRows(const Core& core, int64_t m, int64_t k, int64_t stride_bytes) {
-  if (core.waits_for_l2()) {
+  if (core.waits_for_l3()) {
     // Rows that share their sets of L1 come from L2 for every tile (Zen 3, 16 channels of 64x64 to 40: 41 GFLOP/s,
     // copied 74; 3 x 40 of 32x32 to as many: 50 and 65).
     const bool far = k >= 2 * LinesHeld(stride_bytes, kL1WayBytes, kL1Ways);

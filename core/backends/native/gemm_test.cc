@@ -31,6 +31,7 @@ struct Case {
   int64_t force_kc = 0, force_mc = 0;
   bool cut = false;
   bool prefetch = false;
+  bool far_caches = false;
 };
 
 template <typename T>
@@ -105,13 +106,22 @@ Type ElementType<Bfloat>(mlir::OpBuilder& b) {
   return b.getBF16Type();
 }
 
+// Of Intel's servers.
+Core WithFarCaches(Core core) {
+  core.far_caches = true;
+  core.l1_bytes = 48 << 10;
+  core.l2_bytes = 2 << 20;
+  return core;
+}
+
 // C = P Q + bias (columns), compiled and run; then compared with plain loops.
 template <typename T, typename Acc = T>
 void Check(const std::string& cpu, const Case& c) {
   SCOPED_TRACE(cpu + " batch " + std::to_string(c.batch) + " m " + std::to_string(c.m) + " n " + std::to_string(c.n) +
                " k " + std::to_string(c.k));
   KernelJit jit(cpu);
-  GemmPlan plan = PlanGemm(jit.core(), c.source, sizeof(Acc), c.batch, c.m, c.n, c.k);
+  GemmPlan plan =
+      PlanGemm(c.far_caches ? WithFarCaches(jit.core()) : jit.core(), c.source, sizeof(Acc), c.batch, c.m, c.n, c.k);
   if (c.force_kc) plan.kc = c.force_kc;
   if (c.force_mc) plan.mc = RoundUp(c.force_mc, plan.mr);
   if (plan.mc >= plan.m) plan.mc = plan.m;
@@ -332,6 +342,21 @@ TEST(GemmPlanTest, StepsAreUnrolledWhereTheyDivideK) {
   EXPECT_EQ(PlanGemm(Core{}, ColumnSource::kPacked, 4, 1, 197, 384, 384).unrolled_steps(), 1);
 }
 
+TEST(GemmPlanTest, FarCachesHaveKBlockedForL1AndForL2) {
+  const Core core = WithFarCaches(Core{}), avx2 = WithFarCaches(Core{32, 16});
+  for (const Core& c : {core, avx2}) {
+    const GemmPlan pixels = PlanTransposedGemm(c, 4, 1, 196, 256, 1024, 0, 64);
+    EXPECT_LE(pixels.kc * (pixels.nr() * 4 + 64), c.l1_bytes);
+    const GemmPlan blocked = PlanGemm(c, ColumnSource::kPacked, 4, 1, 128, 768, 3072);
+    EXPECT_GT(blocked.k_blocks(), 1);
+    EXPECT_LE(blocked.kc * (blocked.mc + 2 * blocked.nr()) * 4, c.l2_bytes / 4);
+    EXPECT_EQ(PlanGemm(c, ColumnSource::kPacked, 4, 1, 128, 768, 768).k_blocks(), 1);
+    EXPECT_EQ(PlanGemm(c, ColumnSource::kPacked, 4, 1, 1, 768, 30720).k_blocks(), 1) << "one row streams";
+    EXPECT_EQ(blocked.unrolled_steps(), 4) << "of any tile";
+    EXPECT_TRUE(CopiesRows(c, 256, 1024, 196 * 4));
+  }
+}
+
 TEST(GemmPlanTest, FarRowsAreCopied) {
   const Core small{32, 16, 32 << 10, 512 << 10};
   EXPECT_TRUE(CopiesRows(small, 256, 1024, 196 * 4));
@@ -392,6 +417,20 @@ TEST(KernelBuilderTest, FarConstantOffsets) {
   run(args);
   for (int64_t offset : offsets) EXPECT_EQ(static_cast<char*>(memory)[offset], 7) << offset;
   munmap(memory, kBytes);
+}
+
+// Blocks of k, steps of four of any tile, and a line of each of the next panel's rows asked for at a time.
+TEST_P(GemmTest, FarCaches) {
+  for (auto [m, n, k] : {std::tuple{64, 70, 3084}, {33, 41, 3083}, {70, 100, 36}, {7, 19, 40}}) {
+    Case c{1, m, n, k};
+    c.far_caches = true;
+    Check<float>(GetParam(), c);
+    for (ColumnSource source : {ColumnSource::kDirect, ColumnSource::kOnTheFly}) {
+      Case rows{2, m, n, k % 1000, false, source};
+      rows.far_caches = rows.prefetch = true;
+      Check<float>(GetParam(), rows);
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Cpus, GemmTest, ::testing::Values("x86-64", "x86-64-v3", "x86-64-v4"),

@@ -18,8 +18,11 @@ constexpr double kClearly = 0.9;
 // Cycles, measured on Zen 5: a tile of a group of channels there and back, a square of vectors transposed and stored.
 constexpr double kInputTileCycles[2] = {70, 150};
 constexpr double kOutputTileCycles[2] = {50, 120};
-// Bytes a cycle at which transformed weights come from L2, and from what lies behind it.
-constexpr double kNearBytes = 24, kFarBytes = 7;
+// Bytes a cycle at which transformed weights come from L2, and from what lies behind it: of cores with far caches less
+// (Emerald Rapids: 256 channels of 14x14, whose weights are 9.4 MB, by F(4) 1.09 ms, by F(2), 4.2 MB, 0.65; 512 of 7x7
+// by F(2), 16.8 MB, 1.9, direct 1.2).
+constexpr double kNearBytes = 24;
+double FarBytes(const Core& core) { return core.far_caches ? 3.5 : 7; }
 // A register tile's cycles for a vector of weights, above those that its multiplications hide.
 constexpr double kReadCycles = 0.35;
 
@@ -32,15 +35,15 @@ double Cycles(const Core& core, const WinogradPlan& plan) {
   const int64_t near = core.l2_bytes / 2;
   const ConvShape& s = plan.shape;
   const GemmPlan& g = plan.gemm;
-  double blocks = static_cast<double>(plan.blocks());
+  const double far_bytes = FarBytes(core), blocks = static_cast<double>(plan.blocks());
   double weight_bytes = static_cast<double>(plan.packed_weight_elements()) * kFloatBytes;
   double tiles_in = static_cast<double>(plan.inputs() * plan.input_tiles());
   double input_bytes = tiles_in * plan.products() * plan.tile_channels() * kFloatBytes;
   // What comes from beyond L2 is not quite hidden; the first time weights do: the other layers' lie in L2 then.
   double again = plan.panels_outer ? 0 : (blocks - 1) * weight_bytes;
-  double weights = weight_bytes / kFarBytes + again / (weight_bytes > near ? kFarBytes : kNearBytes);
+  double weights = weight_bytes / far_bytes + again / (weight_bytes > near ? far_bytes : kNearBytes);
   double inputs = plan.panels() * s.kernel[0] * input_bytes /
-                  (plan.panels_outer && input_bytes > near ? 2 * kFarBytes : 8 * kNearBytes);
+                  (plan.panels_outer && input_bytes > near ? 2 * far_bytes : 8 * kNearBytes);
   double tiles_of_product = static_cast<double>(CeilDiv(g.m, g.mr));
   double reading = blocks * g.batch * tiles_of_product * g.k * g.nv * kReadCycles;
   double products = std::max(EstimateCycles(g) * blocks + reading, weights) + inputs;

@@ -242,6 +242,20 @@ TEST_P(WinogradTest, ThreeDimensions) {
 }
 
 // Layers of ResNet-50 and VGG by Winograd; few channels, tiny images and other forms not.
+// Transformed weights that come from beyond L2 cost such cores twice as much.
+TEST(WinogradChoiceTest, FarCachesHaveFewerWeights) {
+  Core core{64, 32, 48 << 10, 2 << 20};
+  core.far_caches = true;
+  const auto choice = [&](const Case& c) -> int64_t {
+    const auto plan = ChooseWinograd(core, PlanConv(core, ShapeOf(c), 4), {});
+    return plan ? plan->m : 0;
+  };
+  EXPECT_EQ(choice({1, 128, 128, 28, 28}), 4);
+  EXPECT_EQ(choice({1, 256, 256, 14, 14}), 2);
+  EXPECT_EQ(choice({1, 512, 512, 7, 7}), 0);
+  EXPECT_EQ(choice({8, 512, 512, 7, 7}), 4);
+}
+
 TEST(WinogradChoiceTest, Rule) {
   for (Core core : {Core{64, 32}, Core{32, 16}, Core{16, 16}}) {
     auto choice = [&](const ConvShape& shape) -> int64_t {

@@ -23,10 +23,11 @@ inline int64_t Setting(const char* name, int64_t value) {
   return text != nullptr ? atoll(text) : value;
 }
 
-// With caches of L1 and L2 KiB, where those are set.
+// With caches of L1 and L2 KiB, and far ones (FAR), where those are set.
 inline Core WithCaches(Core core) {
   core.l1_bytes = Setting("L1", core.l1_bytes >> 10) << 10;
   core.l2_bytes = Setting("L2", core.l2_bytes >> 10) << 10;
+  core.far_caches = Setting("FAR", core.far_caches);
   return core;
 }
 
