@@ -167,6 +167,12 @@ def test_roofline_of_this_machine():
     assert limits.by == "NumPy's BLAS"
 
 
+def test_the_peak_is_of_as_many_cores_as_threads(monkeypatch):
+    # As many seconds as the process that runs the product has cores.
+    monkeypatch.setattr(roofline, "_MATMUL", "import os; print(len(os.sched_getaffinity(0)))")
+    assert roofline.measure(1).gflops == pytest.approx(2e-9 * roofline.N**3)
+
+
 def test_picture(plan, tmp_path):
     pytest.importorskip("graphviz")
     path = tmp_path / "g.svg"
