@@ -1,6 +1,6 @@
 // Time of each distinct convolution of a model, one core: conv_benchmark [cpu] [resnet50|mobilenet|grouped|depthwise]
 // [layer name part], or of those named as c,m,groups,in,kernel,stride,pad: conv_benchmark cpu shapes c,m,... c,m,...
-// CUT=1: with the tasks that threads get. KC, MC and PREFETCH override the plan.
+// CUT=1: with the tasks that threads get. KC, MC and PREFETCH override the plan; of pointwise ones MR and NV do.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -125,6 +125,11 @@ double Measure(const std::string& cpu, const Layer& l, double* flops) {
   plan.gemm.kc = std::min(plan.gemm.k, Setting("KC", plan.gemm.kc) / s.taps() * s.taps());
   plan.gemm.mc = std::min(plan.gemm.m, Setting("MC", plan.gemm.mc));
   plan.gemm.prefetch = Setting("PREFETCH", plan.gemm.prefetch);
+  if (plan.method == ConvMethod::kPointwise) {
+    plan.gemm.mr = Setting("MR", plan.gemm.mr);
+    plan.gemm.nv = Setting("NV", plan.gemm.nv);
+    plan.gemm.nv_last = CeilDiv(plan.gemm.n_last(), plan.lanes);
+  }
   // COLD=1: as in a whole model, whose weights no cache holds.
   const int64_t packed_elements =
       (std::max(plan.packed_weight_elements(), l.m * l.c / l.groups * s.taps()) + 15) / 16 * 16;
