@@ -15,9 +15,11 @@ constexpr int64_t kPageBytes = 4096;                                   // planes
 constexpr int64_t kMostChannels = 32;
 constexpr int64_t kMinTasks = 16, kFewChannels = 8;  // threads want a few each, tiles some rows
 // Bytes a cycle, written and read again. Between two kernels, images of up to 2.4 MB cost nothing to speak of, for L3
-// is read ahead of its use; those of 4.8 and 7.2 MB cost this (MobileNetV2's, batch 1 and 4).
-constexpr int64_t kReadAheadBytes = 3 << 20;
-constexpr double kNear = 48, kFar = 12;
+// is read ahead of its use; those of 4.8 and 7.2 MB cost this (MobileNetV2's, batch 1 and 4). Where L3 is far, images
+// of 1.8 MB gain as well (Emerald Rapids, MobileNetV2's of 56x56: the model 1.3%).
+int64_t ReadAheadBytes(const Core& core) { return core.far_caches ? core.l2_bytes / 2 : 3 << 20; }
+constexpr double kNear = 48;
+double FarBytes(const Core& core) { return core.far_caches ? 6 : 12; }
 // Of one image, two bands at least where that computes no more than this part of the rows twice: then two threads each
 // have their half of it.
 constexpr int64_t kRowsOfOneAgain = 12;
@@ -36,7 +38,9 @@ bool ArePair(const ConvShape& e, const ConvShape& d) {
 int64_t Reach(const ConvShape& s, int axis) { return (s.kernel[axis] - 1) * s.dilation[axis] + 1; }
 
 // Cycles of `bytes` that are written and read again, of which up to `near` are so in passing.
-double Traffic(int64_t bytes, int64_t near) { return static_cast<double>(bytes) / (bytes <= near ? kNear : kFar); }
+double Traffic(const Core& core, int64_t bytes, int64_t near) {
+  return static_cast<double>(bytes) / (bytes <= near ? kNear : FarBytes(core));
+}
 
 // The plan of tasks of so many channels and rows; none where it does not fit.
 std::optional<DepthwiseBlockPlan> PlanTasks(const Core& core, const ConvShape& expand, const ConvShape& depthwise,
@@ -72,7 +76,8 @@ std::optional<DepthwiseBlockPlan> PlanTasks(const Core& core, const ConvShape& e
   const int64_t rows_computed = height + (plan.bands() - 1) * (reach - shape.stride[1]);
   const double gemms = static_cast<double>(depthwise.n * plan.blocks() * rows_computed) / plan.in_rows;
   const int64_t expanded = plan.expanded_elements() * kBytes, pixels = expand.c * plan.in_rows * width * kBytes;
-  const double traffic = Traffic(expanded, NearBytes(core)) + Traffic(pixels, NearBytes(core) - expanded) / 2;
+  const double traffic =
+      Traffic(core, expanded, NearBytes(core)) + Traffic(core, pixels, NearBytes(core) - expanded) / 2;
   plan.cycles = gemms * EstimateCycles(plan.gemm) + plan.tasks() * (plan.planes.cycles + traffic);
   return plan;
 }
@@ -80,7 +85,7 @@ std::optional<DepthwiseBlockPlan> PlanTasks(const Core& core, const ConvShape& e
 double CyclesApart(const Core& core, const ConvShape& expand, const ConvShape& depthwise) {
   const int64_t expanded = depthwise.n * depthwise.c * depthwise.in_elements() * kBytes;
   return PlanConv(core, expand, kBytes).cycles + PlanConv(core, depthwise, kBytes).cycles +
-         Traffic(expanded, kReadAheadBytes);
+         Traffic(core, expanded, ReadAheadBytes(core));
 }
 
 }  // namespace

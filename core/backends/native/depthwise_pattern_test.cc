@@ -72,6 +72,17 @@ TEST(DepthwisePatternTest, TakesBothConvolutionsAndWhatIsBetween) {
   EXPECT_EQ(Taken(block), 4u);
 }
 
+TEST(DepthwisePatternTest, FarCachesHaveSmallerImagesTaken) {
+  Block block;
+  block.channels = 24;
+  block.hidden = 144;
+  block.extent = 56;
+  EXPECT_EQ(Taken(block, "emeraldrapids"), 3u);
+  EXPECT_EQ(Taken(block, "znver5"), 0u);
+  block.extent = 14;
+  EXPECT_EQ(Taken(block, "emeraldrapids"), 0u);
+}
+
 TEST(DepthwisePatternTest, LeavesAloneWhatIsNoSuchBlockOrGainsNothing) {
   Block block;
   block.extent = 14;
