@@ -19,6 +19,7 @@ namespace {
 using mlir::Type;
 using mlir::Value;
 using testing::KernelJit;
+using testing::WithFarCaches;
 
 struct Case {
   int64_t n, c, m, groups;
@@ -92,14 +93,6 @@ void ExpectAskedFor(const ConvPlan& plan, const std::vector<float>& asked) {
       ASSERT_LT(i - last, plan.lanes) << "plane " << plane << " pixel " << i;
     }
   }
-}
-
-// Of Intel's servers.
-Core WithFarCaches(Core core) {
-  core.far_caches = true;
-  core.l1_bytes = 48 << 10;
-  core.l2_bytes = 2 << 20;
-  return core;
 }
 
 // The result, and 32 elements more that nothing should write.

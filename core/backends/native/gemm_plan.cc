@@ -40,7 +40,7 @@ int64_t RowBlockBytes(const Core& core, int64_t q_bytes) {
 
 // Of P and two panels, this one and the one that is asked for: what L2 holds beside all else, and what a block of k has
 // where that is less (Emerald Rapids, 2 MiB, weights from memory, per cent of the peak: 128x768x3072 92 -> 96,
-// 64x768x3072 91 -> 96, 256x1024x4096 90 -> 96; 197x384x1536, whose 1.05 MB fit, 98 -> 93).
+// 64x768x3072 91 -> 96, 256x1024x4096 90 -> 96; 197x384x1536, whose 1.05 MB fit, 98, in blocks of 1024 93).
 int64_t NearBytes(const Core& core) { return core.l2_bytes * 5 / 8; }
 int64_t NearBlockBytes(const Core& core) { return core.l2_bytes / 4; }
 

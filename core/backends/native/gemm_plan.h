@@ -29,9 +29,9 @@ struct Core {
   // its steps take twice the cycles for as many instructions, so that it has twice the time under way.
   bool waits_for_l2() const { return has_small_l1() && multiply_adds > 1; }
   // Where a step's operands are late from L2, a block of k has both in L1. Zen 5's L2 gives all that a tile wants, that
-  // of Intel's servers (`far_caches`) three quarters.
+  // of Intel's servers (`far_caches`) less.
   bool blocks_k_for_l1() const { return has_small_l1() || far_caches; }
-  // What L2 does not hold comes late (Intel's: 30 GB/s a core and 100 ns, from L3 as from memory).
+  // What L2 does not hold comes late (Intel's: 30 GB/s a core, from L3 as from memory).
   bool waits_for_l3() const { return waits_for_l2() || far_caches; }
   int64_t row_block_bytes() const { return l2_bytes / 2; }  // of P, which all panels read
 };

@@ -22,6 +22,7 @@ namespace {
 using mlir::Type;
 using mlir::Value;
 using testing::KernelJit;
+using testing::WithFarCaches;
 
 struct Case {
   int64_t batch, m, n, k;
@@ -104,14 +105,6 @@ Type ElementType<Half>(mlir::OpBuilder& b) {
 template <>
 Type ElementType<Bfloat>(mlir::OpBuilder& b) {
   return b.getBF16Type();
-}
-
-// Of Intel's servers.
-Core WithFarCaches(Core core) {
-  core.far_caches = true;
-  core.l1_bytes = 48 << 10;
-  core.l2_bytes = 2 << 20;
-  return core;
 }
 
 // C = P Q + bias (columns), compiled and run; then compared with plain loops.

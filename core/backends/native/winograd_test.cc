@@ -241,11 +241,9 @@ TEST_P(WinogradTest, ThreeDimensions) {
   CheckAll({1, 3, 5, 6, 263, 1, 1, 1, 1, 3, 3, 1, 1});  // rows of several blocks
 }
 
-// Layers of ResNet-50 and VGG by Winograd; few channels, tiny images and other forms not.
 // Transformed weights that come from beyond L2 cost such cores twice as much.
 TEST(WinogradChoiceTest, FarCachesHaveFewerWeights) {
-  Core core{64, 32, 48 << 10, 2 << 20};
-  core.far_caches = true;
+  const Core core = testing::WithFarCaches(Core{64, 32});
   const auto choice = [&](const Case& c) -> int64_t {
     const auto plan = ChooseWinograd(core, PlanConv(core, ShapeOf(c), 4), {});
     return plan ? plan->m : 0;
@@ -256,6 +254,7 @@ TEST(WinogradChoiceTest, FarCachesHaveFewerWeights) {
   EXPECT_EQ(choice({8, 512, 512, 7, 7}), 4);
 }
 
+// Layers of ResNet-50 and VGG by Winograd; few channels, tiny images and other forms not.
 TEST(WinogradChoiceTest, Rule) {
   for (Core core : {Core{64, 32}, Core{32, 16}, Core{16, 16}}) {
     auto choice = [&](const ConvShape& shape) -> int64_t {

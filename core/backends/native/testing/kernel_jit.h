@@ -34,6 +34,14 @@ class KernelJit {
   std::unique_ptr<Impl> impl_;
 };
 
+// The core with the caches of Intel's servers.
+inline Core WithFarCaches(Core core) {
+  core.far_caches = true;
+  core.l1_bytes = 48 << 10;
+  core.l2_bytes = 2 << 20;
+  return core;
+}
+
 }  // namespace inlay::native::testing
 
 #endif  // INLAY_CORE_BACKENDS_NATIVE_TESTING_KERNEL_JIT_H_
