@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "core/backends/native/rounding.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/BuiltinTypes.h"
 
 namespace inlay::native {
@@ -76,7 +75,7 @@ class PixelTile {
   // Where the loop on channels ends: at once, unless the tile is one of the segments [begin, end).
   Value ChannelsFor(int64_t begin, int64_t end) {
     Value here = kb_.And(kb_.Less(kb_.Int(begin - 1), segment_), kb_.Less(segment_, kb_.Int(end)));
-    return kb_.b.create<mlir::arith::SelectOp>(kb_.loc, here, channel_end_, channel_begin_);
+    return kb_.Select(here, channel_end_, channel_begin_);
   }
 
   // A row of a channel of x, and of the ones that follow.
@@ -91,8 +90,7 @@ class PixelTile {
   std::vector<StridedRow> Rows(Value h, int64_t w) {
     std::vector<StridedRow> rows;
     for (int64_t r = 0; r < rows_; ++r) {
-      Value stride =
-          kb_.b.create<mlir::arith::SelectOp>(kb_.loc, IsInside(RowOf(h, r)), kb_.Int(s_.in_elements()), kb_.Int(0));
+      Value stride = kb_.Select(IsInside(RowOf(h, r)), kb_.Int(s_.in_elements()), kb_.Int(0));
       rows.push_back({Row(channel_begin_, h, w, r), stride});
     }
     return rows;
@@ -112,7 +110,7 @@ class PixelTile {
     at = kb_.Add(at, kb_.Mul(segment_, pixels_ * s_.stride[2]));
     Value from = kb_.At(kernel_.input, at, type);
     if (rows_ == 1) return from;
-    return kb_.b.create<mlir::arith::SelectOp>(kb_.loc, IsInside(row), from, kb_.At(zeros_, column, type));
+    return kb_.Select(IsInside(row), from, kb_.At(zeros_, column, type));
   }
 
   std::vector<Value> Step(Value c, Value h, int64_t w, int64_t first, int64_t last, std::vector<Value> sums,

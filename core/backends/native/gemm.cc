@@ -57,19 +57,18 @@ class TaskEmitter {
     readable_ = readable;
     columns_ = columns;
     int64_t tiles = plan_.mc == plan_.m ? plan_.m / plan_.mr : plan_.mc / plan_.mr;
-    Value tile_begin = kb_.Mul(row_block_, tiles);
-    tile_begin_ = tile_begin;
-    Value tile_end = kb_.Min(kb_.Int(plan_.m / plan_.mr), kb_.Add(tile_begin, tiles));
+    tile_begin_ = kb_.Mul(row_block_, tiles);
+    tile_end_ = kb_.Min(kb_.Int(plan_.m / plan_.mr), kb_.Add(tile_begin_, tiles));
     Value is_last_block = kb_.Equal(row_block_, kb_.Int(plan_.row_blocks() - 1));
     if (plan_.k_blocks() <= 1 && !g_.transpose_output) {
       Value q = ColumnBlock(kb_.Int(0), kb_.Int(plan_.k));
-      ForTiles(tile_begin, tile_end, [&](Value tile) { WholeTile(plan_.mr, tile, q); });
+      ForTiles(tile_begin_, tile_end_, [&](Value tile) { WholeTile(plan_.mr, tile, q); });
       if (plan_.m_tail() > 0) {
         kb_.If(is_last_block, [&] { WholeTile(plan_.m_tail(), kb_.Int(plan_.m / plan_.mr), q); });
       }
       return;
     }
-    Value row_begin = kb_.Mul(tile_begin, plan_.mr);
+    Value row_begin = kb_.Mul(tile_begin_, plan_.mr);
     Value rows = kb_.Sub(kb_.Min(kb_.Int(plan_.m), kb_.Add(row_begin, tiles * plan_.mr + plan_.m_tail())), row_begin);
     if (plan_.row_blocks() > 1) rows = kb_.Sub(kb_.Min(kb_.Int(plan_.m), kb_.Add(row_begin, plan_.mc)), row_begin);
     Type vector = KernelBuilder::Vector(plan_.lanes, g_.accumulator);
@@ -82,14 +81,15 @@ class TaskEmitter {
       Value is_last = kb_.Equal(block, kb_.Int(plan_.k_blocks() - 1));
       auto partial_tile = [&](int64_t tile_rows, Value tile) {
         if (g_.ahead) kb_.If(is_last, [&] { Ahead(tile_rows, tile); });
-        Value slab = kb_.At(scratch_, kb_.Mul(kb_.Sub(tile, tile_begin), plan_.mr * nv_ * plan_.lanes), g_.accumulator);
+        Value slab =
+            kb_.At(scratch_, kb_.Mul(kb_.Sub(tile, tile_begin_), plan_.mr * nv_ * plan_.lanes), g_.accumulator);
         std::vector<Value> in;
         for (int64_t i = 0; i < tile_rows * nv_; ++i) {
           in.push_back(kb_.Load(vector, kb_.At(slab, i * plan_.lanes, g_.accumulator)));
         }
         StoreAll(Tile(tile_rows, tile, q, k_begin, k_end, in), slab);
       };
-      ForTiles(tile_begin, tile_end, [&](Value tile) { partial_tile(plan_.mr, tile); });
+      ForTiles(tile_begin_, tile_end_, [&](Value tile) { partial_tile(plan_.mr, tile); });
       if (plan_.m_tail() > 0) {
         kb_.If(is_last_block, [&] { partial_tile(plan_.m_tail(), kb_.Int(plan_.m / plan_.mr)); });
       }
@@ -211,8 +211,19 @@ class TaskEmitter {
     if (packs_) t.copy = packed_;
     t.prefetch = prefetch;
     t.prefetch_step = prefetch_step;
+    if (plan_.prefetch_p && t.inner.empty()) t.next_p = NextP(tile, tile_stride, k_begin, k_end);
     if (t.inner.empty() && rows == plan_.mr) t.unrolled = plan_.unrolled_steps();
     return EmitRegisterTile(kb_, t, kb_.Int(0), kb_.Div(kb_.Sub(k_end, k_begin), inner), in);
+  }
+
+  // The last row of the next tile's P: of those that lie side by side, the one whose line no tile has met. After the
+  // last tile of the row block the first one follows, in the next block of k.
+  Value NextP(Value tile, int64_t tile_stride, Value k_begin, Value k_end) {
+    const Value next = kb_.Add(tile, kb_.Int(1)), goes_on = kb_.Less(next, tile_end_);
+    const Value row =
+        kb_.Add(kb_.Mul(kb_.Select(goes_on, next, tile_begin_), tile_stride), (plan_.mr - 1) * g_.p.row_stride);
+    return kb_.At(kb_.At(p_, row, g_.p.element), kb_.Mul(kb_.Select(goes_on, k_begin, k_end), g_.p.k_stride),
+                  g_.p.element);
   }
 
   // Of a tile. A run of C may begin anywhere in a line: its last element is asked for too, but where the next tile
@@ -324,7 +335,7 @@ class TaskEmitter {
   Value panel_, row_block_, batch_, p_, q_;
   // Of the panel being emitted.
   int64_t nv_ = 0, readable_ = 0, q_stride_ = 0;
-  Value columns_, tile_begin_;
+  Value columns_, tile_begin_, tile_end_;
   bool packs_ = false;  // the tile being emitted
 };
 

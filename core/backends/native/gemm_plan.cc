@@ -12,6 +12,13 @@ constexpr int64_t kTileOverheadCycles = 24;  // accumulators in and out, loop se
 // Emerald Rapids, any tile, per cent of the peak: 3136x64x256 90 -> 94, 64x768x768 99 -> 101; by AVX2 128x768x768
 // 94 -> 97).
 constexpr int64_t kUnrolled = 4;
+// Of a row of a tile whose results go far: wide tiles have fewer of them. And rows of a block of a product's, so that
+// what all panels write of them lies in L2 together: panel by panel, their lines would come and go a few at a time, and
+// where rows are 1 KiB apart share few sets (Emerald Rapids, per cent of the peak: 3136x256x64 74 by 13x2 in one block,
+// 90 in blocks of 65 rows, 91 by 6x4 in such; 12544x64x64 75, 80, 93; 3136x512x64 87, 94, 94; pointwise, 64 channels of
+// 56x56 to 256 84 by 13x2, 89 by 6x4, 16 of 112x112 to 96 58 and 65).
+constexpr double kFarRowCycles = 4;
+constexpr int64_t kFarRows = 64;
 // A tail is code to compile and to fetch: worth it from this gain.
 constexpr double kTailPenalty = 1.01;
 // Weights that no cache holds between two calls: 128x768x768 rises from 232 to 252 GFLOP/s, 64x768x3072 from 195 to
@@ -65,6 +72,12 @@ int64_t StepBytes(const GemmPlan& plan, int64_t vectors) {
   return (bytes / kLineBytes + (is_aligned ? 0 : 1)) * kLineBytes;
 }
 
+// Whether results leave L2 before anyone reads them, where that takes long.
+bool ResultsGoFar(const GemmPlan& plan) {
+  return plan.core.far_caches && !plan.transpose_output &&
+         plan.m * plan.n * plan.element_bytes > plan.core.l2_bytes / 2;
+}
+
 // Two fused multiply-adds and up to two loads a cycle, a chain's next only after its last, and half a vector a cycle
 // from L2, where a panel that L1 does not hold comes from at every tile.
 double TileCycles(const GemmPlan& plan, int64_t rows, int64_t vectors) {
@@ -74,7 +87,7 @@ double TileCycles(const GemmPlan& plan, int64_t rows, int64_t vectors) {
   const double loading = in_l1 ? 0 : 2.0 * step_bytes / (plan.lanes * plan.element_bytes);
   double per_step =
       std::max({rows * vectors / 2.0, (rows + vectors) / LoadsPerCycle(plan.core), ChainCycles(plan.core), loading});
-  return per_step * plan.k + kTileOverheadCycles;
+  return per_step * plan.k + kTileOverheadCycles + (ResultsGoFar(plan) ? kFarRowCycles * rows : 0);
 }
 
 }  // namespace
@@ -188,6 +201,7 @@ GemmPlan PlanTransposedGemm(const Core& core, int64_t element_bytes, int64_t bat
   plan.kc = CeilDiv(k, blocks);
   BlockRows(TransposedSlabBytes(core) / (plan.nr() * element_bytes), &plan);
   plan.prefetch = k * n * element_bytes > kPrefetchBytes;
+  plan.prefetch_p = core.far_caches;
   return plan;
 }
 
@@ -210,6 +224,8 @@ GemmPlan PlanGemm(const Core& core, ColumnSource source, int64_t element_bytes, 
   } else if (source == ColumnSource::kPacked && rows < std::min(m, kFewRows)) {
     BlockRows(kManyRows, &plan);
     blocks = CeilDiv(k, core.row_block_bytes() / (plan.mc * element_bytes));
+  } else if (source == ColumnSource::kPacked && ResultsGoFar(plan) && k * n * element_bytes <= core.l2_bytes / 2) {
+    BlockRows(std::min(rows, kFarRows), &plan);
   } else {
     BlockRows(rows, &plan);
     const int64_t step_bytes = (plan.mc + 2 * plan.nr()) * element_bytes;
@@ -241,22 +257,61 @@ bool CopiesRows(const Core& core, int64_t m, int64_t k, int64_t stride_bytes) {
   return stride_bytes % kLineBytes == 0 && k * 2 > LinesHeld(stride_bytes, kL2WayBytes, core.l2_bytes / kL2WayBytes);
 }
 
+// The largest of `threads` shares of the tasks, equal in number, as a multiple of an even one.
+static double LargestShare(const GemmPlan& plan, int64_t threads) {
+  const int64_t blocks = plan.row_blocks(), panels = plan.panels(), tasks = plan.tasks();
+  auto size = [&](int64_t task) {
+    const int64_t panel = (plan.rows_fastest ? task / blocks : task) % panels;
+    const int64_t block = (plan.rows_fastest ? task : task / panels) % blocks;
+    const int64_t rows = block + 1 < blocks ? plan.mc : plan.m - block * plan.mc;
+    return static_cast<double>(rows * (panel + 1 < panels ? plan.nv : plan.nv_last));
+  };
+  double largest = 0, all = 0;
+  for (int64_t thread = 0, task = 0; thread < threads; ++thread) {
+    double share = 0;
+    const int64_t end = task + tasks / threads + (thread < tasks % threads ? 1 : 0);
+    for (; task < end; ++task) share += size(task);
+    largest = std::max(largest, share);
+    all += share;
+  }
+  return largest * threads / all;
+}
+
+// The cuts that make the most even shares, for few threads before many.
 void CutForThreads(GemmPlan* plan) {
   if (plan->tasks() >= kMinTasks) return;
   const int64_t panels = plan->batch * plan->panels();
-  int64_t cuts = std::min<int64_t>(CeilDiv(kMinTasks, panels), EstimateCycles(*plan) / (panels * kMinTaskCycles));
+  int64_t most = std::min<int64_t>(CeilDiv(kMinTasks, panels), EstimateCycles(*plan) / (panels * kMinTaskCycles));
   // What a task packs itself is packed again.
-  if (plan->source == ColumnSource::kOnTheFly) cuts = std::min(cuts, plan->m / kMinPackedRows);
-  // Rows of a block that fill no square of vectors are stored one by one.
-  const int64_t unit = plan->transpose_output ? std::lcm(plan->mr, plan->lanes) : plan->mr;
-  const int64_t rows = cuts > 1 ? RoundUp(CeilDiv(plan->m, cuts), unit) : plan->m;
-  const int64_t last = (plan->m - 1) % rows + 1;
-  if (rows >= plan->mc || last < rows / 2) return;
-  // Then the next task finds the panel in the near caches, and each thread reads its panels alone. Where Q is
-  // activations, P is the weights, and a thread better keeps to its part of those. A convolution's pixels are fewer for
-  // each thread if it keeps to its part of them (MobileNetV2 with two threads 1%, with its CPUs far apart 2 to 5%).
-  plan->rows_fastest = plan->row_blocks() == 1 && plan->source == ColumnSource::kPacked && !plan->transpose_output;
-  plan->mc = rows;
+  if (plan->source == ColumnSource::kOnTheFly) most = std::min(most, plan->m / kMinPackedRows);
+  // Rows of a block that fill no square of vectors are stored one by one (49 pixels in blocks of 28 and 21: 3% slower
+  // with one thread).
+  const int64_t fewest = plan->transpose_output ? 2 * plan->lanes : plan->mr;
+  // What each block does anew.
+  const double block_cost = plan->transpose_output || plan->source == ColumnSource::kOnTheFly ? 0.01 : 0;
+  auto shares = [&](const GemmPlan& cut) {
+    double sum = 0;
+    for (int64_t threads : {2, 4, 8, 16}) sum += LargestShare(cut, threads) / threads;
+    return sum * (1 + block_cost * cut.row_blocks());
+  };
+  GemmPlan best = *plan;
+  double least = shares(best);
+  for (int64_t cuts = 2; cuts <= most; ++cuts) {
+    GemmPlan cut = *plan;
+    cut.mc = RoundUp(CeilDiv(plan->m, cuts), plan->mr);
+    const int64_t last = (plan->m - 1) % cut.mc + 1;
+    if (cut.mc >= plan->mc || cut.mc < fewest || last < cut.mc / 2) continue;
+    // Then the next task finds the panel in the near caches, and each thread reads its panels alone. Where Q is
+    // activations, P is the weights, and a thread better keeps to its part of those. A convolution's pixels are fewer
+    // for each thread if it keeps to its part of them (MobileNetV2 with two threads 1%, with its CPUs far apart 2 to
+    // 5%).
+    cut.rows_fastest = plan->row_blocks() == 1 && plan->source == ColumnSource::kPacked && !plan->transpose_output;
+    const double cost = shares(cut);
+    if (cost > least) continue;
+    least = cost;
+    best = cut;
+  }
+  *plan = best;
 }
 
 }  // namespace inlay::native

@@ -64,6 +64,7 @@ struct GemmPlan {
 
   bool transpose_output = false;  // C is wanted with vectors along i
   bool prefetch = false;          // a panel's tiles prefetch the next panel (not what a task packs by code of its own)
+  bool prefetch_p = false;        // a tile prefetches the next tile's P, which lies a step apart in it
   bool rows_fastest = false;      // of tasks: a panel's row blocks follow each other
 
   int64_t nr() const { return nv * lanes; }

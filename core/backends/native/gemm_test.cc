@@ -335,11 +335,26 @@ TEST(GemmPlanTest, StepsAreUnrolledWhereTheyDivideK) {
   EXPECT_EQ(PlanGemm(Core{}, ColumnSource::kPacked, 4, 1, 197, 384, 384).unrolled_steps(), 1);
 }
 
-TEST(GemmPlanTest, FarCachesHaveKBlockedForL1AndForL2) {
+TEST(GemmPlanTest, FarResultsAreWrittenInWideRows) {
+  const Core core = WithFarCaches(Core{});
+  for (const auto& [m, n] : {std::pair<int64_t, int64_t>{3136, 256}, {12544, 64}, {3136, 512}}) {
+    const GemmPlan plan = PlanGemm(core, ColumnSource::kPacked, 4, 1, m, n, 64);
+    EXPECT_GE(plan.nv, 3) << m << " " << n;
+    EXPECT_LE(plan.mc, 72) << m << " " << n;
+    const GemmPlan near = PlanGemm(Core{}, ColumnSource::kPacked, 4, 1, m, n, 64);
+    EXPECT_EQ(near.nv, 2) << m << " " << n;
+    EXPECT_GT(near.mc, 1000) << m << " " << n;
+  }
+  EXPECT_EQ(PlanGemm(core, ColumnSource::kPacked, 4, 1, 3136, 64, 64).row_blocks(), 1) << "L2 holds the results";
+  EXPECT_GT(PlanGemm(core, ColumnSource::kPacked, 4, 1, 512, 3072, 768).mc, 72) << "blocks of rows would read Q anew";
+}
+
+TEST(GemmPlanTest, FarCachesHaveKBlockedAndPixelsAskedFor) {
   const Core core = WithFarCaches(Core{}), avx2 = WithFarCaches(Core{32, 16});
   for (const Core& c : {core, avx2}) {
     const GemmPlan pixels = PlanTransposedGemm(c, 4, 1, 196, 256, 1024, 0, 64);
     EXPECT_LE(pixels.kc * (pixels.nr() * 4 + 64), c.l1_bytes);
+    EXPECT_TRUE(pixels.prefetch_p);
     const GemmPlan blocked = PlanGemm(c, ColumnSource::kPacked, 4, 1, 128, 768, 3072);
     EXPECT_GT(blocked.k_blocks(), 1);
     EXPECT_LE(blocked.kc * (blocked.mc + 2 * blocked.nr()) * 4, c.l2_bytes / 4);
@@ -378,9 +393,16 @@ TEST(GemmPlanTest, TasksAreManyWhereTheyAreWorthIt) {
   EXPECT_EQ(copied.tasks(), 8);
   GemmPlan transposed = PlanTransposedGemm(Core{}, 4, 1, 196, 96, 384, 7, 64);
   CutForThreads(&transposed);
-  EXPECT_EQ(transposed.tasks(), 6);
+  EXPECT_EQ(transposed.tasks(), 12);
+  EXPECT_EQ(transposed.m % transposed.mc, 0) << "each of two threads, and of four, has as many pixels";
   EXPECT_FALSE(transposed.rows_fastest) << "a thread's share is pixels";
-  EXPECT_EQ(transposed.mc % transposed.lanes, 0);
+  GemmPlan copied_rows = PlanGemm(Core{}, ColumnSource::kOnTheFly, 4, 1, 576, 196, 96);
+  ASSERT_EQ(copied_rows.panels(), 7);
+  CutForThreads(&copied_rows);
+  EXPECT_EQ(copied_rows.row_blocks(), 2) << "a thread's share is weights";
+  GemmPlan narrow = PlanTransposedGemm(Core{}, 4, 1, 49, 160, 960, 7, 64);
+  CutForThreads(&narrow);
+  EXPECT_EQ(narrow.tasks(), 5) << "blocks of less than two squares of vectors";
   for (const auto& [m, n, k, source] :
        std::vector<std::tuple<int64_t, int64_t, int64_t, ColumnSource>>{{1, 96, 384, ColumnSource::kPacked},
                                                                         {196, 96, 2, ColumnSource::kPacked},

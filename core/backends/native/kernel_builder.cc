@@ -75,6 +75,9 @@ Value KernelBuilder::And(Value x, Value y) { return b.createOrFold<arith::AndIOp
 Value KernelBuilder::Equal(Value x, Value y) {
   return b.createOrFold<arith::CmpIOp>(loc, arith::CmpIPredicate::eq, x, y);
 }
+Value KernelBuilder::Select(Value condition, Value x, Value y) {
+  return b.createOrFold<arith::SelectOp>(loc, condition, x, y);
+}
 
 Value KernelBuilder::Zero(Type type) { return b.create<arith::ConstantOp>(loc, type, b.getZeroAttr(type)); }
 
@@ -165,6 +168,10 @@ void KernelBuilder::Store(Value value, Value pointer) {
 
 void KernelBuilder::Prefetch(Value pointer, bool write) {
   b.create<mlir::LLVM::Prefetch>(loc, pointer, /*rw=*/write ? 1 : 0, /*hint=*/2, /*cache=*/1);
+}
+
+void KernelBuilder::PrefetchIntoL1(Value pointer) {
+  b.create<mlir::LLVM::Prefetch>(loc, pointer, /*rw=*/0, /*hint=*/3, /*cache=*/1);
 }
 
 void KernelBuilder::KeepOrder() {

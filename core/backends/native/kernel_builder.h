@@ -34,6 +34,7 @@ class KernelBuilder {
   mlir::Value Max(mlir::Value x, mlir::Value y);
   mlir::Value Less(mlir::Value x, mlir::Value y);
   mlir::Value Equal(mlir::Value x, mlir::Value y);
+  mlir::Value Select(mlir::Value condition, mlir::Value x, mlir::Value y);
   // The same with extents that may be open: then a value of the run. Nothing divides by one that is 0.
   mlir::Value Int(const Extent& e) { return e.is_static() ? Int(e.value()) : open(e); }
   mlir::Value Add(mlir::Value x, const Extent& y) { return Add(x, Int(y)); }
@@ -71,7 +72,8 @@ class KernelBuilder {
   mlir::Value MaskedLoad(mlir::Value pointer, mlir::Value mask, mlir::Value otherwise);
   void Store(mlir::Value value, mlir::Value pointer);
   void Prefetch(mlir::Value pointer, bool write = false);  // into L2
-  void KeepOrder();                                        // loads and stores stay on their side of it; no instruction
+  void PrefetchIntoL1(mlir::Value pointer);
+  void KeepOrder();  // loads and stores stay on their side of it; no instruction
 
   // for (i = lo; i < hi; i += step), with or without values carried round.
   void For(mlir::Value lo, mlir::Value hi, int64_t step, const std::function<void(mlir::Value)>& body);

@@ -219,7 +219,7 @@ Value Ops::CompareI(Compare predicate, Value x, Value y, bool is_signed) {
 
 Value Ops::Select(Value condition, Value x, Value y) {
   if (Lanes(x) > 1 && Lanes(condition) == 1) condition = Broadcast(condition, Lanes(x));
-  return b.createOrFold<arith::SelectOp>(loc, condition, x, y);
+  return KernelBuilder::Select(condition, x, y);
 }
 
 // --- by DType

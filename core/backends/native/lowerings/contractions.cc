@@ -83,7 +83,7 @@ void Winograd(FunctionEmitter& f, const Node& n, const WinogradPlan& plan) {
 }
 
 void Direct(FunctionEmitter& f, const Node& n, const ConvPlan& plan) {
-  const Tensor &x = n.in(0), &w = n.in(1), &out = n.out();
+  const Tensor &x = n.in(0), &w = n.in(1);
   const ConvShape& shape = plan.shape;
   GemmTypes types(f, x.dtype);
   // Weights in the layout of the tasks: once at load where they are constant, else by every call.
@@ -116,8 +116,7 @@ void Direct(FunctionEmitter& f, const Node& n, const ConvPlan& plan) {
   }
   ShapeMap shapes;
   bool flat = FlatPixels(f, n, &shapes);
-  double flops = 2.0 * shape.n * Product(out.dims, 1, out.rank()).value() * shape.taps() * (shape.c / shape.groups);
-  double cost = flops / (4.0 * plan.lanes) / std::max<int64_t>(plan.tasks(), 1) + 50;
+  const double cost = plan.cycles / std::max<int64_t>(plan.tasks(), 1) + 50;
   auto emit = [&](Kernel& k, Value begin, Value end, Value scratch, Value image) {
     k.shapes = shapes;
     ConvKernel conv;
