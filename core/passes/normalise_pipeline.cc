@@ -20,6 +20,7 @@ PassManager BuildNormalisePipeline(const target::CompilationConfig& config) {
     manager.Add(DeadCode());
   }
   manager.Add(RecogniseComposites());
+  manager.Add(RecognisePointwiseConv());
   manager.Add(FoldPads());
   // After composites, of which it must not tear one apart; it knows gelu, softmax and layer_norm.
   manager.Add(SinkReshapes());
