@@ -21,9 +21,6 @@ constexpr double kFarRowCycles = 4;
 constexpr int64_t kFarRows = 64;
 // A tail is code to compile and to fetch: worth it from this gain.
 constexpr double kTailPenalty = 1.01;
-// Weights that no cache holds between two calls: 128x768x768 rises from 232 to 252 GFLOP/s, 64x768x3072 from 195 to
-// 247.
-constexpr int64_t kPrefetchBytes = 256 << 10;
 
 // Vectors and broadcast elements: two, of which such a core sustains fewer (Zen 3: 12x1 at 63 to 76% of the peak, 14x1
 // at 72 to 78% where pixels lie apart).
@@ -50,6 +47,12 @@ int64_t RowBlockBytes(const Core& core, int64_t q_bytes) {
 // 64x768x3072 91 -> 96, 256x1024x4096 90 -> 96; 197x384x1536, whose 1.05 MB fit, 98, in blocks of 1024 93).
 int64_t NearBytes(const Core& core) { return core.l2_bytes * 5 / 8; }
 int64_t NearBlockBytes(const Core& core) { return core.l2_bytes / 4; }
+
+// Weights that no cache holds between two calls: 128x768x768 rises from 232 to 252 GFLOP/s, 64x768x3072 from 195 to
+// 247. Where L3 is as far as memory, less of them are late (Emerald Rapids, per cent of the peak, weights from memory:
+// 64x192x192 73 -> 103, 128x256x256 84 -> 102, 16x256x256 45 -> 84, 384 channels of 14x14 to 64 74 -> 85; from L2 as
+// before).
+int64_t PrefetchBytes(const Core& core) { return core.far_caches ? 32 << 10 : 256 << 10; }
 
 // Of P in L2: fewer than kFewRows whose k is whole are not worth it.
 constexpr int64_t kFewRows = 32, kManyRows = 128;
@@ -200,7 +203,7 @@ GemmPlan PlanTransposedGemm(const Core& core, int64_t element_bytes, int64_t bat
   int64_t blocks = std::max<int64_t>(CeilDiv(k, kc), 1);
   plan.kc = CeilDiv(k, blocks);
   BlockRows(TransposedSlabBytes(core) / (plan.nr() * element_bytes), &plan);
-  plan.prefetch = k * n * element_bytes > kPrefetchBytes;
+  plan.prefetch = k * n * element_bytes > PrefetchBytes(core);
   plan.prefetch_p = core.far_caches;
   return plan;
 }
@@ -234,7 +237,7 @@ GemmPlan PlanGemm(const Core& core, ColumnSource source, int64_t element_bytes, 
     }
   }
   plan.kc = CeilDiv(k, blocks);
-  plan.prefetch = source == ColumnSource::kPacked && m > plan.mr && k * n * element_bytes > kPrefetchBytes;
+  plan.prefetch = source == ColumnSource::kPacked && m > plan.mr && k * n * element_bytes > PrefetchBytes(core);
   return plan;
 }
 

@@ -362,7 +362,10 @@ TEST(GemmPlanTest, FarCachesHaveKBlockedAndPixelsAskedFor) {
     EXPECT_EQ(PlanGemm(c, ColumnSource::kPacked, 4, 1, 1, 768, 30720).k_blocks(), 1) << "one row streams";
     EXPECT_EQ(blocked.unrolled_steps(), 4) << "of any tile";
     EXPECT_TRUE(CopiesRows(c, 256, 1024, 196 * 4));
+    EXPECT_TRUE(PlanGemm(c, ColumnSource::kPacked, 4, 1, 64, 192, 192).prefetch);
+    EXPECT_TRUE(PlanTransposedGemm(c, 4, 1, 196, 64, 384, 0, 64).prefetch);
   }
+  EXPECT_FALSE(PlanGemm(Core{}, ColumnSource::kPacked, 4, 1, 64, 192, 192).prefetch) << "a near cache holds them";
 }
 
 TEST(GemmPlanTest, FarRowsAreCopied) {
