@@ -6,6 +6,7 @@ import html
 import json
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -226,6 +227,27 @@ def test_bench(inlay, tmp_path):
     assert code == 1
     assert re.search(r"^1 of 2: mlp \S+ ±\S+ ms$", err, re.MULTILINE)
     assert "2 of 2: nowhere: nowhere is neither a file nor a built-in model" in err
+
+
+def test_bench_that_is_interrupted_tells_what_is_done(inlay, tmp_path):
+    for name in ("first", "second"):
+        onnx.save(recurrent.build_mlp(recurrent.TINY_MLP), tmp_path / f"{name}.onnx")
+    models = [str(tmp_path / f"{name}.onnx") for name in ("first", "second")]
+    options = ["--vs", "none", "--no-cold", "--rounds", "3000", "--markdown"]
+    command = [sys.executable, "-m", "inlay.cli", "bench", *models, *options]
+    with subprocess.Popen(
+        command, env=environment(inlay.folder), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as bench:
+        try:
+            assert bench.stderr.readline().startswith("1 of 2: first ")
+            bench.send_signal(signal.SIGINT)
+            out, err = bench.communicate(timeout=60)
+        finally:
+            bench.kill()
+    assert bench.returncode == 1, err
+    assert re.search(r"^\| first \| \S+ ±\S+ \|", out, re.MULTILINE), out
+    assert "second: interrupted" in out
+    assert "Traceback" not in err
 
 
 def test_bench_says_which_peers_there_are(inlay):

@@ -35,7 +35,7 @@ struct RegisterTile {
   // Unless null: step k asks for the cache line at prefetch + k * prefetch_step bytes; where those that are unrolled
   // ask for one line, the first of them.
   mlir::Value prefetch, prefetch_step;
-  // Unless null: p of another tile; a step asks for its first row's element.
+  // Unless null: an element of P that another tile meets; step k asks for the line of what lies k * p_k_stride further.
   mlir::Value next_p;
   // Steps of the outermost loop that share its counter; divides the number of steps.
   int64_t unrolled = 1;

@@ -276,7 +276,7 @@ class ModelRun:
 
 
 def run(subjects: Sequence[Subject], settings: Settings, quiet: bool) -> list[dict[str, Any]]:
-    """Rows of all models; one that fails is a row with "error", and the others go on."""
+    """Rows of all models; one that fails is a row with "error", and the others go on. Ctrl-C ends with what is done."""
     from rich.console import Console
 
     console = Console(stderr=True)
@@ -297,6 +297,9 @@ def run(subjects: Sequence[Subject], settings: Settings, quiet: bool) -> list[di
             except (InlayError, ValueError, RuntimeError, ImportError, OSError) as error:
                 row = {"model": subject.title, "error": " ".join(str(error).split())}
                 rows.append(row | ({"detail": subject.detail} if subject.detail else {}))
+            except KeyboardInterrupt:  # what is done is told
+                rows.append({"model": subject.title, "error": "interrupted"})
+                break
             if not quiet and len(subjects) > 1:
                 console.print(report.progress(rows[-1], len(rows), len(subjects)), highlight=False, soft_wrap=True)
     return rows
