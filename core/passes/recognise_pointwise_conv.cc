@@ -29,14 +29,18 @@ class Recogniser : public Rewriter {
     const TensorType& out = binding->var->type.tensor();
     const int rank = out.rank();
     if (rank < 4 || rank > 5 || !ir::IsFloat(out.dtype)) return absl::nullopt;
+    for (const ir::Dim& dim : out.dims) {
+      if (dim == ir::Dim(0)) return absl::nullopt;  // conv has no word for an image without pixels
+    }
     Ints to_last(rank), to_first(rank);
     for (int i = 1; i < rank; ++i) {
       to_last[i] = i + 1 < rank ? i + 1 : 1;
       to_first[i] = i > 1 ? i - 1 : rank - 1;
     }
     if (binding->attrs.Ints("perm") != to_first) return absl::nullopt;
-    absl::optional<Operand> bias;
-    const Binding* matmul = Product(binding->args[0], &bias);
+    Operand value = binding->args[0];
+    const absl::optional<Operand> bias = TakeBias(&value);
+    const Binding* matmul = Product(value);
     if (matmul == nullptr) return absl::nullopt;
     const Binding* channels_last = DefCall(matmul->args[0], "transpose");
     if (matmul->attrs.Bool("transpose_a")) std::swap(to_last[rank - 2], to_last[rank - 1]);
@@ -46,23 +50,24 @@ class Recogniser : public Rewriter {
   }
 
  private:
-  // The product with weights, and what is added to it for each channel; nullptr where `value` is none.
-  const Binding* Product(const Operand& value, absl::optional<Operand>* bias) const {
-    if (!HasOneUse(value)) return nullptr;
-    if (const Binding* add = DefCall(value, "add")) {
-      for (int i = 0; i < 2; ++i) {
-        if (!IsPerChannel(add->args[i], value.tensor_type().dims.back())) continue;
-        *bias = add->args[i];
-        absl::optional<Operand> none;
-        const Binding* matmul = DefCall(add->args[1 - i], "matmul");
-        return matmul == nullptr ? nullptr : Product(add->args[1 - i], &none);
-      }
-      return nullptr;
+  // What is added to a value for each of its channels, and the value before that. Broadcasting must not make it larger.
+  absl::optional<Operand> TakeBias(Operand* value) const {
+    const Binding* add = HasOneUse(*value) ? DefCall(*value, "add") : nullptr;
+    for (int i = 0; add != nullptr && i < 2; ++i) {
+      const Operand &term = add->args[i], &rest = add->args[1 - i];
+      if (rest.type() != value->type() || !IsPerChannel(term, value->tensor_type().dims.back())) continue;
+      *value = rest;
+      return term;
     }
-    const Binding* matmul = DefCall(value, "matmul");
-    const bool is_linear =
-        matmul != nullptr && matmul->args[1].constant != nullptr && matmul->args[1].tensor_type().rank() == 2;
-    return is_linear ? matmul : nullptr;
+    return absl::nullopt;
+  }
+
+  // With weights; nullptr where `value` is none.
+  const Binding* Product(const Operand& value) const {
+    const Binding* matmul = HasOneUse(value) ? DefCall(value, "matmul") : nullptr;
+    if (matmul == nullptr || matmul->args[1].constant == nullptr) return nullptr;
+    const TensorType& w = matmul->args[1].tensor_type();
+    return w.rank() == 2 && w.NumElements() > 0 ? matmul : nullptr;
   }
 
   static bool IsPerChannel(const Operand& operand, const ir::Dim& channels) {

@@ -61,11 +61,15 @@ TEST(RecognisePointwiseConvTest, LinearLayerOverChannels) {
 }
 
 TEST(RecognisePointwiseConvTest, OthersStay) {
-  Layer other_way_back, not_per_channel, read_elsewhere;
+  Layer other_way_back, not_per_channel, read_elsewhere, broadcast, no_pixels, no_channels;
   other_way_back.back = {0, 3, 2, 1};
   not_per_channel.bias = {7, 8};
   read_elsewhere.other_use = true;
-  for (const Layer& layer : {other_way_back, not_per_channel, read_elsewhere}) {
+  broadcast.weights = {6, 1};  // the bias makes eight channels of one
+  no_pixels.image = {1, 6, 0, 7};
+  no_channels.image = {1, 0, 5, 7};
+  no_channels.weights = {0, 8};
+  for (const Layer& layer : {other_way_back, not_per_channel, read_elsewhere, broadcast, no_pixels, no_channels}) {
     EXPECT_EQ(Recognised(layer), Body(Build(layer).Module()));
   }
 }
