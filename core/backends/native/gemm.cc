@@ -211,7 +211,7 @@ class TaskEmitter {
     if (packs_) t.copy = packed_;
     t.prefetch = prefetch;
     t.prefetch_step = prefetch_step;
-    if (plan_.prefetch_p && t.inner.empty()) t.next_p = NextP(tile, tile_stride, k_begin, k_end);
+    if (plan_.prefetch_p() && t.inner.empty()) t.next_p = NextP(tile, tile_stride, k_begin, k_end);
     if (t.inner.empty() && rows == plan_.mr) t.unrolled = plan_.unrolled_steps();
     return EmitRegisterTile(kb_, t, kb_.Int(0), kb_.Div(kb_.Sub(k_end, k_begin), inner), in);
   }

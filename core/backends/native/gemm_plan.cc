@@ -204,7 +204,6 @@ GemmPlan PlanTransposedGemm(const Core& core, int64_t element_bytes, int64_t bat
   plan.kc = CeilDiv(k, blocks);
   BlockRows(TransposedSlabBytes(core) / (plan.nr() * element_bytes), &plan);
   plan.prefetch = k * n * element_bytes > PrefetchBytes(core);
-  plan.prefetch_p = core.far_caches;
   return plan;
 }
 
@@ -260,7 +259,7 @@ bool CopiesRows(const Core& core, int64_t m, int64_t k, int64_t stride_bytes) {
   return stride_bytes % kLineBytes == 0 && k * 2 > LinesHeld(stride_bytes, kL2WayBytes, core.l2_bytes / kL2WayBytes);
 }
 
-// The largest of `threads` shares of the tasks, equal in number, as a multiple of an even one.
+// The largest of `threads` shares of the tasks, equal in number, as a part of all.
 static double LargestShare(const GemmPlan& plan, int64_t threads) {
   const int64_t blocks = plan.row_blocks(), panels = plan.panels(), tasks = plan.tasks();
   auto size = [&](int64_t task) {
@@ -277,7 +276,7 @@ static double LargestShare(const GemmPlan& plan, int64_t threads) {
     largest = std::max(largest, share);
     all += share;
   }
-  return largest * threads / all;
+  return largest / all;
 }
 
 // The cuts that make the most even shares, for few threads before many.
@@ -294,7 +293,7 @@ void CutForThreads(GemmPlan* plan) {
   const double block_cost = plan->transpose_output || plan->source == ColumnSource::kOnTheFly ? 0.01 : 0;
   auto shares = [&](const GemmPlan& cut) {
     double sum = 0;
-    for (int64_t threads : {2, 4, 8, 16}) sum += LargestShare(cut, threads) / threads;
+    for (int64_t threads : {2, 4, 8, 16}) sum += LargestShare(cut, threads);
     return sum * (1 + block_cost * cut.row_blocks());
   };
   GemmPlan best = *plan;

@@ -64,9 +64,10 @@ struct GemmPlan {
 
   bool transpose_output = false;  // C is wanted with vectors along i
   bool prefetch = false;          // a panel's tiles prefetch the next panel (not what a task packs by code of its own)
-  bool prefetch_p = false;        // a tile prefetches the next tile's P, which lies a step apart in it
   bool rows_fastest = false;      // of tasks: a panel's row blocks follow each other
 
+  // Whether a tile prefetches the next tile's P, of which a step meets a line.
+  bool prefetch_p() const { return core.far_caches && transpose_output; }
   int64_t nr() const { return nv * lanes; }
   int64_t panels() const { return CeilDiv(n, nr()); }
   int64_t n_last() const { return n - (panels() - 1) * nr(); }  // columns of the last panel

@@ -354,7 +354,7 @@ TEST(GemmPlanTest, FarCachesHaveKBlockedAndPixelsAskedFor) {
   for (const Core& c : {core, avx2}) {
     const GemmPlan pixels = PlanTransposedGemm(c, 4, 1, 196, 256, 1024, 0, 64);
     EXPECT_LE(pixels.kc * (pixels.nr() * 4 + 64), c.l1_bytes);
-    EXPECT_TRUE(pixels.prefetch_p);
+    EXPECT_TRUE(pixels.prefetch_p());
     const GemmPlan blocked = PlanGemm(c, ColumnSource::kPacked, 4, 1, 128, 768, 3072);
     EXPECT_GT(blocked.k_blocks(), 1);
     EXPECT_LE(blocked.kc * (blocked.mc + 2 * blocked.nr()) * 4, c.l2_bytes / 4);
