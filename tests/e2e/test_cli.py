@@ -244,7 +244,7 @@ def test_bench_that_is_interrupted_tells_what_is_done(inlay, tmp_path):
             out, err = bench.communicate(timeout=60)
         finally:
             bench.kill()
-    assert bench.returncode == 1, err
+    assert bench.returncode == 130, err
     assert re.search(r"^\| first \| \S+ ±\S+ \|", out, re.MULTILINE), out
     assert "second: interrupted" in out
     assert "Traceback" not in err

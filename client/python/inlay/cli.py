@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from inlay import __version__, cli_server
-from inlay.cli_command import EXIT_FAILED, command, server_option
+from inlay.cli_command import EXIT_FAILED, EXIT_INTERRUPTED, command, server_option
 from inlay.cli_config import config_options, make_config, names
 
 if TYPE_CHECKING:
@@ -332,10 +332,11 @@ def bench(
     result = report.summary(measure.run(found, settings, quiet=as_json), chosen, settings)
     if not as_json:
         report.render(result, report.print_markdown_table if markdown else print_table)
-    if any("error" in row for row in result["models"]):
+    errors = [row["error"] for row in result["models"] if "error" in row]
+    if errors:
         if as_json:
             click.echo(json.dumps(result))
-        sys.exit(EXIT_FAILED)
+        sys.exit(EXIT_INTERRUPTED if measure.INTERRUPTED in errors else EXIT_FAILED)
     return result
 
 

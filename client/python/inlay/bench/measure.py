@@ -36,6 +36,7 @@ from inlay.config import CompilationConfig
 from inlay.errors import InlayError
 
 REFERENCE = "onnxruntime"
+INTERRUPTED = "interrupted"  # the error of a model that Ctrl-C came before or into
 
 
 @dataclasses.dataclass(frozen=True)
@@ -285,21 +286,24 @@ def run(subjects: Sequence[Subject], settings: Settings, quiet: bool) -> list[di
     if settings.profile:
         limits = roofline.measure(len(settings.cores), daemon.connect(settings.server))
     with console.status("") if console.is_terminal and not quiet else contextlib.nullcontext() as status:
-        for subject in subjects:
 
-            def say(text: str, title: str = subject.title) -> None:
+        def measure(subject: Subject) -> dict[str, Any]:
+            def say(text: str) -> None:
                 if status is not None:
-                    status.update(f"{title}: {text}")
+                    status.update(f"{subject.title}: {text}")
 
             try:
                 with tempfile.TemporaryDirectory(prefix="inlay-bench-") as folder:
-                    rows.append(ModelRun(subject, settings, pathlib.Path(folder), say, limits).run())
+                    return ModelRun(subject, settings, pathlib.Path(folder), say, limits).run()
             except (InlayError, ValueError, RuntimeError, ImportError, OSError) as error:
                 row = {"model": subject.title, "error": " ".join(str(error).split())}
-                rows.append(row | ({"detail": subject.detail} if subject.detail else {}))
-            except KeyboardInterrupt:  # what is done is told
-                rows.append({"model": subject.title, "error": "interrupted"})
-                break
-            if not quiet and len(subjects) > 1:
-                console.print(report.progress(rows[-1], len(rows), len(subjects)), highlight=False, soft_wrap=True)
+                return row | ({"detail": subject.detail} if subject.detail else {})
+
+        try:
+            for subject in subjects:
+                rows.append(measure(subject))
+                if not quiet and len(subjects) > 1:
+                    console.print(report.progress(rows[-1], len(rows), len(subjects)), highlight=False, soft_wrap=True)
+        except KeyboardInterrupt:  # also between two models; what is done is told
+            rows += [{"model": subject.title, "error": INTERRUPTED} for subject in subjects[len(rows) :]]
     return rows
