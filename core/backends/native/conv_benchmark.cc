@@ -174,13 +174,9 @@ double Measure(const std::string& cpu, const Layer& l, double* flops) {
   double best_pad = 1e9;
   Peak peak(jit, plan.lanes);
   for (int round = 0; round < 9; ++round) {
-    peak.Round(*flops, [&] {
-      const double start = Seconds();
-      for (int64_t i = 0; i < iterations; ++i) {
-        args[1] = aligned(packed) + i % copies * packed_elements;
-        run(args);
-      }
-      return (Seconds() - start) / iterations;
+    peak.Round(*flops, iterations, [&](int64_t i) {
+      args[1] = aligned(packed) + i % copies * packed_elements;
+      run(args);
     });
     const double start = Seconds();
     for (int64_t i = 0; panels && i < iterations; ++i) pad(pad_args);

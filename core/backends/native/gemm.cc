@@ -211,14 +211,20 @@ class TaskEmitter {
     if (packs_) t.copy = packed_;
     t.prefetch = prefetch;
     t.prefetch_step = prefetch_step;
-    if (plan_.prefetch_p() && t.inner.empty()) t.next_p = NextP(tile, tile_stride, k_begin, k_end);
+    if (plan_.prefetch_p() && plan_.transpose_output && t.inner.empty()) {
+      t.next_p = NextPixels(tile, tile_stride, k_begin, k_end);
+      t.next_p_step = t.p_k_stride;
+    } else if (plan_.prefetch_p() && t.p_k_stride == 1 && t.p_row_stride == plan_.k && rows == plan_.mr) {
+      t.next_p = kb_.At(t.p, tile_stride, g_.p.element);
+      t.next_p_step = plan_.mr;
+    }
     if (t.inner.empty() && rows == plan_.mr) t.unrolled = plan_.unrolled_steps();
     return EmitRegisterTile(kb_, t, kb_.Int(0), kb_.Div(kb_.Sub(k_end, k_begin), inner), in);
   }
 
   // The last row of the next tile's P: of those that lie side by side, the one whose line no tile has met. After the
   // last tile of the row block the first one follows, in the next block of k.
-  Value NextP(Value tile, int64_t tile_stride, Value k_begin, Value k_end) {
+  Value NextPixels(Value tile, int64_t tile_stride, Value k_begin, Value k_end) {
     const Value next = kb_.Add(tile, kb_.Int(1)), goes_on = kb_.Less(next, tile_end_);
     const Value row =
         kb_.Add(kb_.Mul(kb_.Select(goes_on, next, tile_begin_), tile_stride), (plan_.mr - 1) * g_.p.row_stride);

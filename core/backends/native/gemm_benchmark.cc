@@ -105,13 +105,9 @@ void Measure(const std::string& cpu, int64_t m, int64_t n, int64_t k, const std:
   double flops = 2.0 * batch * m * n * k;
   int64_t iterations = std::max<int64_t>(static_cast<int64_t>(2e9 / flops) + 1, copies);
   for (int round = 0; round < 9; ++round) {
-    peak.Round(flops, [&] {
-      const double start = Seconds();
-      for (int64_t i = 0; i < iterations; ++i) {
-        args[1] = q + i % copies * q_elements;
-        run(args);
-      }
-      return (Seconds() - start) / iterations;
+    peak.Round(flops, iterations, [&](int64_t i) {
+      args[1] = q + i % copies * q_elements;
+      run(args);
     });
     const double start = Seconds();
     for (int64_t i = 0; i < iterations; ++i) {

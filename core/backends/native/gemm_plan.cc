@@ -12,12 +12,15 @@ constexpr int64_t kTileOverheadCycles = 24;  // accumulators in and out, loop se
 // Emerald Rapids, any tile, per cent of the peak: 3136x64x256 90 -> 94, 64x768x768 99 -> 101; by AVX2 128x768x768
 // 94 -> 97).
 constexpr int64_t kUnrolled = 4;
-// Of a row of a tile whose results go far: wide tiles have fewer of them. And rows of a block of a product's, so that
-// what all panels write of them lies in L2 together: panel by panel, their lines would come and go a few at a time, and
-// where rows are 1 KiB apart share few sets (Emerald Rapids, per cent of the peak: 3136x256x64 74 by 13x2 in one block,
-// 90 in blocks of 65 rows, 91 by 6x4 in such; 12544x64x64 75, 80, 93; 3136x512x64 87, 94, 94; pointwise, 64 channels of
-// 56x56 to 256 84 by 13x2, 89 by 6x4, 16 of 112x112 to 96 58 and 65).
-constexpr double kFarRowCycles = 4;
+// Of a tile whose results go far. Where they lie a plane apart, of a row: wide tiles have fewer of them (Emerald
+// Rapids, per cent of the peak: pointwise, 64 channels of 56x56 to 256 84 by 13x2, 88 by 6x4, 83 by 8x2; 16 of 112x112
+// to 96 58 and 65). A product's, of a line that the core has no fill buffer for (3136x256x64 95 by 6x4, 96 by 13x2, 98
+// by 8x2; 12544x64x64 95, 93, 96; 3136x512x64 96, 96, 98).
+constexpr double kFarRowCycles = 4, kFarLineCycles = 6;
+constexpr int64_t kFillBuffers = 16;
+// Rows of a block of a product's whose results go far, so that what all panels write of them lies in L2 together: panel
+// by panel, their lines would come and go a few at a time, and where rows are 1 KiB apart share few sets (3136x256x64
+// by 13x2: 74 in one block, 90 in blocks of 65 rows).
 constexpr int64_t kFarRows = 64;
 // A tail is code to compile and to fetch: worth it from this gain.
 constexpr double kTailPenalty = 1.01;
@@ -54,6 +57,10 @@ int64_t NearBlockBytes(const Core& core) { return core.l2_bytes / 4; }
 // before).
 int64_t PrefetchBytes(const Core& core) { return core.far_caches ? 32 << 10 : 256 << 10; }
 
+// Of P, whose rows are then better asked for: a tile's rows are too many streams for a prefetcher (Emerald Rapids, per
+// cent of the peak: 3136x64x256 95 -> 102, 3136x256x64 95 -> 98, 3136x64x64 97 -> 100; 393 KB of 128x768x768 level).
+int64_t PrefetchRowsBytes(const Core& core) { return core.l2_bytes / 4; }
+
 // Of P in L2: fewer than kFewRows whose k is whole are not worth it.
 constexpr int64_t kFewRows = 32, kManyRows = 128;
 // Of a product, and the work below which a task is not cut.
@@ -81,6 +88,13 @@ bool ResultsGoFar(const GemmPlan& plan) {
          plan.m * plan.n * plan.element_bytes > plan.core.l2_bytes / 2;
 }
 
+double FarCycles(const GemmPlan& plan, int64_t rows, int64_t vectors) {
+  if (!ResultsGoFar(plan)) return 0;
+  if (plan.source != ColumnSource::kPacked) return kFarRowCycles * rows;
+  return kFarLineCycles *
+         std::max<int64_t>(rows * vectors * plan.lanes * plan.element_bytes / kLineBytes - kFillBuffers, 0);
+}
+
 // Two fused multiply-adds and up to two loads a cycle, a chain's next only after its last, and half a vector a cycle
 // from L2, where a panel that L1 does not hold comes from at every tile.
 double TileCycles(const GemmPlan& plan, int64_t rows, int64_t vectors) {
@@ -90,7 +104,7 @@ double TileCycles(const GemmPlan& plan, int64_t rows, int64_t vectors) {
   const double loading = in_l1 ? 0 : 2.0 * step_bytes / (plan.lanes * plan.element_bytes);
   double per_step =
       std::max({rows * vectors / 2.0, (rows + vectors) / LoadsPerCycle(plan.core), ChainCycles(plan.core), loading});
-  return per_step * plan.k + kTileOverheadCycles + (ResultsGoFar(plan) ? kFarRowCycles * rows : 0);
+  return per_step * plan.k + kTileOverheadCycles + FarCycles(plan, rows, vectors);
 }
 
 }  // namespace
@@ -110,6 +124,11 @@ int64_t GemmPlan::unrolled_steps() const {
   const bool counts = core.far_caches || (core.waits_for_l2() && nv == 2);
   if (!counts || source != ColumnSource::kPacked || transpose_output) return 1;
   return kc % kUnrolled == 0 && k % kUnrolled == 0 ? kUnrolled : 1;
+}
+
+bool GemmPlan::prefetch_p() const {
+  if (!core.far_caches || transpose_output) return core.far_caches;
+  return source == ColumnSource::kPacked && k_blocks() == 1 && m * k * element_bytes > PrefetchRowsBytes(core);
 }
 
 int64_t GemmPlan::slab_elements() const {

@@ -66,8 +66,9 @@ struct GemmPlan {
   bool prefetch = false;          // a panel's tiles prefetch the next panel (not what a task packs by code of its own)
   bool rows_fastest = false;      // of tasks: a panel's row blocks follow each other
 
-  // Whether a tile prefetches the next tile's P, of which a step meets a line.
-  bool prefetch_p() const { return core.far_caches && transpose_output; }
+  // Whether a tile prefetches the next tile's P: of pixels, of which a step meets a line, and of rows that follow each
+  // other without a gap.
+  bool prefetch_p() const;
   int64_t nr() const { return nv * lanes; }
   int64_t panels() const { return CeilDiv(n, nr()); }
   int64_t n_last() const { return n - (panels() - 1) * nr(); }  // columns of the last panel

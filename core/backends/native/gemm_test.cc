@@ -335,15 +335,16 @@ TEST(GemmPlanTest, StepsAreUnrolledWhereTheyDivideK) {
   EXPECT_EQ(PlanGemm(Core{}, ColumnSource::kPacked, 4, 1, 197, 384, 384).unrolled_steps(), 1);
 }
 
-TEST(GemmPlanTest, FarResultsAreWrittenInWideRows) {
+TEST(GemmPlanTest, FarResultsAreWrittenAFewLinesAtATime) {
   const Core core = WithFarCaches(Core{});
   for (const auto& [m, n] : {std::pair<int64_t, int64_t>{3136, 256}, {12544, 64}, {3136, 512}}) {
     const GemmPlan plan = PlanGemm(core, ColumnSource::kPacked, 4, 1, m, n, 64);
-    EXPECT_GE(plan.nv, 3) << m << " " << n;
+    EXPECT_LE(plan.mr * plan.nv, 16) << m << " " << n;
     EXPECT_LE(plan.mc, 72) << m << " " << n;
     const GemmPlan near = PlanGemm(Core{}, ColumnSource::kPacked, 4, 1, m, n, 64);
-    EXPECT_EQ(near.nv, 2) << m << " " << n;
+    EXPECT_GT(near.mr * near.nv, 16) << m << " " << n;
     EXPECT_GT(near.mc, 1000) << m << " " << n;
+    EXPECT_GE(PlanGemm(core, ColumnSource::kDirect, 4, 1, n, m, 64).nv, 3) << "rows lie apart";
   }
   EXPECT_EQ(PlanGemm(core, ColumnSource::kPacked, 4, 1, 3136, 64, 64).row_blocks(), 1) << "L2 holds the results";
   EXPECT_GT(PlanGemm(core, ColumnSource::kPacked, 4, 1, 512, 3072, 768).mc, 72) << "blocks of rows would read Q anew";
@@ -364,7 +365,10 @@ TEST(GemmPlanTest, FarCachesHaveKBlockedAndPixelsAskedFor) {
     EXPECT_TRUE(CopiesRows(c, 256, 1024, 196 * 4));
     EXPECT_TRUE(PlanGemm(c, ColumnSource::kPacked, 4, 1, 64, 192, 192).prefetch);
     EXPECT_TRUE(PlanTransposedGemm(c, 4, 1, 196, 64, 384, 0, 64).prefetch);
+    EXPECT_TRUE(PlanGemm(c, ColumnSource::kPacked, 4, 1, 3136, 64, 256).prefetch_p());
+    EXPECT_FALSE(PlanGemm(c, ColumnSource::kPacked, 4, 1, 49, 64, 256).prefetch_p()) << "L2 holds the rows";
   }
+  EXPECT_FALSE(PlanGemm(Core{}, ColumnSource::kPacked, 4, 1, 3136, 64, 256).prefetch_p());
   EXPECT_FALSE(PlanGemm(Core{}, ColumnSource::kPacked, 4, 1, 64, 192, 192).prefetch) << "a near cache holds them";
 }
 
@@ -439,7 +443,7 @@ TEST(KernelBuilderTest, FarConstantOffsets) {
 
 // Blocks of k, steps of four of any tile, and a line of each of the next panel's rows asked for at a time.
 TEST_P(GemmTest, FarCaches) {
-  for (auto [m, n, k] : {std::tuple{64, 70, 3084}, {33, 41, 3083}, {70, 100, 36}, {7, 19, 40}}) {
+  for (auto [m, n, k] : {std::tuple{64, 70, 3084}, {33, 41, 3083}, {70, 100, 36}, {7, 19, 40}, {1063, 34, 260}}) {
     Case c{1, m, n, k};
     c.far_caches = true;
     Check<float>(GetParam(), c);

@@ -33,7 +33,7 @@ std::vector<Value> EmitRegisterTile(KernelBuilder& kb, const RegisterTile& tile,
       kb.Store(row[v], kb.At(tile.copy, at, tile.accumulator));
     }
     if (asks) kb.Prefetch(kb.At(tile.prefetch, kb.Mul(k, tile.prefetch_step), kb.b.getI8Type()));
-    if (tile.next_p) kb.PrefetchIntoL1(kb.At(tile.next_p, kb.Mul(k, tile.p_k_stride), tile.p_element));
+    if (tile.next_p) kb.PrefetchIntoL1(kb.At(tile.next_p, kb.Mul(k, tile.next_p_step), tile.p_element));
     // LLVM would load all rows' elements ahead, or keep those that neighbouring taps share, and for want of registers
     // put accumulators on the stack (2x2 of 128 channels of 12x12 to 64 on Zen 3: 31 GFLOP/s, else 95).
     if (!tile.inner.empty() && !tile.inner_of_q) kb.KeepOrder();
