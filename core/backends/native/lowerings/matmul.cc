@@ -14,6 +14,11 @@ namespace {
 
 using mlir::Value;
 
+// A cycle. In a whole model weights come from behind L2, at a third of this, but threads that sleep first have to wake
+// (Emerald Rapids, one row by 1 MB in an LSTM, 27 us by one of two threads, as its multiply-adds alone say, 15 by both;
+// 0.5 MB between calls a millisecond apart 37 and 62).
+constexpr double kWeightBytes = 40;
+
 // Few enough rows that packing a panel of b would cost more than reading it where it lies.
 constexpr int64_t kFewRows = 16;
 // From here on, rows that far apart strain the TLB.
@@ -65,7 +70,9 @@ absl::Status EmitMatmul(FunctionEmitter& f, const Node& n) {
   Buffer packed;
   int64_t packed_matrix = plan.k * plan.packed_columns();
   if (constant) packed = PackConstant(f, b, plan, types);
-  double cost = 2.0 * batch * m * columns * k / (4.0 * plan.lanes) / std::max<int64_t>(plan.tasks(), 1) + 50;
+  const double cycles =
+      std::max(EstimateCycles(plan), constant ? plan.packed_elements() * types.accumulator_bytes / kWeightBytes : 0);
+  const double cost = cycles / std::max<int64_t>(plan.tasks(), 1) + 50;
   EmitTasks(f, plan.tasks(), cost, plan.scratch_bytes(), [&](Kernel& kernel, Value begin, Value end, Value scratch) {
     mlir::Type stored = types.Stored(kernel.o);
     GemmKernel gemm;
