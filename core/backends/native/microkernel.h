@@ -35,7 +35,8 @@ struct RegisterTile {
   // Unless null: step k asks for the cache line at prefetch + k * prefetch_step bytes; where those that are unrolled
   // ask for one line, the first of them.
   mlir::Value prefetch, prefetch_step;
-  // Unless null: an element of P that another tile meets; step k asks for the line of what lies k * next_p_step further.
+  // Unless null: an element of P that another tile meets; step k asks for the line of what lies k * next_p_step
+  // further.
   mlir::Value next_p;
   int64_t next_p_step = 0;
   // Steps of the outermost loop that share its counter; divides the number of steps.
