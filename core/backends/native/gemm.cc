@@ -218,7 +218,7 @@ class TaskEmitter {
       t.next_p = kb_.At(t.p, tile_stride, g_.p.element);
       t.next_p_step = plan_.mr;
     }
-    if (t.inner.empty() && rows == plan_.mr) t.unrolled = plan_.unrolled_steps();
+    if (t.inner.empty() && rows == plan_.mr && !packs_) t.unrolled = plan_.unrolled_steps();
     return EmitRegisterTile(kb_, t, kb_.Int(0), kb_.Div(kb_.Sub(k_end, k_begin), inner), in);
   }
 

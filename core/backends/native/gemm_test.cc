@@ -333,6 +333,17 @@ TEST(GemmPlanTest, StepsAreUnrolledWhereTheyDivideK) {
   EXPECT_EQ(plan.unrolled_steps(), 1);
   EXPECT_EQ(PlanGemm(small, ColumnSource::kPacked, 4, 1, 197, 384, 383).unrolled_steps(), 1);
   EXPECT_EQ(PlanGemm(Core{}, ColumnSource::kPacked, 4, 1, 197, 384, 384).unrolled_steps(), 1);
+  EXPECT_EQ(PlanGemm(small, ColumnSource::kOnTheFly, 4, 1, 256, 784, 512).unrolled_steps(), 4);
+  EXPECT_EQ(PlanGemm(small, ColumnSource::kDirect, 4, 1, 256, 784, 512).unrolled_steps(), 1);
+}
+
+TEST(GemmPlanTest, ShortTilesAreSmallWhereTheyBeginSooner) {
+  const Core small{32, 16, 32 << 10, 512 << 10};
+  for (const ColumnSource source : {ColumnSource::kPacked, ColumnSource::kOnTheFly}) {
+    for (const int64_t k : {32, 64, 96}) EXPECT_EQ(PlanGemm(small, source, 4, 1, 3136, 256, k).mr, 5) << k;
+    EXPECT_EQ(PlanGemm(small, source, 4, 1, 3136, 64, 256).mr, 6);
+    EXPECT_EQ(PlanGemm(small, source, 4, 1, 3136, 256, 63).mr, 6) << "steps that are not unrolled";
+  }
 }
 
 TEST(GemmPlanTest, FarResultsAreWrittenAFewLinesAtATime) {

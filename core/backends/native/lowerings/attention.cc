@@ -52,6 +52,8 @@ struct Plan {
 void BlockRows(Plan* p) {
   int64_t row_bytes = p->padded_keys * p->element_bytes;
   int64_t base = std::lcm(p->scores.mr, p->context.mr);
+  // Tiles of five rows and of six, say, end together after thirty.
+  if (base > 24 && p->scores.nv == p->context.nv) base = p->scores.mr = p->context.mr;
   if (base > 32 || base * row_bytes > kMaxBlockBytes) {
     base = p->scores.mr = p->context.mr = std::min({p->scores.mr, p->context.mr, int64_t{8}});
   }
