@@ -8,15 +8,15 @@ namespace {
 
 // Accumulators in and out, loop set-up.
 constexpr int64_t kTileOverheadCycles = 24;
-// Less of tiles with at most so many accumulators whose steps are unrolled, and their chains are shorter (Zen 3, per
-// cent of the peak by 6x2 and by 5x2, k of 32, 64, 96, 128: 88, 93, 95, 97 and 93, 96, 97, 97; 384 and 768 level).
-constexpr int64_t kSmallTile = 10, kSmallTileOverheadCycles = 12;
-constexpr double kSmallTileChainCycles = 5.05;
+// Less of a tile of 5x2 whose steps are unrolled, and its chains are shorter than ChainCycles says (Zen 3, per cent of
+// the peak by 6x2 and by 5x2, k of 32, 64, 96, 128: 88, 93, 95, 97 and 93, 96, 97, 97; 384 and 768 level).
+constexpr int64_t kShortTileOverheadCycles = 12;
+constexpr double kShortTileChainCycles = 5.05;
 // A tile of 6x2 has 25 instructions for a step's six cycles, of which the counter, its jump and a prefetch are five
 // (Zen 3, 197x384x384 and 3136x64x256: 98 -> 100.5 GFLOP/s of 102; of panels that tasks copy, 512 channels of 28x28 to
-// 256 and 128 to 512 94 -> 95 to 96% of the peak, narrower images level; of other tiles, and of Q where it lies,
-// nothing. Emerald Rapids, any tile, per cent of the peak: 3136x64x256 90 -> 94, 64x768x768 99 -> 101; by AVX2
-// 128x768x768 94 -> 97).
+// 256 and 128 to 512 94 -> 95 to 96% of the peak, narrower images level; of pixels as P, 384 channels of 14x14 to 64
+// and 160 of 7x7 to 960 90 -> 93 and 83 -> 87, others 0 to 2; of other tiles, and of Q where it lies, nothing. Emerald
+// Rapids, any tile, per cent of the peak: 3136x64x256 90 -> 94, 64x768x768 99 -> 101; by AVX2 128x768x768 94 -> 97).
 constexpr int64_t kUnrolled = 4;
 // Of a tile whose results go far. Where they lie a plane apart, of a row: wide tiles have fewer of them (Emerald
 // Rapids, per cent of the peak: pointwise, 64 channels of 56x56 to 256 84 by 13x2, 88 by 6x4, 83 by 8x2; 16 of 112x112
@@ -32,9 +32,9 @@ constexpr int64_t kFarRows = 64;
 constexpr double kTailPenalty = 1.01;
 
 int64_t UnrolledSteps(const GemmPlan& plan, int64_t vectors) {
-  if (plan.source == ColumnSource::kDirect || plan.transpose_output) return 1;
-  const bool counts =
-      plan.core.waits_for_l2() ? vectors == 2 : plan.core.far_caches && plan.source == ColumnSource::kPacked;
+  const bool is_product = plan.source == ColumnSource::kPacked && !plan.transpose_output;
+  const bool counts = plan.core.waits_for_l2() ? vectors == 2 && plan.source != ColumnSource::kDirect
+                                               : plan.core.far_caches && is_product;
   return counts && plan.kc % kUnrolled == 0 && plan.k % kUnrolled == 0 ? kUnrolled : 1;
 }
 
@@ -112,13 +112,14 @@ double FarCycles(const GemmPlan& plan, int64_t rows, int64_t vectors) {
 // from L2, where a panel that L1 does not hold comes from at every tile.
 double TileCycles(const GemmPlan& plan, int64_t rows, int64_t vectors) {
   if (rows == 0) return 0;
-  const bool is_small = plan.core.waits_for_l2() && UnrolledSteps(plan, vectors) > 1 && rows * vectors <= kSmallTile;
-  const double chain = is_small ? kSmallTileChainCycles : ChainCycles(plan.core);
+  const bool is_short = plan.core.waits_for_l2() && plan.core.vector_bytes == 32 && rows == 5 && vectors == 2 &&
+                        UnrolledSteps(plan, vectors) > 1;
+  const double chain = is_short ? kShortTileChainCycles : ChainCycles(plan.core);
   const int64_t step_bytes = StepBytes(plan, vectors);
   const bool in_l1 = plan.k * step_bytes <= plan.core.l1_panel_bytes();
   const double loading = in_l1 ? 0 : 2.0 * step_bytes / (plan.lanes * plan.element_bytes);
   double per_step = std::max({rows * vectors / 2.0, (rows + vectors) / LoadsPerCycle(plan.core), chain, loading});
-  return per_step * plan.k + (is_small ? kSmallTileOverheadCycles : kTileOverheadCycles) +
+  return per_step * plan.k + (is_short ? kShortTileOverheadCycles : kTileOverheadCycles) +
          FarCycles(plan, rows, vectors);
 }
 
@@ -232,6 +233,7 @@ GemmPlan PlanTransposedGemm(const Core& core, int64_t element_bytes, int64_t bat
   kc = std::max<int64_t>(kc, 64);
   int64_t blocks = std::max<int64_t>(CeilDiv(k, kc), 1);
   plan.kc = CeilDiv(k, blocks);
+  if (blocks > 1 && core.waits_for_l2() && k % kUnrolled == 0) plan.kc = RoundUp(plan.kc, kUnrolled);
   BlockRows(TransposedSlabBytes(core) / (plan.nr() * element_bytes), &plan);
   plan.prefetch = k * n * element_bytes > PrefetchBytes(core);
   return plan;

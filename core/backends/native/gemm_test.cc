@@ -335,9 +335,14 @@ TEST(GemmPlanTest, StepsAreUnrolledWhereTheyDivideK) {
   EXPECT_EQ(PlanGemm(Core{}, ColumnSource::kPacked, 4, 1, 197, 384, 384).unrolled_steps(), 1);
   EXPECT_EQ(PlanGemm(small, ColumnSource::kOnTheFly, 4, 1, 256, 784, 512).unrolled_steps(), 4);
   EXPECT_EQ(PlanGemm(small, ColumnSource::kDirect, 4, 1, 256, 784, 512).unrolled_steps(), 1);
+  plan = PlanTransposedGemm(small, 4, 1, 49, 2048, 512, 0, kLineBytes);
+  ASSERT_EQ(plan.nv, 2);
+  EXPECT_EQ(plan.k_blocks(), 3);
+  EXPECT_EQ(plan.unrolled_steps(), 4) << "blocks of " << plan.kc;
+  EXPECT_EQ(PlanTransposedGemm(WithFarCaches(Core{}), 4, 1, 49, 2048, 512, 0, kLineBytes).unrolled_steps(), 1);
 }
 
-TEST(GemmPlanTest, ShortTilesAreSmallWhereTheyBeginSooner) {
+TEST(GemmPlanTest, TilesOfFiveRowsBeginSooner) {
   const Core small{32, 16, 32 << 10, 512 << 10};
   for (const ColumnSource source : {ColumnSource::kPacked, ColumnSource::kOnTheFly}) {
     for (const int64_t k : {32, 64, 96}) EXPECT_EQ(PlanGemm(small, source, 4, 1, 3136, 256, k).mr, 5) << k;
