@@ -31,13 +31,6 @@ constexpr int64_t kFarRows = 64;
 // A tail is code to compile and to fetch: worth it from this gain.
 constexpr double kTailPenalty = 1.01;
 
-int64_t UnrolledSteps(const GemmPlan& plan, int64_t vectors) {
-  const bool is_product = plan.source == ColumnSource::kPacked && !plan.transpose_output;
-  const bool counts = plan.core.waits_for_l2() ? vectors == 2 && plan.source != ColumnSource::kDirect
-                                               : plan.core.far_caches && is_product;
-  return counts && plan.kc % kUnrolled == 0 && plan.k % kUnrolled == 0 ? kUnrolled : 1;
-}
-
 // Vectors and broadcast elements: two, of which such a core sustains fewer (Zen 3: 12x1 at 63 to 76% of the peak, 14x1
 // at 72 to 78% where pixels lie apart).
 double LoadsPerCycle(const Core& core) { return core.waits_for_l2() ? 1.6 : 2; }
@@ -113,7 +106,7 @@ double FarCycles(const GemmPlan& plan, int64_t rows, int64_t vectors) {
 double TileCycles(const GemmPlan& plan, int64_t rows, int64_t vectors) {
   if (rows == 0) return 0;
   const bool is_short = plan.core.waits_for_l2() && plan.core.vector_bytes == 32 && rows == 5 && vectors == 2 &&
-                        UnrolledSteps(plan, vectors) > 1;
+                        plan.unrolled_steps() > 1;
   const double chain = is_short ? kShortTileChainCycles : ChainCycles(plan.core);
   const int64_t step_bytes = StepBytes(plan, vectors);
   const bool in_l1 = plan.k * step_bytes <= plan.core.l1_panel_bytes();
@@ -136,7 +129,11 @@ double EstimateCycles(const GemmPlan& plan) {
   return cycles * (1 + 0.004 * plan.nv);
 }
 
-int64_t GemmPlan::unrolled_steps() const { return UnrolledSteps(*this, nv); }
+int64_t GemmPlan::unrolled_steps() const {
+  const bool is_product = source == ColumnSource::kPacked && !transpose_output;
+  const bool counts = core.waits_for_l2() ? nv == 2 && source != ColumnSource::kDirect : core.far_caches && is_product;
+  return counts && kc % kUnrolled == 0 && k % kUnrolled == 0 ? kUnrolled : 1;
+}
 
 bool GemmPlan::prefetch_p() const {
   if (!core.far_caches || transpose_output) return core.far_caches;
@@ -233,7 +230,7 @@ GemmPlan PlanTransposedGemm(const Core& core, int64_t element_bytes, int64_t bat
   kc = std::max<int64_t>(kc, 64);
   int64_t blocks = std::max<int64_t>(CeilDiv(k, kc), 1);
   plan.kc = CeilDiv(k, blocks);
-  if (blocks > 1 && core.waits_for_l2() && k % kUnrolled == 0) plan.kc = RoundUp(plan.kc, kUnrolled);
+  if (core.waits_for_l2() && k % kUnrolled == 0) plan.kc = RoundUp(plan.kc, kUnrolled);
   BlockRows(TransposedSlabBytes(core) / (plan.nr() * element_bytes), &plan);
   plan.prefetch = k * n * element_bytes > PrefetchBytes(core);
   return plan;

@@ -52,10 +52,11 @@ struct Plan {
 void BlockRows(Plan* p) {
   int64_t row_bytes = p->padded_keys * p->element_bytes;
   int64_t base = std::lcm(p->scores.mr, p->context.mr);
-  // Tiles of five rows and of six, say, end together after thirty.
-  if (base > 24 && p->scores.nv == p->context.nv) base = p->scores.mr = p->context.mr;
   if (base > 32 || base * row_bytes > kMaxBlockBytes) {
     base = p->scores.mr = p->context.mr = std::min({p->scores.mr, p->context.mr, int64_t{8}});
+  } else if (base > 24 && p->scores.nv == p->context.nv) {
+    // Tiles of five rows and of six, of as many registers' width: blocks of thirty rows are too coarse.
+    base = p->scores.mr = p->context.mr;
   }
   if (!p->pack_keys) base = p->rows;  // one block
   int64_t most = std::max(kBlockBytes / row_bytes / base, int64_t{1}) * base;
