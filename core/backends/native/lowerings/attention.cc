@@ -54,8 +54,8 @@ void BlockRows(Plan* p) {
   int64_t base = std::lcm(p->scores.mr, p->context.mr);
   if (base > 32 || base * row_bytes > kMaxBlockBytes) {
     base = p->scores.mr = p->context.mr = std::min({p->scores.mr, p->context.mr, int64_t{8}});
-  } else if (base > 24 && p->scores.nv == p->context.nv) {
-    // Tiles of five rows and of six, of as many registers' width: blocks of thirty rows are too coarse.
+  } else if (base > 24 && p->scores.nv == p->context.nv && p->scores.mr < p->context.mr) {
+    // Scores by tiles of five rows, say, and of six behind: blocks of thirty rows are too coarse.
     base = p->scores.mr = p->context.mr;
   }
   if (!p->pack_keys) base = p->rows;  // one block
