@@ -10,6 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
+#include "core/base/digest.h"
+#include "core/base/proto_bytes.h"
 #include "core/base/status_macros.h"
 #include "core/compiler/build_executable.h"
 #include "core/compiler/cost_samples.h"
@@ -115,11 +117,15 @@ class MeasuredSearch {
     std::vector<collage::Partitioned> partitioned(covers_.size());
     std::vector<std::vector<Action>> actions(covers_.size());
     DistinctActions distinct;
+    keys_.resize(covers_.size());
     for (size_t i = 0; i < covers_.size(); ++i) {
       if (!plans_[i].excluded().empty()) continue;
       partitioned[i] = collage::CutAlong(input_.module, covers_[i]);
       INLAY_ASSIGN_OR_RETURN(actions[i], MakeActions(partitioned[i], context_.compiler->compiler()));
       distinct.Add(actions[i]);
+      Hasher hasher;
+      for (const Action& action : actions[i]) hasher.UpdateField(action.key.digest.bytes());
+      keys_[i] = hasher.Finish();
     }
     INLAY_ASSIGN_OR_RETURN(const CompiledActions compiled, CompileAll(distinct.actions(), context_));
     std::vector<int> measured;
@@ -141,10 +147,10 @@ class MeasuredSearch {
     }
     if (measured.size() < 2) return absl::OkStatus();
     if (context_.progress) context_.progress({"measure the whole model", 0, static_cast<int>(measured.size()), ""});
-    INLAY_ASSIGN_OR_RETURN(const std::vector<SiteCosts::Timing> timings,
+    INLAY_ASSIGN_OR_RETURN(const proto::MeasureResult result,
                            MeasurePlans(measured, kFinalBudgetMs, kMinFinalRounds, /*reference=*/0));
     for (size_t i = 0; i < measured.size(); ++i) {
-      const SiteCosts::Timing& timing = timings[i];
+      const SiteCosts::Timing& timing = result.timings(static_cast<int>(i));
       proto::PlanReport& plan = plans_[measured[i]];
       if (timing.code() != 0) plan.set_excluded(timing.message().empty() ? "failed" : timing.message());
       if (!IsOfTheSubject(timing)) failures_.push_back(timing.message());
@@ -155,8 +161,8 @@ class MeasuredSearch {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<std::vector<SiteCosts::Timing>> MeasurePlans(const std::vector<int>& plans, double budget_ms,
-                                                              int min_rounds, int reference) {
+  absl::StatusOr<proto::MeasureResult> MeasurePlans(const std::vector<int>& plans, double budget_ms, int min_rounds,
+                                                    int reference) {
     proto::MeasureAction measurement = NewMeasurement(config_);
     measurement.set_reference(reference);
     for (int plan : plans) *measurement.add_subjects() = subjects_[plan];
@@ -169,7 +175,30 @@ class MeasuredSearch {
     last_measurement_ = absl::Now() - start;
     final_ms_ += absl::ToDoubleMilliseconds(last_measurement_);
     if (!result.note().empty()) notes_.insert(result.note());
-    return std::vector<SiteCosts::Timing>(result.timings().begin(), result.timings().end());
+    return result;
+  }
+
+  // The cost table keeps what a tie was decided by: it is most of what a search measures that knows the parts' costs.
+  absl::StatusOr<std::vector<SiteCosts::Timing>> MeasureTie(const std::vector<int>& plans, int measurement) {
+    Hasher hasher;
+    hasher.UpdateField("inlay tie/1").UpdateField(context_.measurer->device()).UpdateField(input_.module_hash.bytes());
+    hasher.UpdateField(absl::StrCat(config_.num_threads, " ", measurement));
+    for (int plan : plans) hasher.UpdateField(keys_[plan].bytes());
+    const Digest key = hasher.Finish();
+    const absl::StatusOr<std::string> row = context_.costs->Get(key);
+    proto::MeasureResult result;
+    if (row.ok() && result.ParseFromString(*row)) return TimingsOf(result);
+    if (absl::Now() + last_measurement_ > deadline_) return std::vector<SiteCosts::Timing>();
+    // All gave the right results already.
+    INLAY_ASSIGN_OR_RETURN(result, MeasurePlans(plans, kTieBudgetMs, kMinTieRounds, /*reference=*/-1));
+    if (std::all_of(result.timings().begin(), result.timings().end(), IsOfTheSubject)) {
+      context_.costs->PutIfAbsent(key, DeterministicBytes(result)).IgnoreError();  // a cache: else again
+    }
+    return TimingsOf(result);
+  }
+
+  static std::vector<SiteCosts::Timing> TimingsOf(const proto::MeasureResult& result) {
+    return {result.timings().begin(), result.timings().end()};
   }
 
   // Where timing every plan whole would take longer than its budget: leaves out those that cannot win. Not the
@@ -230,11 +259,11 @@ class MeasuredSearch {
       plan_of.push_back(i);
     }
     if (finalists.empty()) return absl::InternalError("no plan of the whole model gives the right results");
-    auto again = [&](const std::vector<int>& tied) -> absl::StatusOr<std::vector<SiteCosts::Timing>> {
-      if (absl::Now() + last_measurement_ > deadline_) return std::vector<SiteCosts::Timing>();
+    int measurements = 0;
+    auto again = [&](const std::vector<int>& tied) {
       std::vector<int> plans;
       for (int i : tied) plans.push_back(plan_of[i]);
-      return MeasurePlans(plans, kTieBudgetMs, kMinTieRounds, /*reference=*/-1);  // all gave the right results already
+      return MeasureTie(plans, measurements++);
     };
     INLAY_ASSIGN_OR_RETURN(const FinalDecision decision, DecideFinal(finalists, again));
     const int best = plan_of[decision.winner];
@@ -330,6 +359,7 @@ class MeasuredSearch {
   SitesByPositions site_at_;
   SiteCosts costs_;
   std::vector<proto::PlanReport> plans_;                 // of covers_
+  std::vector<Digest> keys_;                             // of their actions
   std::vector<proto::MeasureAction::Subject> subjects_;  // of covers_ that are timed whole
   std::vector<std::string> failures_;
   std::set<std::string> notes_;

@@ -62,31 +62,54 @@ bool SameTypes(const std::vector<NamedTensor>& a, const std::vector<NamedTensor>
                     [](const NamedTensor& x, const NamedTensor& y) { return x.type == y.type; });
 }
 
-// Tensors that subjects share: each value is made once.
+// What subjects share, each value made once.
 class SharedTensors {
  public:
   explicit SharedTensors(uint64_t seed) : seed_(seed) {}
 
-  absl::StatusOr<std::shared_ptr<const AlignedMemory>> Get(const runtime::TensorType& type, SyntheticRole role,
-                                                           const std::string& key) {
-    const std::string full_key = absl::StrCat(type.ToString(), " ", key);
-    std::shared_ptr<const AlignedMemory>& tensor = tensors_[{role, full_key}];
+  absl::StatusOr<std::shared_ptr<const AlignedMemory>> Input(const runtime::TensorType& type, size_t place) {
+    return Get(&inputs_, type, SyntheticRole::kInput, absl::StrCat(place));
+  }
+  // `transient`: no run reads it, so it may share its memory with weights that have other values.
+  absl::StatusOr<jit::ParamBytes> Weight(const runtime::TensorType& type, SyntheticRole role, const std::string& key,
+                                         bool transient) {
+    const size_t bytes = type.NumBytes();
+    if (!transient || bytes < kWorthSharing) {
+      INLAY_ASSIGN_OR_RETURN(auto memory, Get(&weights_, type, role, key));
+      return jit::ParamBytes{{memory->data(), bytes}, memory};
+    }
+    std::shared_ptr<const AlignedMemory>& sequence = sequences_[{role, type.ToString()}];
+    const int64_t size = runtime::ByteSize(type.dtype);
+    if (sequence == nullptr) {
+      INLAY_ASSIGN_OR_RETURN(AlignedMemory memory, Allocate(type.NumBytes() + kSyntheticSlack * size));
+      FillSyntheticSequence(type, role, seed_, memory.data());
+      sequence = std::make_shared<const AlignedMemory>(std::move(memory));
+    }
+    return jit::ParamBytes{{sequence->data() + SyntheticWindow(key) * size, bytes}, sequence};
+  }
+  void ForgetWeights() {
+    weights_.clear();
+    sequences_.clear();
+  }
+
+ private:
+  using Tensors = std::map<std::pair<SyntheticRole, std::string>, std::shared_ptr<const AlignedMemory>>;
+  // A tensor's memory is less than a sequence's slack below.
+  static constexpr size_t kWorthSharing = size_t{1} << 20;
+
+  absl::StatusOr<std::shared_ptr<const AlignedMemory>> Get(Tensors* tensors, const runtime::TensorType& type,
+                                                           SyntheticRole role, const std::string& key) {
+    std::shared_ptr<const AlignedMemory>& tensor = (*tensors)[{role, absl::StrCat(type.ToString(), " ", key)}];
     if (tensor == nullptr) {
       INLAY_ASSIGN_OR_RETURN(AlignedMemory memory, Allocate(type.NumBytes()));
-      FillSynthetic(type, role, full_key, seed_, memory.data());
+      FillSynthetic(type, role, key, seed_, memory.data());
       tensor = std::make_shared<const AlignedMemory>(std::move(memory));
     }
     return tensor;
   }
-  void ForgetWeights() {
-    for (auto it = tensors_.begin(); it != tensors_.end();) {
-      it = it->first.first == SyntheticRole::kInput ? ++it : tensors_.erase(it);
-    }
-  }
 
- private:
   const uint64_t seed_;
-  std::map<std::pair<SyntheticRole, std::string>, std::shared_ptr<const AlignedMemory>> tensors_;
+  Tensors inputs_, weights_, sequences_;
 };
 
 // Memory for the outputs of a run.
@@ -195,8 +218,7 @@ class Measurement {
       }
     }
     for (size_t i = 0; i < module.inputs().size(); ++i) {
-      INLAY_ASSIGN_OR_RETURN(auto memory,
-                             tensors_.Get(module.inputs()[i].type, SyntheticRole::kInput, absl::StrCat(i)));
+      INLAY_ASSIGN_OR_RETURN(auto memory, tensors_.Input(module.inputs()[i].type, i));
       subject->inputs.push_back(memory->data());
       subject->input_memory.push_back(std::move(memory));
     }
@@ -220,8 +242,7 @@ class Measurement {
       const NamedTensor& param = plan->params[i];
       const bool known = static_cast<int>(i) < what.params_size() && !what.params(i).digest().empty();
       const std::string key = known ? absl::StrCat("#", what.params(i).digest()) : param.name;
-      INLAY_ASSIGN_OR_RETURN(auto memory, tensors_.Get(param.type, RoleOfWeight(param.name), key));
-      return jit::ParamBytes{{memory->data(), static_cast<size_t>(param.type.NumBytes())}, memory};
+      return tensors_.Weight(param.type, RoleOfWeight(param.name), key, plan->param_load_only[i]);
     };
     std::vector<const proto::StaticLibrary*> libraries;
     for (const proto::StaticLibrary& library : what.libraries()) libraries.push_back(&library);

@@ -24,11 +24,11 @@ uint64_t Mix(uint64_t x) {
 constexpr uint64_t kStep = 0x9e3779b97f4a7c15;
 
 // The same in every process and build, which std::hash is not.
-uint64_t StreamOf(absl::string_view key, SyntheticRole role, uint64_t seed) {
-  uint64_t hash = Mix(seed + (role == SyntheticRole::kInput ? kStep : 2 * kStep));
+uint64_t Hash(uint64_t hash, absl::string_view key) {
   for (const char c : key) hash = Mix((hash ^ static_cast<unsigned char>(c)) + kStep);
   return hash;
 }
+uint64_t WeightStream(uint64_t seed) { return Mix(seed + 2 * kStep); }
 
 // [0, 1), 24 bits.
 float Unit(uint64_t stream, int64_t i) { return static_cast<float>(Mix(stream + i * kStep) >> 40) * 0x1p-24f; }
@@ -76,6 +76,30 @@ bool IsFloat(DType dtype) {
   return dtype == DType::kF32 || dtype == DType::kF64 || dtype == DType::kF16 || dtype == DType::kBF16;
 }
 
+// Elements first, first + 1, ... of a stream.
+void Fill(const runtime::TensorType& type, SyntheticRole role, uint64_t stream, int64_t first, int64_t n, char* data) {
+  const Range range = IsFloat(type.dtype) ? FloatRange(type, role) : IntegerRange(type.dtype);
+  const float width = range.high - range.low;
+  if (type.dtype == DType::kF32) {  // nearly all, and hundreds of megabytes
+    float* const values = reinterpret_cast<float*>(data);
+    for (int64_t i = 0; i < n; ++i) values[i] = range.low + width * Unit(stream, first + i);
+    return;
+  }
+  const ir::DType dtype = static_cast<ir::DType>(type.dtype);  // the numbers are proto/ir.proto's in both
+  const int64_t size = runtime::ByteSize(type.dtype);
+  std::string element;
+  for (int64_t i = 0; i < n; ++i) {
+    const float value = range.low + width * Unit(stream, first + i);
+    element.clear();
+    if (IsFloat(type.dtype)) {
+      ir::AppendDouble(dtype, value, &element);
+    } else {
+      ir::AppendInt(dtype, static_cast<int64_t>(std::floor(value)), &element);
+    }
+    std::memcpy(data + i * size, element.data(), size);
+  }
+}
+
 }  // namespace
 
 SyntheticRole RoleOfWeight(absl::string_view name) {
@@ -85,30 +109,22 @@ SyntheticRole RoleOfWeight(absl::string_view name) {
   return SyntheticRole::kWeight;
 }
 
+int64_t SyntheticWindow(absl::string_view key) {
+  constexpr int64_t kAlignment = 64;  // elements, so that bytes are aligned whatever the type
+  return static_cast<int64_t>(Hash(0, key) % (kSyntheticSlack / kAlignment)) * kAlignment;
+}
+
 void FillSynthetic(const runtime::TensorType& type, SyntheticRole role, absl::string_view key, uint64_t seed,
                    char* data) {
-  const uint64_t stream = StreamOf(key, role, seed);
-  const int64_t n = type.NumElements();
-  const Range range = IsFloat(type.dtype) ? FloatRange(type, role) : IntegerRange(type.dtype);
-  const float width = range.high - range.low;
-  if (type.dtype == DType::kF32) {  // nearly all, and hundreds of megabytes
-    float* const values = reinterpret_cast<float*>(data);
-    for (int64_t i = 0; i < n; ++i) values[i] = range.low + width * Unit(stream, i);
-    return;
+  if (role == SyntheticRole::kInput) {
+    Fill(type, role, Hash(Mix(seed + kStep), key), 0, type.NumElements(), data);
+  } else {
+    Fill(type, role, WeightStream(seed), SyntheticWindow(key), type.NumElements(), data);
   }
-  const ir::DType dtype = static_cast<ir::DType>(type.dtype);  // the numbers are proto/ir.proto's in both
-  const int64_t size = runtime::ByteSize(type.dtype);
-  std::string element;
-  for (int64_t i = 0; i < n; ++i) {
-    const float value = range.low + width * Unit(stream, i);
-    element.clear();
-    if (IsFloat(type.dtype)) {
-      ir::AppendDouble(dtype, value, &element);
-    } else {
-      ir::AppendInt(dtype, static_cast<int64_t>(std::floor(value)), &element);
-    }
-    std::memcpy(data + i * size, element.data(), size);
-  }
+}
+
+void FillSyntheticSequence(const runtime::TensorType& type, SyntheticRole role, uint64_t seed, char* data) {
+  Fill(type, role, WeightStream(seed), 0, type.NumElements() + kSyntheticSlack, data);
 }
 
 }  // namespace inlay::server

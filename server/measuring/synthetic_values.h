@@ -30,6 +30,15 @@ SyntheticRole RoleOfWeight(absl::string_view name);
 void FillSynthetic(const runtime::TensorType& type, SyntheticRole role, absl::string_view key, uint64_t seed,
                    char* data);
 
+// Weights of one type and role are windows of one sequence of values, so that a deep model's fit into memory for one of
+// them. A window begins at a multiple of 64 elements, less than kSyntheticSlack of them from where the sequence begins.
+constexpr int64_t kSyntheticSlack = int64_t{1} << 16;
+int64_t SyntheticWindow(absl::string_view key);
+
+// Fills `data` with the sequence's first type.NumElements() + kSyntheticSlack elements: from SyntheticWindow(key) on it
+// has what FillSynthetic gives for key.
+void FillSyntheticSequence(const runtime::TensorType& type, SyntheticRole role, uint64_t seed, char* data);
+
 }  // namespace inlay::server
 
 #endif  // INLAY_SERVER_MEASURING_SYNTHETIC_VALUES_H_

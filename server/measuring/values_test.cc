@@ -68,6 +68,24 @@ TEST(SyntheticValues, WeightsKeepActivationsInRange) {
   EXPECT_NEAR(Deviation(Fill<float>(DType::kF32, {10000}, SyntheticRole::kInput)), 1, 0.02);
 }
 
+TEST(SyntheticValues, WeightsAreWindowsOfOneSequence) {
+  const std::vector<int64_t> shape = {33, 7};
+  for (SyntheticRole role : {SyntheticRole::kWeight, SyntheticRole::kOffset}) {
+    for (DType dtype : {DType::kF32, DType::kI32}) {
+      std::vector<uint32_t> sequence(33 * 7 + kSyntheticSlack);
+      FillSyntheticSequence({dtype, shape}, role, 1, reinterpret_cast<char*>(sequence.data()));
+      for (const std::string key : {"", "a", "layer.1"}) {
+        const int64_t begin = SyntheticWindow(key);
+        EXPECT_EQ(begin * sizeof(uint32_t) % 64, 0);
+        ASSERT_LT(begin, kSyntheticSlack);
+        const std::vector<uint32_t> window(sequence.begin() + begin, sequence.begin() + begin + 33 * 7);
+        EXPECT_EQ(window, Fill<uint32_t>(dtype, shape, role, key)) << key;
+      }
+    }
+  }
+  EXPECT_NE(SyntheticWindow("layer.1"), SyntheticWindow("layer.2"));
+}
+
 TEST(SyntheticValues, EveryType) {
   const auto indices = Fill<int64_t>(DType::kI64, {1000}, SyntheticRole::kInput);
   EXPECT_THAT(indices, Each(AllOf(Ge(0), Le(1))));
