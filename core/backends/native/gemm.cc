@@ -12,6 +12,8 @@ namespace {
 using mlir::Type;
 using mlir::Value;
 
+constexpr int64_t kManyPanels = 8;
+
 // Emits one task. A panel is emitted once for the full ones and once more where the last differs.
 class TaskEmitter {
  public:
@@ -31,8 +33,10 @@ class TaskEmitter {
     Value is_last = kb_.Equal(panel_, kb_.Int(plan_.panels() - 1));
     bool partial = plan_.n_last() < plan_.nr();
     // Padded columns cost nothing to compute: only a narrower panel, or one that must not be read in full, is worth
-    // code of its own.
-    bool separate = plan_.nv_last != plan_.nv || (partial && plan_.source != ColumnSource::kPacked);
+    // code of its own; or many others, whose results then go from the registers to where they belong.
+    const bool whole_tiles = plan_.k_blocks() <= 1 && !g_.transpose_output;
+    const bool spares_others = g_.inline_epilogue && whole_tiles && plan_.panels() >= kManyPanels;
+    bool separate = plan_.nv_last != plan_.nv || (partial && (plan_.source != ColumnSource::kPacked || spares_others));
     if (plan_.panels() == 1) {
       Panel(plan_.nv_last, plan_.n_last(), kb_.Int(plan_.n_last()));
     } else if (separate) {

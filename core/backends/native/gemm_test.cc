@@ -206,6 +206,12 @@ TEST_P(GemmTest, OddShapesPacked) {
   }
 }
 
+TEST_P(GemmTest, ManyPanelsBesideOneThatIsPartlyPadding) {
+  for (int64_t m : {5, 6, 8, 19}) {
+    for (int64_t n : {331, 346, 354, 383}) Check<float>(GetParam(), {1, m, n, 20, false, ColumnSource::kPacked, true});
+  }
+}
+
 TEST_P(GemmTest, BlockedInKAndRows) {
   Check<float>(GetParam(), {1, 67, 101, 97, false, ColumnSource::kPacked, false, 31, 0});
   Check<float>(GetParam(), {1, 67, 101, 97, false, ColumnSource::kPacked, true, 31, 20});
