@@ -3,6 +3,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -27,10 +28,10 @@ namespace inlay::compiler {
 namespace {
 
 // Of the runs of whole models.
-constexpr double kFinalBudgetMs = 2500;
+constexpr double kFinalBudgetMs = 2000;
 constexpr int kMinFinalRounds = 4, kMaxFinalRounds = 60;
 // Of each measurement that a tie is decided by. It is the loads that differ, not a load's runs.
-constexpr double kTieBudgetMs = 800;
+constexpr double kTieBudgetMs = 600;
 constexpr int kMinTieRounds = 2;
 // The part of the budget that is kept for them.
 constexpr double kFinalShare = 0.4;
@@ -149,6 +150,11 @@ class MeasuredSearch {
     if (context_.progress) context_.progress({"measure the whole model", 0, static_cast<int>(measured.size()), ""});
     INLAY_ASSIGN_OR_RETURN(const proto::MeasureResult result,
                            MeasurePlans(measured, kFinalBudgetMs, kMinFinalRounds, /*reference=*/0));
+    const Digest key = WholeModelsKey("finalists", measured);
+    if (const auto earlier = Known(key)) {
+      for (size_t i = 0; i < measured.size(); ++i) earlier_[measured[i]] = earlier->timings(static_cast<int>(i));
+    }
+    Keep(key, result);
     for (size_t i = 0; i < measured.size(); ++i) {
       const SiteCosts::Timing& timing = result.timings(static_cast<int>(i));
       proto::PlanReport& plan = plans_[measured[i]];
@@ -178,23 +184,43 @@ class MeasuredSearch {
     return result;
   }
 
-  // The cost table keeps what a tie was decided by: it is most of what a search measures that knows the parts' costs.
+  // What a search that knows the parts' costs measures is whole models alone, so the cost table keeps their times as
+  // well: those by which ties are decided are not taken again, and where there is a tie that another search did not
+  // see, what that one measured first is the first of them.
   absl::StatusOr<std::vector<SiteCosts::Timing>> MeasureTie(const std::vector<int>& plans, int measurement) {
-    Hasher hasher;
-    hasher.UpdateField("inlay tie/1").UpdateField(context_.measurer->device()).UpdateField(input_.module_hash.bytes());
-    hasher.UpdateField(absl::StrCat(config_.num_threads, " ", measurement));
-    for (int plan : plans) hasher.UpdateField(keys_[plan].bytes());
-    const Digest key = hasher.Finish();
-    const absl::StatusOr<std::string> row = context_.costs->Get(key);
-    proto::MeasureResult result;
-    if (row.ok() && result.ParseFromString(*row)) return TimingsOf(result);
+    if (measurement == 0 && earlier_.count(plans[0]) > 0) {
+      std::vector<SiteCosts::Timing> timings;
+      for (int plan : plans) timings.push_back(earlier_.at(plan));
+      return timings;
+    }
+    const Digest key = WholeModelsKey(absl::StrCat("tie ", measurement), plans);
+    if (const auto known = Known(key)) return TimingsOf(*known);
     if (absl::Now() + last_measurement_ > deadline_) return std::vector<SiteCosts::Timing>();
     // All gave the right results already.
-    INLAY_ASSIGN_OR_RETURN(result, MeasurePlans(plans, kTieBudgetMs, kMinTieRounds, /*reference=*/-1));
-    if (std::all_of(result.timings().begin(), result.timings().end(), IsOfTheSubject)) {
-      context_.costs->PutIfAbsent(key, DeterministicBytes(result)).IgnoreError();  // a cache: else again
-    }
+    INLAY_ASSIGN_OR_RETURN(const proto::MeasureResult result,
+                           MeasurePlans(plans, kTieBudgetMs, kMinTieRounds, /*reference=*/-1));
+    Keep(key, result);
     return TimingsOf(result);
+  }
+
+  Digest WholeModelsKey(absl::string_view what, const std::vector<int>& plans) const {
+    Hasher hasher;
+    hasher.UpdateField("inlay whole models/1").UpdateField(what).UpdateField(context_.measurer->device());
+    hasher.UpdateField(absl::StrCat(config_.num_threads)).UpdateField(input_.module_hash.bytes());
+    for (int plan : plans) hasher.UpdateField(keys_[plan].bytes());
+    return hasher.Finish();
+  }
+
+  std::optional<proto::MeasureResult> Known(const Digest& key) const {
+    const absl::StatusOr<std::string> row = context_.costs->Get(key);
+    proto::MeasureResult result;
+    if (!row.ok() || !result.ParseFromString(*row)) return std::nullopt;
+    return result;
+  }
+
+  void Keep(const Digest& key, const proto::MeasureResult& result) const {
+    if (!std::all_of(result.timings().begin(), result.timings().end(), IsOfTheSubject)) return;
+    context_.costs->PutIfAbsent(key, DeterministicBytes(result)).IgnoreError();  // a cache: else again
   }
 
   static std::vector<SiteCosts::Timing> TimingsOf(const proto::MeasureResult& result) {
@@ -360,6 +386,7 @@ class MeasuredSearch {
   SiteCosts costs_;
   std::vector<proto::PlanReport> plans_;                 // of covers_
   std::vector<Digest> keys_;                             // of their actions
+  std::map<int, SiteCosts::Timing> earlier_;             // of plans, in another search's measurement of the same plans
   std::vector<proto::MeasureAction::Subject> subjects_;  // of covers_ that are timed whole
   std::vector<std::string> failures_;
   std::set<std::string> notes_;
