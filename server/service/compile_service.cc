@@ -2,6 +2,8 @@
 
 #include <spdlog/spdlog.h>
 
+#include <deque>
+#include <future>
 #include <utility>
 #include <vector>
 
@@ -56,23 +58,43 @@ class BlobReceiver {
     if (skipping_) return absl::OkStatus();
     INLAY_RETURN_IF_ERROR(Annotate(writer_->Append(message.data()), absl::StrCat("blob ", name_)));
     if (left_ > 0) return absl::OkStatus();
-    INLAY_RETURN_IF_ERROR(Annotate(writer_->Commit(), absl::StrCat("blob ", name_)));
-    writer_ = nullptr;
+    INLAY_RETURN_IF_ERROR(LeaveCommitting(kMostCommitting - 1));
+    committing_.push_back(std::async(std::launch::async, [writer = std::move(writer_), name = name_] {
+      return Annotate(writer->Commit(), absl::StrCat("blob ", name));
+    }));
     skipping_ = true;  // complete: nothing may follow but the next blob
     return absl::OkStatus();
   }
 
-  absl::Status Finish() const {
-    if (left_ > 0) return absl::InvalidArgumentError(absl::StrCat("blob ", name_, " ends ", left_, " bytes early"));
-    return absl::OkStatus();
+  absl::Status Finish() {
+    INLAY_RETURN_IF_ERROR(CheckComplete());
+    return LeaveCommitting(0);
   }
 
   int blobs() const { return num_blobs_; }
   int64_t bytes() const { return total_bytes_; }
 
  private:
+  // Blobs whose data has come and which wait for the disk, while the next ones come: a file system writes the journal
+  // of several at once.
+  static constexpr size_t kMostCommitting = 8;
+
+  absl::Status CheckComplete() const {
+    if (left_ > 0) return absl::InvalidArgumentError(absl::StrCat("blob ", name_, " ends ", left_, " bytes early"));
+    return absl::OkStatus();
+  }
+
+  absl::Status LeaveCommitting(size_t most) {
+    while (committing_.size() > most) {
+      const absl::Status status = committing_.front().get();
+      committing_.pop_front();
+      INLAY_RETURN_IF_ERROR(status);
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status Begin(const proto::UploadBlobsRequest& message) {
-    INLAY_RETURN_IF_ERROR(Finish());
+    INLAY_RETURN_IF_ERROR(CheckComplete());
     INLAY_ASSIGN_OR_RETURN(Digest digest, Digest::FromBytes(message.digest()));
     name_ = digest.short_hex();
     if (message.size() < 0 || message.size() > kMaxBlobBytes) {
@@ -91,6 +113,7 @@ class BlobReceiver {
 
   cache::BlobStore* blobs_;
   std::unique_ptr<cache::BlobWriter> writer_;
+  std::deque<std::future<absl::Status>> committing_;
   bool skipping_ = false;  // this blob is there already (or just became so)
   std::string name_;
   int64_t left_ = 0;

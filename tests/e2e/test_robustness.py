@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import hashlib
 import os
 import signal
 import subprocess
@@ -359,6 +360,13 @@ def test_truncated_requests(shared_daemon, proto):
         ([pb.UploadBlobsRequest(data=b"no digest before")], "digest"),
         ([pb.UploadBlobsRequest(digest=b"short", size=3, data=b"abc")], "digest"),
         ([pb.UploadBlobsRequest(digest=bytes(32), size=3, data=b"abc")], "SHA-256"),
+        (
+            [
+                pb.UploadBlobsRequest(digest=bytes(32), size=3, data=b"abc"),
+                *(pb.UploadBlobsRequest(digest=hashlib.sha256(b).digest(), size=1, data=b) for b in (b"d", b"e")),
+            ],
+            "SHA-256",
+        ),
         ([pb.UploadBlobsRequest(digest=bytes(32), size=3, data=b"abcdef")], ""),
         ([pb.UploadBlobsRequest(digest=bytes(32), size=30, data=b"abc")], ""),
         ([pb.UploadBlobsRequest(digest=bytes(32), size=-1)], ""),
