@@ -65,26 +65,25 @@ bool SameTypes(const std::vector<NamedTensor>& a, const std::vector<NamedTensor>
 // What subjects share, each value made once.
 class SharedTensors {
  public:
+  using Memory = std::shared_ptr<const AlignedMemory>;
+
   explicit SharedTensors(uint64_t seed) : seed_(seed) {}
 
-  absl::StatusOr<std::shared_ptr<const AlignedMemory>> Input(const runtime::TensorType& type, size_t place) {
-    return Get(&inputs_, type, SyntheticRole::kInput, absl::StrCat(place));
+  absl::StatusOr<Memory> Input(const runtime::TensorType& type, size_t place) {
+    return Filled(&inputs_, type, SyntheticRole::kInput, absl::StrCat(place));
   }
   // `transient`: no run reads it, so it may share its memory with weights that have other values.
   absl::StatusOr<jit::ParamBytes> Weight(const runtime::TensorType& type, SyntheticRole role, const std::string& key,
                                          bool transient) {
     const size_t bytes = type.NumBytes();
     if (!transient || bytes < kWorthSharing) {
-      INLAY_ASSIGN_OR_RETURN(auto memory, Get(&weights_, type, role, key));
+      INLAY_ASSIGN_OR_RETURN(const Memory memory, Filled(&weights_, type, role, key));
       return jit::ParamBytes{{memory->data(), bytes}, memory};
     }
-    std::shared_ptr<const AlignedMemory>& sequence = sequences_[{role, type.ToString()}];
     const int64_t size = runtime::ByteSize(type.dtype);
-    if (sequence == nullptr) {
-      INLAY_ASSIGN_OR_RETURN(AlignedMemory memory, Allocate(type.NumBytes() + kSyntheticSlack * size));
-      FillSyntheticSequence(type, role, seed_, memory.data());
-      sequence = std::make_shared<const AlignedMemory>(std::move(memory));
-    }
+    INLAY_ASSIGN_OR_RETURN(const Memory sequence,
+                           Get(&sequences_[{role, type.ToString()}], type.NumBytes() + kSyntheticSlack * size,
+                               [&](char* data) { FillSyntheticSequence(type, role, seed_, data); }));
     return jit::ParamBytes{{sequence->data() + SyntheticWindow(key) * size, bytes}, sequence};
   }
   void ForgetWeights() {
@@ -93,19 +92,23 @@ class SharedTensors {
   }
 
  private:
-  using Tensors = std::map<std::pair<SyntheticRole, std::string>, std::shared_ptr<const AlignedMemory>>;
+  using Tensors = std::map<std::pair<SyntheticRole, std::string>, Memory>;
   // A tensor's memory is less than a sequence's slack below.
   static constexpr size_t kWorthSharing = size_t{1} << 20;
 
-  absl::StatusOr<std::shared_ptr<const AlignedMemory>> Get(Tensors* tensors, const runtime::TensorType& type,
-                                                           SyntheticRole role, const std::string& key) {
-    std::shared_ptr<const AlignedMemory>& tensor = (*tensors)[{role, absl::StrCat(type.ToString(), " ", key)}];
-    if (tensor == nullptr) {
-      INLAY_ASSIGN_OR_RETURN(AlignedMemory memory, Allocate(type.NumBytes()));
-      FillSynthetic(type, role, key, seed_, memory.data());
-      tensor = std::make_shared<const AlignedMemory>(std::move(memory));
+  absl::StatusOr<Memory> Filled(Tensors* tensors, const runtime::TensorType& type, SyntheticRole role,
+                                const std::string& key) {
+    return Get(&(*tensors)[{role, absl::StrCat(type.ToString(), " ", key)}], type.NumBytes(),
+               [&](char* data) { FillSynthetic(type, role, key, seed_, data); });
+  }
+
+  static absl::StatusOr<Memory> Get(Memory* made, int64_t bytes, const std::function<void(char* data)>& fill) {
+    if (*made == nullptr) {
+      INLAY_ASSIGN_OR_RETURN(AlignedMemory memory, Allocate(bytes));
+      fill(memory.data());
+      *made = std::make_shared<const AlignedMemory>(std::move(memory));
     }
-    return tensor;
+    return *made;
   }
 
   const uint64_t seed_;
