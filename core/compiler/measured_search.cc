@@ -151,7 +151,7 @@ class MeasuredSearch {
     INLAY_ASSIGN_OR_RETURN(const proto::MeasureResult result,
                            MeasurePlans(measured, kFinalBudgetMs, kMinFinalRounds, /*reference=*/0));
     const Digest key = WholeModelsKey("finalists", measured);
-    if (const auto earlier = Known(key)) {
+    if (const auto earlier = Known(key, measured.size())) {
       for (size_t i = 0; i < measured.size(); ++i) earlier_[measured[i]] = earlier->timings(static_cast<int>(i));
     }
     Keep(key, result);
@@ -194,7 +194,7 @@ class MeasuredSearch {
       return timings;
     }
     const Digest key = WholeModelsKey(absl::StrCat("tie ", measurement), plans);
-    if (const auto known = Known(key)) return TimingsOf(*known);
+    if (const auto known = Known(key, plans.size())) return TimingsOf(*known);
     if (absl::Now() + last_measurement_ > deadline_) return std::vector<SiteCosts::Timing>();
     // All gave the right results already.
     INLAY_ASSIGN_OR_RETURN(const proto::MeasureResult result,
@@ -211,10 +211,11 @@ class MeasuredSearch {
     return hasher.Finish();
   }
 
-  std::optional<proto::MeasureResult> Known(const Digest& key) const {
+  std::optional<proto::MeasureResult> Known(const Digest& key, size_t plans) const {
     const absl::StatusOr<std::string> row = context_.costs->Get(key);
     proto::MeasureResult result;
     if (!row.ok() || !result.ParseFromString(*row)) return std::nullopt;
+    if (static_cast<size_t>(result.timings_size()) != plans) return std::nullopt;  // a damaged row
     return result;
   }
 
