@@ -2,8 +2,6 @@
 
 #include <spdlog/spdlog.h>
 
-#include <deque>
-#include <future>
 #include <utility>
 #include <vector>
 
@@ -13,6 +11,7 @@
 #include "core/base/file_system.h"
 #include "core/base/status_macros.h"
 #include "core/target/compilation_config.h"
+#include "server/service/blob_receiver.h"
 #include "server/service/bundle_stream.h"
 #include "server/service/rpc_status.h"
 #include "server/service/tensor_stream.h"
@@ -24,7 +23,6 @@ constexpr int kRetryDelayMs = 500;
 constexpr absl::Duration kStallLimit = absl::Seconds(60);
 constexpr int kMaxDigestsPerRequest = 100000;
 constexpr int64_t kMapAbove = 1 << 20;
-constexpr int64_t kMaxBlobBytes = int64_t{1} << 40;
 
 bool IsCrt(const proto::Executable& executable) { return executable.config().runtime().kind() == proto::Runtime::CRT; }
 
@@ -41,85 +39,6 @@ proto::NamedType ToNamedType(const runtime::NamedTensor& tensor, const runtime::
   *named.mutable_type() = ToProto(tensor.type, shapes);
   return named;
 }
-
-// Receives the blobs of one UploadBlobs stream.
-class BlobReceiver {
- public:
-  explicit BlobReceiver(cache::BlobStore* blobs) : blobs_(blobs) {}
-
-  absl::Status Receive(const proto::UploadBlobsRequest& message) {
-    if (!message.digest().empty()) INLAY_RETURN_IF_ERROR(Begin(message));
-    if (writer_ == nullptr && !skipping_) {
-      return absl::InvalidArgumentError("an upload begins with a digest and a size");
-    }
-    total_bytes_ += static_cast<int64_t>(message.data().size());
-    left_ -= static_cast<int64_t>(message.data().size());
-    if (left_ < 0) return absl::InvalidArgumentError(absl::StrCat("blob ", name_, ": more data than its size"));
-    if (skipping_) return absl::OkStatus();
-    INLAY_RETURN_IF_ERROR(Annotate(writer_->Append(message.data()), absl::StrCat("blob ", name_)));
-    if (left_ > 0) return absl::OkStatus();
-    INLAY_RETURN_IF_ERROR(LeaveCommitting(kMostCommitting - 1));
-    committing_.push_back(std::async(std::launch::async, [writer = std::move(writer_), name = name_] {
-      return Annotate(writer->Commit(), absl::StrCat("blob ", name));
-    }));
-    skipping_ = true;  // complete: nothing may follow but the next blob
-    return absl::OkStatus();
-  }
-
-  absl::Status Finish() {
-    INLAY_RETURN_IF_ERROR(CheckComplete());
-    return LeaveCommitting(0);
-  }
-
-  int blobs() const { return num_blobs_; }
-  int64_t bytes() const { return total_bytes_; }
-
- private:
-  // Blobs whose data has come and which wait for the disk, while the next ones come: a file system writes the journal
-  // of several at once.
-  static constexpr size_t kMostCommitting = 8;
-
-  absl::Status CheckComplete() const {
-    if (left_ > 0) return absl::InvalidArgumentError(absl::StrCat("blob ", name_, " ends ", left_, " bytes early"));
-    return absl::OkStatus();
-  }
-
-  absl::Status LeaveCommitting(size_t most) {
-    while (committing_.size() > most) {
-      const absl::Status status = committing_.front().get();
-      committing_.pop_front();
-      INLAY_RETURN_IF_ERROR(status);
-    }
-    return absl::OkStatus();
-  }
-
-  absl::Status Begin(const proto::UploadBlobsRequest& message) {
-    INLAY_RETURN_IF_ERROR(CheckComplete());
-    INLAY_ASSIGN_OR_RETURN(Digest digest, Digest::FromBytes(message.digest()));
-    name_ = digest.short_hex();
-    if (message.size() < 0 || message.size() > kMaxBlobBytes) {
-      return absl::InvalidArgumentError(absl::StrCat("blob ", name_, ": size ", message.size()));
-    }
-    left_ = message.size();
-    ++num_blobs_;
-    INLAY_ASSIGN_OR_RETURN(std::vector<Digest> missing, blobs_->FindMissing({digest}));
-    skipping_ = missing.empty();
-    writer_ = nullptr;
-    if (!skipping_) {
-      INLAY_ASSIGN_OR_RETURN(writer_, blobs_->NewWriter(digest, message.size()));
-    }
-    return absl::OkStatus();
-  }
-
-  cache::BlobStore* blobs_;
-  std::unique_ptr<cache::BlobWriter> writer_;
-  std::deque<std::future<absl::Status>> committing_;
-  bool skipping_ = false;  // this blob is there already (or just became so)
-  std::string name_;
-  int64_t left_ = 0;
-  int num_blobs_ = 0;
-  int64_t total_bytes_ = 0;
-};
 
 }  // namespace
 
