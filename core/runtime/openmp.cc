@@ -58,7 +58,7 @@ extern "C" void inlay_openmp_wake(int num_threads) {
       if (syscall(SYS_tgkill, getpid(), team.ids[i], 0) == 0) act(placements[i], team.ids[i]);
     }
   };
-  for_workers([&](auto& placement, pid_t id) { placement.KeepOff(cpu, id); });
+  for_workers([&](auto& placement, pid_t id) { placement.KeepOff(cpu, cpu, id); });
   pid_t* const ids = team.ids;
   int workers = 0;
 #pragma omp parallel num_threads(std::min(num_threads, kMaxTeam))

@@ -13,12 +13,17 @@ namespace inlay::runtime {
 // Of one thread. By one thread at a time.
 class Placement {
  public:
-  // Before waking `thread`. Where that is not allowed, or leaves no CPU, the kernel has its way.
-  void KeepOff(int cpu, pid_t thread) {
-    if (cpu < 0 || cpu >= CPU_SETSIZE || sched_getaffinity(thread, sizeof(allowed_), &allowed_) != 0) return;
+  // Before waking `thread`: off the caller's CPU, and off that of who wakes it, if others are left. Where that is not
+  // allowed, or leaves no CPU, the kernel has its way.
+  void KeepOff(int callers_cpu, int wakers_cpu, pid_t thread) {
+    if (sched_getaffinity(thread, sizeof(allowed_), &allowed_) != 0) return;
     cpu_set_t others = allowed_;
-    CPU_CLR(cpu, &others);
-    if (CPU_COUNT(&others) == 0 || CPU_EQUAL(&others, &allowed_)) return;
+    for (int cpu : {callers_cpu, wakers_cpu}) {
+      cpu_set_t fewer = others;
+      if (cpu >= 0 && cpu < CPU_SETSIZE) CPU_CLR(cpu, &fewer);
+      if (CPU_COUNT(&fewer) > 0) others = fewer;
+    }
+    if (CPU_EQUAL(&others, &allowed_)) return;
     is_kept_off_ = sched_setaffinity(thread, sizeof(others), &others) == 0;
   }
   // When it is awake: what was allowed before.

@@ -31,10 +31,12 @@ constexpr int64_t kWorkerSpinNs = 100000;
 // interrupted in the middle of one. Longer than a piece of a convolution: being woken costs as much (20 us were 1 to 4%
 // of ResNet-50 with two threads).
 constexpr int64_t kCallerSpinNs = 100000;
-// A loop that spent most of its time waiting for an interrupted worker: others want the cores, so for some multiple of
-// that time loops run on their callers alone.
-constexpr int64_t kLongWaitNs = 50000, kMaxAloneNs = 10000000;
-constexpr int64_t kAlonePerWait = 4;
+// A loop that spent most of its time waiting for a worker that was interrupted: others want that worker's core, so for
+// some multiple of that time loops do without it.
+constexpr int64_t kLongWaitNs = 50000, kMaxAvoidedNs = 10000000;
+constexpr int64_t kAvoidedPerWait = 4;
+// A caller wakes no more workers than this before it begins; they wake the others.
+constexpr int kCallerWakes = 2;
 
 void FutexWait(std::atomic<uint32_t>* word, uint32_t value) {
   syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, nullptr, nullptr, 0);
@@ -79,107 +81,191 @@ bool SpinUntil(const Done& done, int64_t ns) {
 
 struct Job;
 
-// A participant's share of a job's indices, and the participant's place in it.
-struct alignas(64) Seat {
-  Job* job;
-  int64_t end, piece;
+// A participant's place in a loop: its share of the indices, and where it stands. What a loop costs is the way of lines
+// from core to core: this one, filled by the caller, is all that a worker waits for, works by and is waited for by.
+// (Two lines of room: processors fetch them in pairs.)
+struct alignas(128) Seat {
+  // A worker's: free or left, offered to it by a caller, taken by it; its caller sleeps; it will not touch the job any
+  // more; its thread is to end.
+  enum Phase : uint32_t { kFree, kOffered, kTaken, kCallerSleeps, kDone, kStop };
+  std::atomic<uint32_t> phase{kFree};
+  int32_t index;
   std::atomic<int64_t> next;
-};
-
-struct Job {
+  int64_t end, piece;
   InlayTask task;
   void* closure;
-  Seat* seats;
-  int num_seats;
-  static constexpr uint32_t kCallerSleeps = 1u << 31;
-  std::atomic<uint32_t> finished{0};  // workers that will not touch the job any more
+  Job* job;
 
-  // Own share first: the same thread meets the same indices in every loop, whose data its caches hold.
-  void Work(int self) {
-    for (int i = 0; i < num_seats; ++i) {
-      Seat& seat = seats[self + i < num_seats ? self + i : self + i - num_seats];
-      while (seat.next.load(std::memory_order_relaxed) < seat.end) {
-        const int64_t begin = seat.next.fetch_add(seat.piece, std::memory_order_relaxed);
-        if (begin >= seat.end) break;
-        task(closure, begin, std::min(begin + seat.piece, seat.end), self);
-      }
-    }
+  bool IsOffered() const {
+    const uint32_t now = phase.load();
+    return now == kOffered || now == kStop;
+  }
+  bool Take() {
+    uint32_t offered = kOffered;
+    return phase.compare_exchange_strong(offered, kTaken);
+  }
+  // By the caller, unless the worker has come.
+  void TakeBack() {
+    uint32_t offered = kOffered;
+    if (phase.load(std::memory_order_relaxed) == kOffered) phase.compare_exchange_strong(offered, kFree);
   }
 
-  // How long it slept, in ns.
-  int64_t WaitFor(uint32_t joined, int64_t spin_ns) {
-    auto done = [&] { return (finished.load(std::memory_order_acquire) & ~kCallerSleeps) == joined; };
-    if (SpinUntil(done, spin_ns)) return 0;
-    const int64_t begin = NowNs();
-    finished.fetch_or(kCallerSleeps, std::memory_order_acq_rel);
-    while (!done()) {
-      const uint32_t seen = finished.load(std::memory_order_acquire);
-      if ((seen & ~kCallerSleeps) != joined) FutexWait(&finished, seen);
+  // Whether it is filled, which other seats' workers do not know; and not left.
+  bool HasPieces() const {
+    const uint32_t now = phase.load(std::memory_order_acquire);
+    return now == kOffered || now == kTaken || now == kCallerSleeps;
+  }
+  void TakePieces(int32_t worker) {
+    while (next.load(std::memory_order_relaxed) < end) {
+      const int64_t begin = next.fetch_add(piece, std::memory_order_relaxed);
+      if (begin >= end) break;
+      task(closure, begin, std::min(begin + piece, end), worker);
     }
-    return NowNs() - begin;
   }
 };
 
-Seat* const kTaken = reinterpret_cast<Seat*>(1);
-Seat* const kStop = reinterpret_cast<Seat*>(2);
-
-struct alignas(64) Worker {
-  std::atomic<Seat*> seat{nullptr};  // null: free; kTaken: at work; else offered, until the worker takes it
+struct Worker {
+  Seat seat;
+  // Seldom written, so that callers have them at hand.
   enum State : uint32_t { kAwake, kAsleep, kBeingWoken };
   std::atomic<uint32_t> state{kAwake};
-  Placement placement;  // of who wakes the worker while that is being woken, else the worker's
+  std::atomic<int64_t> avoided_until{0};  // kAvoidedPerWait
+  Placement placement;                    // of who wakes the worker while that is being woken, else the worker's
   pthread_t thread;
   pid_t id = 0;  // of the thread, set by itself
 
-  bool Offer(Seat* offered) {
-    Seat* expected = nullptr;
-    if (seat.load(std::memory_order_relaxed) != nullptr) return false;
-    if (!seat.compare_exchange_strong(expected, offered)) return false;
+  bool IsAsleep() const { return state.load() == kAsleep; }
+
+  // For a loop whose caller is on that CPU.
+  void Wake(int callers_cpu) {
     uint32_t asleep = kAsleep;
-    if (state.load() == kAsleep && state.compare_exchange_strong(asleep, kBeingWoken)) {
-      placement.KeepOff(sched_getcpu(), id);
-      state.store(kAwake);
-      FutexWake(&state);
-    }
-    return true;
+    if (!state.compare_exchange_strong(asleep, kBeingWoken)) return;
+    placement.KeepOff(callers_cpu, sched_getcpu(), id);
+    state.store(kAwake);
+    FutexWake(&state);
   }
+
   // There is no thread any more.
   void Reset() {
-    seat = nullptr;
+    seat.phase = Seat::kFree;
     state = kAwake;
+    avoided_until = 0;
     placement = {};
   }
-  bool TakeBack(Seat* offered) { return seat.compare_exchange_strong(offered, nullptr); }
-
-  bool IsOffered() const { return seat.load() != nullptr; }
 
   // Until it is offered a seat.
   void Sleep() {
     state.store(kAsleep);
     while (uint32_t now = state.load()) {
-      if (now == kAsleep && IsOffered() && state.compare_exchange_strong(now, kAwake)) break;
+      if (now == kAsleep && seat.IsOffered() && state.compare_exchange_strong(now, kAwake)) break;
       if (now != kAwake) FutexWait(&state, now);
     }
     placement.Allow(0);
   }
 
-  void Loop() {
-    ScopedFloatMode mode;
-    id = static_cast<pid_t>(syscall(SYS_gettid));
-    while (true) {
-      if (!SpinUntil([&] { return IsOffered(); }, IfCoresSuffice(NumPoolWorkers() + 1, kWorkerSpinNs))) Sleep();
-      Seat* mine = seat.load(std::memory_order_acquire);
-      if (mine == kStop) return;
-      if (mine == nullptr || !seat.compare_exchange_strong(mine, kTaken)) continue;
-      Job* job = mine->job;
-      job->Work(static_cast<int>(mine - job->seats));
-      // Free before the caller goes on: it may offer the next seat at once. From `finished` on the job may be gone (a
-      // wake-up that comes too late meets nobody).
-      seat.store(nullptr, std::memory_order_release);
-      if (job->finished.fetch_add(1, std::memory_order_acq_rel) & Job::kCallerSleeps) FutexWake(&job->finished);
+  void Loop();
+};
+
+// One loop. Seat 0 is the caller's, seat i that of helpers[i - 1].
+struct Job {
+  Seat own;
+  int num_helpers = 0;
+  int cpu = -1;  // the caller's, where helpers are to be woken
+  std::atomic<int> num_asleep{0}, next_to_wake{0};
+  Worker* helpers[kMaxWorkers];
+  uint8_t asleep[kMaxWorkers];  // of the helpers, when they were offered their seats
+
+  Seat& seat(int i) { return i == 0 ? own : helpers[i - 1]->seat; }
+
+  void Offer(int64_t n, InlayTask task, void* closure);
+  // Own share first: the same thread meets the same indices in every loop, whose data its caches hold. Then those of
+  // others: the caller has a look at all, a worker at some, so that where all come to their end together not each of
+  // them waits for the lines of all.
+  void Work(int self) {
+    seat(self).TakePieces(self);
+    const int seats = num_helpers + 1;
+    for (int i = 1; i < seats; i = self == 0 ? i + 1 : 2 * i) {
+      Seat& other = seat((self + i) % seats);
+      if (&other == &own || other.HasPieces()) other.TakePieces(self);
     }
   }
+  // Up to `most` of those asleep.
+  void WakeHelpers(int most);
+  // Until all that began are done.
+  void Wait(int64_t start, int64_t spin_ns);
 };
+
+void Worker::Loop() {
+  ScopedFloatMode mode;
+  id = static_cast<pid_t>(syscall(SYS_gettid));
+  while (true) {
+    const bool slept =
+        !SpinUntil([&] { return seat.IsOffered(); }, IfCoresSuffice(NumPoolWorkers() + 1, kWorkerSpinNs));
+    if (slept) Sleep();
+    if (seat.phase.load() == Seat::kStop) return;
+    if (!seat.Take()) continue;
+    if (slept) seat.job->WakeHelpers(kMaxWorkers);
+    seat.job->Work(seat.index);
+    // From then on the job may be gone, and the seat another's.
+    if (seat.phase.exchange(Seat::kDone, std::memory_order_acq_rel) == Seat::kCallerSleeps) FutexWake(&seat.phase);
+  }
+}
+
+void Job::Offer(int64_t n, InlayTask task, void* closure) {
+  const int64_t each = n / (num_helpers + 1), rest = n % (num_helpers + 1);
+  int64_t begin = 0;
+  for (int i = 0; i <= num_helpers; ++i) {
+    Seat& s = seat(i);
+    s.index = i;
+    s.next.store(begin, std::memory_order_relaxed);
+    s.end = begin + each + (i < rest ? 1 : 0);
+    s.piece = (s.end - begin + kPieces - 1) / kPieces;
+    s.task = task;
+    s.closure = closure;
+    s.job = this;
+    begin = s.end;
+    if (i > 0) s.phase.store(Seat::kOffered, std::memory_order_release);
+  }
+  std::atomic_thread_fence(std::memory_order_seq_cst);  // either we see that a worker sleeps, or it sees its seat
+  int sleepers = 0;
+  for (int i = 0; i < num_helpers; ++i) {
+    if (helpers[i]->IsAsleep()) asleep[sleepers++] = static_cast<uint8_t>(i);
+  }
+  if (sleepers == 0) return;
+  cpu = sched_getcpu();
+  num_asleep.store(sleepers, std::memory_order_release);
+  WakeHelpers(kCallerWakes);
+}
+
+void Job::WakeHelpers(int most) {
+  const int sleepers = num_asleep.load(std::memory_order_acquire);
+  for (; most > 0 && next_to_wake.load(std::memory_order_relaxed) < sleepers; --most) {
+    const int i = next_to_wake.fetch_add(1, std::memory_order_relaxed);
+    if (i >= sleepers) return;
+    Worker& helper = *helpers[asleep[i]];
+    if (helper.seat.IsOffered()) helper.Wake(cpu);
+  }
+}
+
+void Job::Wait(int64_t start, int64_t spin_ns) {
+  for (int i = 0; i < num_helpers; ++i) helpers[i]->seat.TakeBack();
+  for (int i = 0; i < num_helpers; ++i) {
+    std::atomic<uint32_t>& phase = helpers[i]->seat.phase;
+    auto done = [&] {
+      const uint32_t now = phase.load(std::memory_order_acquire);
+      return now == Seat::kDone || now == Seat::kFree;
+    };
+    if (SpinUntil(done, spin_ns)) continue;
+    const int64_t asleep = NowNs();
+    uint32_t taken = Seat::kTaken;
+    phase.compare_exchange_strong(taken, Seat::kCallerSleeps, std::memory_order_acq_rel);
+    while (!done()) FutexWait(&phase, Seat::kCallerSleeps);
+    const int64_t awake = NowNs(), slept = awake - asleep;
+    if (slept < kLongWaitNs || 2 * slept <= awake - start) continue;
+    helpers[i]->avoided_until.store(awake + std::min(kAvoidedPerWait * slept, kMaxAvoidedNs),
+                                    std::memory_order_relaxed);
+  }
+}
 
 class Pool {
  public:
@@ -188,14 +274,28 @@ class Pool {
   void Stop();
 
  private:
+  static constexpr int kWordBits = 64, kWords = (kMaxWorkers + kWordBits - 1) / kWordBits;
+
+  // A set of workers, a bit each.
+  struct Workers {
+    uint64_t words[kWords] = {};
+  };
+
   void Grow(int size);
   static void* ThreadMain(void* worker);
+  // Takes free workers as the job's helpers.
+  Workers Recruit(int wanted, int64_t now, Job* job);
+  void Release(const Workers& workers) {
+    for (int w = 0; w < kWords; ++w) {
+      if (workers.words[w] != 0) free_[w].fetch_or(workers.words[w], std::memory_order_release);
+    }
+  }
 
   std::mutex mutex_;  // of starting and stopping
   std::atomic<int> size_{0};
-  std::atomic<bool> stopping_{false};
-  std::atomic<int64_t> alone_until_{0};  // kAlonePerWait
+  bool stopping_ = false;
   bool handles_fork_ = false;
+  alignas(128) std::atomic<uint64_t> free_[kWords] = {};
   Worker workers_[kMaxWorkers];
 };
 
@@ -219,8 +319,8 @@ void Pool::Grow(int size) {
                    [] {  // in the child, which has no workers
                      Pool& pool = ThePool();
                      for (Worker& worker : pool.workers_) worker.Reset();
+                     for (auto& word : pool.free_) word = 0;
                      pool.size_ = 0;
-                     pool.alone_until_ = 0;
                      pool.mutex_.unlock();
                    });
   }
@@ -232,51 +332,55 @@ void Pool::Grow(int size) {
     Worker& worker = workers_[size_];
     if (pthread_create(&worker.thread, nullptr, &ThreadMain, &worker) != 0) break;  // then with fewer
     pthread_setname_np(worker.thread, "inlay");
+    free_[size_ / kWordBits].fetch_or(uint64_t{1} << size_ % kWordBits, std::memory_order_release);
     size_.fetch_add(1, std::memory_order_release);
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
+Pool::Workers Pool::Recruit(int wanted, int64_t now, Job* job) {
+  Workers taken;
+  for (int w = 0; w < kWords && job->num_helpers < wanted; ++w) {
+    uint64_t all = free_[w].load(std::memory_order_relaxed);
+    while (true) {
+      int found = job->num_helpers;
+      uint64_t take = 0;
+      for (uint64_t rest = all; rest != 0 && found < wanted; rest &= rest - 1) {
+        Worker& worker = workers_[w * kWordBits + __builtin_ctzll(rest)];
+        if (worker.avoided_until.load(std::memory_order_relaxed) > now) continue;
+        take |= rest & -rest;
+        job->helpers[found++] = &worker;
+      }
+      if (take != 0 && !free_[w].compare_exchange_weak(all, all & ~take, std::memory_order_acquire)) continue;
+      job->num_helpers = found;
+      taken.words[w] = take;
+      break;
+    }
+  }
+  return taken;
+}
+
 void Pool::Run(int num_threads, int64_t n, InlayTask task, void* closure) {
   const int64_t start = NowNs();
-  if (start < alone_until_.load(std::memory_order_relaxed)) return task(closure, 0, n, 0);
   const int wanted = static_cast<int>(std::min<int64_t>({num_threads - 1, n - 1, kMaxWorkers}));
   if (size() < wanted) Grow(wanted);
-
-  // Shares are for `wanted` helpers, found or not: so they do not depend on who is free.
-  Seat seats[kMaxWorkers + 1];
-  Job job{task, closure, seats, wanted + 1};
-  const int64_t each = n / (wanted + 1), rest = n % (wanted + 1);
-  int64_t begin = 0;
-  for (int i = 0; i <= wanted; ++i) {
-    const int64_t end = begin + each + (i < rest ? 1 : 0);
-    seats[i].job = &job;
-    seats[i].end = end;
-    seats[i].piece = (end - begin + kPieces - 1) / kPieces;
-    seats[i].next.store(begin, std::memory_order_relaxed);
-    begin = end;
-  }
-  Worker* helpers[kMaxWorkers];
-  int offered = 0;
-  const int available = stopping_.load(std::memory_order_relaxed) ? 0 : size();
-  for (int i = 0; i < available && offered < wanted; ++i) {
-    if (workers_[i].Offer(&seats[offered + 1])) helpers[offered++] = &workers_[i];
-  }
+  Job job;
+  const Workers helpers = Recruit(wanted, start, &job);
+  if (job.num_helpers == 0) return task(closure, 0, n, 0);
+  job.Offer(n, task, closure);
   job.Work(0);
-  uint32_t joined = 0;
-  for (int i = 0; i < offered; ++i) joined += helpers[i]->TakeBack(&seats[i + 1]) ? 0 : 1;
-  if (joined == 0) return;
-  const int64_t slept = job.WaitFor(joined, IfCoresSuffice(num_threads, kCallerSpinNs));
-  if (slept < kLongWaitNs) return;
-  const int64_t end = NowNs();
-  if (2 * slept > end - start) alone_until_ = end + std::min(kAlonePerWait * slept, kMaxAloneNs);
+  job.Wait(start, IfCoresSuffice(num_threads, kCallerSpinNs));
+  Release(helpers);
 }
 
 void Pool::Stop() {
   std::lock_guard<std::mutex> lock(mutex_);
   stopping_ = true;
   for (int i = 0; i < size_; ++i) {
-    while (!workers_[i].Offer(kStop)) sched_yield();
+    const uint64_t bit = uint64_t{1} << i % kWordBits;
+    while ((free_[i / kWordBits].fetch_and(~bit, std::memory_order_acquire) & bit) == 0) sched_yield();
+    workers_[i].seat.phase.store(Seat::kStop);
+    workers_[i].Wake(-1);
   }
   for (int i = 0; i < size_; ++i) {
     pthread_join(workers_[i].thread, nullptr);

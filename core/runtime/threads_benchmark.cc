@@ -60,6 +60,13 @@ void Loop(benchmark::State& state) {
   for (auto _ : state) ParallelFor(&pool, 64, &Work, &steps);
 }
 
+// 1, 2, 4, ... as many as there are CPUs.
+std::vector<int64_t> ThreadCounts() {
+  std::vector<int64_t> counts;
+  for (int64_t threads = 1; threads <= AvailableCpus(); threads *= 2) counts.push_back(threads);
+  return counts;
+}
+
 // Each after a pause in which the workers fall asleep: requests that come one by one. `loops` of them follow each other
 // as those of a model's run do.
 void AfterPause(benchmark::State& state) {
@@ -75,7 +82,15 @@ void AfterPause(benchmark::State& state) {
 }
 BENCHMARK(AfterPause)
     ->ArgNames({"openmp", "threads", "us", "loops"})
-    ->ArgsProduct({{0, 1}, {1, 2}, {20, 100, 1000}, {1, 10}})
+    ->Apply([](benchmark::internal::Benchmark* b) {
+      for (int64_t openmp : {0, 1}) {
+        for (int64_t threads : ThreadCounts()) {
+          for (int64_t us : {20, 100, 1000}) {
+            for (int64_t loops : {1, 10}) b->Args({openmp, threads, us, loops});
+          }
+        }
+      }
+    })
     ->Unit(benchmark::kMicrosecond)
     ->UseManualTime()
     ->Iterations(100);
@@ -131,7 +146,7 @@ void Configurations(benchmark::internal::Benchmark* b) {
   for (int64_t hogs : {0, 1}) {
     for (int64_t us : {0, 5, 20, 100, 1000}) {
       for (int64_t openmp : {0, 1}) {
-        for (int64_t threads : {1, 2}) {
+        for (int64_t threads : ThreadCounts()) {
           if (openmp == 0 || threads > 1) b->Args({openmp, threads, us, hogs});
         }
       }

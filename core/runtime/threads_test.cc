@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -116,6 +117,73 @@ TEST(OwnPool, ManyShortLoops) {
     sum += items;
   }
   EXPECT_EQ(sum, 500000);
+}
+
+// Helpers of a loop begin while its caller still fills the seats of others, which hold the loop before.
+TEST(OwnPool, LoopsOfDifferentTasks) {
+  ThreadPool pool{8, false};
+  struct Sums {
+    std::atomic<int64_t> items{0}, squares{0};
+  };
+  for (int64_t round = 0; round < 20000; ++round) {
+    Sums sums;
+    auto count = [](void* closure, int64_t begin, int64_t end, int32_t) {
+      static_cast<Sums*>(closure)->items += end - begin;
+    };
+    auto square = [](void* closure, int64_t begin, int64_t end, int32_t) {
+      for (int64_t i = begin; i < end; ++i) static_cast<Sums*>(closure)->squares += i * i;
+    };
+    const int64_t n = 2 + round % 40;
+    ParallelFor(&pool, n, count, &sums);
+    ParallelFor(&pool, n + 3, square, &sums);
+    ASSERT_EQ(sums.items, n);
+    ASSERT_EQ(sums.squares, (n + 2) * (n + 3) * (2 * n + 5) / 6) << n;
+  }
+}
+
+// Whose core others want: loops go on with the other workers, and with it after a while.
+TEST(OwnPool, AWorkerThatWasLateIsAvoidedForAWhile) {
+  ThreadPool pool{3, false};
+  struct Loop {
+    std::atomic<pid_t> late{0};  // the first worker of the first loop
+    std::atomic<int> by_late{0}, by_others{0};
+    bool first = true;
+  };
+  auto task = [](void* closure, int64_t, int64_t, int32_t worker) {
+    auto* loop = static_cast<Loop*>(closure);
+    if (worker == 0) {
+      usleep(200);  // the others get to begin
+      return;
+    }
+    const pid_t me = gettid();
+    pid_t nobody = 0;
+    if (loop->first && loop->late.compare_exchange_strong(nobody, me)) usleep(20000);
+    ++(loop->late == me ? loop->by_late : loop->by_others);
+    if (!loop->first) usleep(50);
+  };
+  using Clock = std::chrono::steady_clock;
+  bool avoided = false, used_others = false, used_again = false;
+  for (int attempt = 0; attempt < 20 && !(avoided && used_others && used_again); ++attempt) {
+    Loop loop;
+    ParallelFor(&pool, 64, task, &loop);
+    if (loop.late == 0) continue;  // none came in time
+    loop.first = false;
+    loop.by_late = loop.by_others = 0;
+    const Clock::time_point begin = Clock::now();
+    for (int i = 0; i < 5; ++i) ParallelFor(&pool, 16, task, &loop);
+    // What is avoided is avoided for 10 ms.
+    if (Clock::now() - begin < std::chrono::milliseconds(8)) {
+      ASSERT_EQ(loop.by_late, 0);
+      avoided = true;
+      used_others |= loop.by_others > 0;
+    }
+    usleep(15000);
+    for (int i = 0; i < 5; ++i) ParallelFor(&pool, 16, task, &loop);
+    used_again |= loop.by_late > 0;
+  }
+  EXPECT_TRUE(avoided);
+  EXPECT_TRUE(used_others);
+  EXPECT_TRUE(used_again);
 }
 
 // More threads than cores, and tasks that sleep: the caller has to wait for pieces of others, asleep itself.

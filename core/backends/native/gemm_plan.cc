@@ -69,8 +69,9 @@ int64_t PrefetchRowsBytes(const Core& core) { return core.l2_bytes / 4; }
 
 // Of P in L2: fewer than kFewRows whose k is whole are not worth it.
 constexpr int64_t kFewRows = 32, kManyRows = 128;
-// Of a product, and the work below which a task is not cut.
-constexpr int64_t kMinTasks = 16;
+// Of a product: fewer may be cut for few threads' sake; at most so many are made; and the work below which a task is
+// not cut.
+constexpr int64_t kMinTasks = 16, kEnoughTasks = 64;
 constexpr double kMinTaskCycles = 4000;
 // Of P: fewer do not pay for a copy of Q's panels (Zen 3, pointwise convolutions: 24 rows 91 GFLOP/s of 97 where pixels
 // lie, 84 copied; 64 rows 93 either way; 128 rows 92, in worse moments of the machine 79, and 97, then 94).
@@ -310,16 +311,20 @@ static double LargestShare(const GemmPlan& plan, int64_t threads) {
 
 // The cuts that make the most even shares, for few threads before many.
 void CutForThreads(GemmPlan* plan) {
-  if (plan->tasks() >= kMinTasks) return;
   const int64_t panels = plan->batch * plan->panels();
-  int64_t most = std::min<int64_t>(CeilDiv(kMinTasks, panels), EstimateCycles(*plan) / (panels * kMinTaskCycles));
+  const bool few = plan->tasks() < kMinTasks, packs = plan->source == ColumnSource::kOnTheFly;
+  // Whether tasks of a panel may follow each other: one thread then does what it would without cuts.
+  const bool is_free =
+      plan->row_blocks() == 1 && !plan->transpose_output && !packs && (!few || plan->source == ColumnSource::kPacked);
+  const int64_t enough = is_free ? kEnoughTasks : kMinTasks;
+  int64_t most = std::min<int64_t>(CeilDiv(enough, panels), EstimateCycles(*plan) / (panels * kMinTaskCycles));
   // What a task packs itself is packed again.
-  if (plan->source == ColumnSource::kOnTheFly) most = std::min(most, plan->m / kMinPackedRows);
+  if (packs) most = std::min(most, plan->m / kMinPackedRows);
   // Rows of a block that fill no square of vectors are stored one by one (49 pixels in blocks of 28 and 21: 3% slower
   // with one thread).
   const int64_t fewest = plan->transpose_output ? 2 * plan->lanes : plan->mr;
   // What each block does anew.
-  const double block_cost = plan->transpose_output || plan->source == ColumnSource::kOnTheFly ? 0.01 : 0;
+  const double block_cost = plan->transpose_output || packs ? 0.01 : 0.001;
   auto shares = [&](const GemmPlan& cut) {
     double sum = 0;
     for (int64_t threads : {2, 4, 8, 16}) sum += LargestShare(cut, threads);
@@ -333,12 +338,12 @@ void CutForThreads(GemmPlan* plan) {
     const int64_t last = (plan->m - 1) % cut.mc + 1;
     if (cut.mc >= plan->mc || cut.mc < fewest || last < cut.mc / 2) continue;
     // Then the next task finds the panel in the near caches, and each thread reads its panels alone. Where Q is
-    // activations, P is the weights, and a thread better keeps to its part of those. A convolution's pixels are fewer
-    // for each thread if it keeps to its part of them (MobileNetV2 with two threads 1%, with its CPUs far apart 2 to
-    // 5%).
-    cut.rows_fastest = plan->row_blocks() == 1 && plan->source == ColumnSource::kPacked && !plan->transpose_output;
+    // activations, P is the weights, and of few panels a thread better keeps to its part of those. A convolution's
+    // pixels are fewer for each thread if it keeps to its part of them (MobileNetV2 with two threads 1%, with its CPUs
+    // far apart 2 to 5%).
+    cut.rows_fastest = is_free;
     const double cost = shares(cut);
-    if (cost > least) continue;
+    if (cost >= least) continue;
     least = cost;
     best = cut;
   }

@@ -429,6 +429,11 @@ TEST(GemmPlanTest, TasksAreManyWhereTheyAreWorthIt) {
   ASSERT_EQ(copied_rows.panels(), 7);
   CutForThreads(&copied_rows);
   EXPECT_EQ(copied_rows.row_blocks(), 2) << "a thread's share is weights";
+  GemmPlan many = PlanGemm(Core{}, ColumnSource::kPacked, 4, 1, 128, 768, 768);
+  ASSERT_EQ(many.tasks(), 24);
+  CutForThreads(&many);
+  EXPECT_EQ(many.tasks(), 48) << "three for each of 16 threads, of which 24 tasks would leave half idle half the time";
+  EXPECT_TRUE(many.rows_fastest) << "one thread computes panel after panel, as without cuts";
   GemmPlan narrow = PlanTransposedGemm(Core{}, 4, 1, 49, 160, 960, 7, 64);
   CutForThreads(&narrow);
   EXPECT_EQ(narrow.tasks(), 5) << "blocks of less than two squares of vectors";
