@@ -8,6 +8,7 @@
 #include "core/collage/outline.h"
 #include "core/collage/pricing.h"
 #include "core/collage/scale_fit.h"
+#include "core/compiler/cost_rows.h"
 
 namespace inlay::compiler {
 namespace {
@@ -28,10 +29,7 @@ Digest SamplesKey(const target::CompilationConfig& config, const std::string& de
 }
 
 proto::CostSamples KnownSamples(const Digest& key, cache::KeyValueTable* costs) {
-  proto::CostSamples known;
-  absl::StatusOr<std::string> row = costs->Get(key);
-  if (!row.ok() || !known.ParseFromString(*row)) known.Clear();
-  return known;
+  return FindRow<proto::CostSamples>(key, costs).value_or(proto::CostSamples());
 }
 
 void KeepSamples(const Digest& key, cache::KeyValueTable* costs, const proto::CostSamples& more) {

@@ -11,8 +11,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
-#include "core/base/digest.h"
-#include "core/base/proto_bytes.h"
 #include "core/base/status_macros.h"
 #include "core/compiler/build_executable.h"
 #include "core/compiler/cost_samples.h"
@@ -23,20 +21,13 @@
 #include "core/compiler/site_costs.h"
 #include "core/compiler/sites.h"
 #include "core/compiler/transition_costs.h"
+#include "core/compiler/whole_models.h"
 
 namespace inlay::compiler {
 namespace {
 
-// Of the runs of whole models.
-constexpr double kFinalBudgetMs = 2000;
-constexpr int kMinFinalRounds = 4, kMaxFinalRounds = 60;
-// Of each measurement that a tie is decided by. It is the loads that differ, not a load's runs.
-constexpr double kTieBudgetMs = 600;
-constexpr int kMinTieRounds = 2;
-// The part of the budget that is kept for them.
+// The part of the budget that is kept for runs of whole models.
 constexpr double kFinalShare = 0.4;
-// Loading a plan, checking and warming it up is worth about as many runs.
-constexpr int kRunsBesideRounds = 4;
 // Where time is short, a plan whose parts, as measured, take so much longer together than another's is not timed whole.
 constexpr double kHopeless = 1.15;
 // A search that has less does not measure transitions.
@@ -55,7 +46,8 @@ class MeasuredSearch {
         estimator_(collage::AnalyticEstimator(config_, &model_)),
         partitioner_(input.backends, estimator_.get()),
         space_(partitioner_.Propose(input.module)),
-        costs_(config_, context) {}
+        costs_(config_, context),
+        whole_models_(input, context, deadline_) {}
 
   // What a configuration asks for in so many words ships whatever it costs and computes: there is nothing to check the
   // whole model against, and code of a client's is not run here.
@@ -118,19 +110,13 @@ class MeasuredSearch {
     std::vector<collage::Partitioned> partitioned(covers_.size());
     std::vector<std::vector<Action>> actions(covers_.size());
     DistinctActions distinct;
-    keys_.resize(covers_.size());
     for (size_t i = 0; i < covers_.size(); ++i) {
       if (!plans_[i].excluded().empty()) continue;
       partitioned[i] = collage::CutAlong(input_.module, covers_[i]);
       INLAY_ASSIGN_OR_RETURN(actions[i], MakeActions(partitioned[i], context_.compiler->compiler()));
       distinct.Add(actions[i]);
-      Hasher hasher;
-      for (const Action& action : actions[i]) hasher.UpdateField(action.key.digest.bytes());
-      keys_[i] = hasher.Finish();
     }
     INLAY_ASSIGN_OR_RETURN(const CompiledActions compiled, CompileAll(distinct.actions(), context_));
-    std::vector<int> measured;
-    subjects_.resize(covers_.size());
     for (size_t i = 0; i < covers_.size(); ++i) {
       if (!plans_[i].excluded().empty()) continue;
       absl::StatusOr<proto::MeasureAction::Subject> subject = distinct.SubjectOf(partitioned[i], actions[i], compiled);
@@ -143,20 +129,14 @@ class MeasuredSearch {
       subject->set_rtol(tolerance.rtol);
       subject->set_atol(tolerance.atol);
       subject->set_name(covers_[i].name);
-      subjects_[i] = *std::move(subject);
-      measured.push_back(static_cast<int>(i));
+      whole_models_.Add(static_cast<int>(i), actions[i], *std::move(subject));
     }
+    const std::vector<int>& measured = whole_models_.plans();
     if (measured.size() < 2) return absl::OkStatus();
     if (context_.progress) context_.progress({"measure the whole model", 0, static_cast<int>(measured.size()), ""});
-    INLAY_ASSIGN_OR_RETURN(const proto::MeasureResult result,
-                           MeasurePlans(measured, kFinalBudgetMs, kMinFinalRounds, /*reference=*/0));
-    const Digest key = WholeModelsKey("finalists", measured);
-    if (const auto earlier = Known(key, measured.size())) {
-      for (size_t i = 0; i < measured.size(); ++i) earlier_[measured[i]] = earlier->timings(static_cast<int>(i));
-    }
-    Keep(key, result);
+    INLAY_ASSIGN_OR_RETURN(const WholeModels::Timings timings, whole_models_.Measure());
     for (size_t i = 0; i < measured.size(); ++i) {
-      const SiteCosts::Timing& timing = result.timings(static_cast<int>(i));
+      const SiteCosts::Timing& timing = timings[i];
       proto::PlanReport& plan = plans_[measured[i]];
       if (timing.code() != 0) plan.set_excluded(timing.message().empty() ? "failed" : timing.message());
       if (!IsOfTheSubject(timing)) failures_.push_back(timing.message());
@@ -165,67 +145,6 @@ class MeasuredSearch {
       plan.set_spread_us(timing.spread_us());
     }
     return absl::OkStatus();
-  }
-
-  absl::StatusOr<proto::MeasureResult> MeasurePlans(const std::vector<int>& plans, double budget_ms, int min_rounds,
-                                                    int reference) {
-    proto::MeasureAction measurement = NewMeasurement(config_);
-    measurement.set_reference(reference);
-    for (int plan : plans) *measurement.add_subjects() = subjects_[plan];
-    const double left_ms = absl::ToDoubleMilliseconds(deadline_ - absl::Now());
-    measurement.set_budget_ms(std::clamp(left_ms, 1.0, budget_ms));
-    measurement.set_min_rounds(min_rounds);
-    measurement.set_max_rounds(kMaxFinalRounds);
-    const absl::Time start = absl::Now();
-    INLAY_ASSIGN_OR_RETURN(proto::MeasureResult result, context_.measurer->Measure(measurement, context_.token));
-    last_measurement_ = absl::Now() - start;
-    final_ms_ += absl::ToDoubleMilliseconds(last_measurement_);
-    if (!result.note().empty()) notes_.insert(result.note());
-    return result;
-  }
-
-  // What a search that knows the parts' costs measures is whole models alone, so the cost table keeps their times as
-  // well: those by which ties are decided are not taken again, and where there is a tie that another search did not
-  // see, what that one measured first is the first of them.
-  absl::StatusOr<std::vector<SiteCosts::Timing>> MeasureTie(const std::vector<int>& plans, int measurement) {
-    if (measurement == 0 && earlier_.count(plans[0]) > 0) {
-      std::vector<SiteCosts::Timing> timings;
-      for (int plan : plans) timings.push_back(earlier_.at(plan));
-      return timings;
-    }
-    const Digest key = WholeModelsKey(absl::StrCat("tie ", measurement), plans);
-    if (const auto known = Known(key, plans.size())) return TimingsOf(*known);
-    if (absl::Now() + last_measurement_ > deadline_) return std::vector<SiteCosts::Timing>();
-    // All gave the right results already.
-    INLAY_ASSIGN_OR_RETURN(const proto::MeasureResult result,
-                           MeasurePlans(plans, kTieBudgetMs, kMinTieRounds, /*reference=*/-1));
-    Keep(key, result);
-    return TimingsOf(result);
-  }
-
-  Digest WholeModelsKey(absl::string_view what, const std::vector<int>& plans) const {
-    Hasher hasher;
-    hasher.UpdateField("inlay whole models/1").UpdateField(what).UpdateField(context_.measurer->device());
-    hasher.UpdateField(absl::StrCat(config_.num_threads)).UpdateField(input_.module_hash.bytes());
-    for (int plan : plans) hasher.UpdateField(keys_[plan].bytes());
-    return hasher.Finish();
-  }
-
-  std::optional<proto::MeasureResult> Known(const Digest& key, size_t plans) const {
-    const absl::StatusOr<std::string> row = context_.costs->Get(key);
-    proto::MeasureResult result;
-    if (!row.ok() || !result.ParseFromString(*row)) return std::nullopt;
-    if (static_cast<size_t>(result.timings_size()) != plans) return std::nullopt;  // a damaged row
-    return result;
-  }
-
-  void Keep(const Digest& key, const proto::MeasureResult& result) const {
-    if (!std::all_of(result.timings().begin(), result.timings().end(), IsOfTheSubject)) return;
-    context_.costs->PutIfAbsent(key, DeterministicBytes(result)).IgnoreError();  // a cache: else again
-  }
-
-  static std::vector<SiteCosts::Timing> TimingsOf(const proto::MeasureResult& result) {
-    return {result.timings().begin(), result.timings().end()};
   }
 
   // Where timing every plan whole would take longer than its budget: leaves out those that cannot win. Not the
@@ -238,7 +157,8 @@ class MeasuredSearch {
       total += sums[i];
       if (sums[i] > 0) best = std::min(best, sums[i]);
     }
-    if (total / 1000 * (kRunsBesideRounds + kMinFinalRounds) < kFinalBudgetMs) return;
+    constexpr int kRuns = WholeModels::kRunsBesideRounds + WholeModels::kMinRounds;
+    if (total / 1000 * kRuns < WholeModels::kBudgetMs) return;
     for (size_t i = 1; i < covers_.size(); ++i) {
       if (sums[i] <= kHopeless * best) continue;
       plans_[i].set_excluded(absl::StrFormat(
@@ -290,7 +210,7 @@ class MeasuredSearch {
     auto again = [&](const std::vector<int>& tied) {
       std::vector<int> plans;
       for (int i : tied) plans.push_back(plan_of[i]);
-      return MeasureTie(plans, measurements++);
+      return whole_models_.MeasureTie(plans, measurements++);
     };
     INLAY_ASSIGN_OR_RETURN(const FinalDecision decision, DecideFinal(finalists, again));
     const int best = plan_of[decision.winner];
@@ -306,7 +226,7 @@ class MeasuredSearch {
     plans_[best].set_chosen(true);
     for (proto::PlanReport& plan : plans_) *record.add_plans() = std::move(plan);
     *record.mutable_cover() = collage::ToProto(covers_[best], input_.module_hash);
-    record.set_measure_ms(costs_.measure_ms() + final_ms_);
+    record.set_measure_ms(costs_.measure_ms() + whole_models_.measure_ms());
     *record.mutable_transitions() = input_.transitions;
     AddNotes(&record);
     const collage::CostModel constants;
@@ -357,7 +277,7 @@ class MeasuredSearch {
   }
 
   void AddNotes(proto::PlanRecord* record) const {
-    std::set<std::string> notes = notes_;
+    std::set<std::string> notes = whole_models_.notes();
     notes.insert(costs_.notes().begin(), costs_.notes().end());
     for (const std::string& note : notes) record->add_notes(note);
     std::map<std::string, int> failures;
@@ -385,14 +305,9 @@ class MeasuredSearch {
   std::vector<Site> sites_;
   SitesByPositions site_at_;
   SiteCosts costs_;
-  std::vector<proto::PlanReport> plans_;                 // of covers_
-  std::vector<Digest> keys_;                             // of their actions
-  std::map<int, SiteCosts::Timing> earlier_;             // of plans, in another search's measurement of the same plans
-  std::vector<proto::MeasureAction::Subject> subjects_;  // of covers_ that are timed whole
+  std::vector<proto::PlanReport> plans_;  // of covers_
+  WholeModels whole_models_;              // of plans_
   std::vector<std::string> failures_;
-  std::set<std::string> notes_;
-  double final_ms_ = 0;
-  absl::Duration last_measurement_;
 };
 
 }  // namespace

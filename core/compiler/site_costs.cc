@@ -7,9 +7,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "core/base/proto_bytes.h"
 #include "core/base/status_macros.h"
 #include "core/compiler/build_executable.h"
+#include "core/compiler/cost_rows.h"
 #include "core/ir/op_registry.h"
 
 namespace inlay::compiler {
@@ -156,10 +156,8 @@ absl::Status SiteCosts::MeasureBatch(absl::Span<const Site> sites, absl::Time de
     INLAY_ASSIGN_OR_RETURN(std::vector<Trial> trials, TrialsOf(site));
     bool all_known = true;
     for (const Trial& trial : trials) {
-      absl::StatusOr<std::string> known = context_.costs->Get(trial.key);
-      Timing timing;
-      if (known.ok() && timing.ParseFromString(*known)) {
-        timings_[{&site, trial.index}] = timing;
+      if (const auto known = FindRow<Timing>(trial.key, context_.costs)) {
+        timings_[{&site, trial.index}] = *known;
       } else {
         all_known = false;
       }
@@ -233,7 +231,7 @@ absl::Status SiteCosts::MeasureSite(std::vector<Trial>* trials) {
       failures_.push_back(timing.message());
       continue;
     }
-    context_.costs->PutIfAbsent(measured[i]->key, DeterministicBytes(timing)).IgnoreError();  // a cache: else again
+    KeepRow(measured[i]->key, timing, context_.costs);
   }
   return absl::OkStatus();
 }

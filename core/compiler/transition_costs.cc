@@ -5,11 +5,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "core/base/proto_bytes.h"
 #include "core/base/status_macros.h"
 #include "core/collage/cost_estimator.h"
 #include "core/collage/outline.h"
 #include "core/compiler/build_executable.h"
+#include "core/compiler/cost_rows.h"
 #include "core/compiler/site_costs.h"
 
 namespace inlay::compiler {
@@ -236,10 +236,7 @@ absl::StatusOr<Digest> TransitionKey(const target::CompilationConfig& config,
 }
 
 proto::TransitionCosts KnownTransitions(const Digest& key, cache::KeyValueTable* costs) {
-  proto::TransitionCosts known;
-  absl::StatusOr<std::string> row = costs->Get(key);
-  if (!row.ok() || !known.ParseFromString(*row)) known.Clear();
-  return known;
+  return FindRow<proto::TransitionCosts>(key, costs).value_or(proto::TransitionCosts());
 }
 
 absl::StatusOr<proto::TransitionCosts> MeasureTransitions(const target::CompilationConfig& config,
@@ -258,9 +255,8 @@ absl::StatusOr<proto::TransitionCosts> MeasureTransitions(const target::Compilat
   INLAY_RETURN_IF_ERROR(AddCopies(config, kLargeCopies, &measure, &costs));
   INLAY_RETURN_IF_ERROR(AddLayouts(config, backends, &measure, &costs));
   if (!failure->empty()) return costs;
-  absl::StatusOr<std::string> kept = context.costs->PutIfAbsent(key, DeterministicBytes(costs));
-  if (kept.ok()) costs.ParseFromString(*kept);  // of whoever was first
-  return costs;
+  KeepRow(key, costs, context.costs);
+  return FindRow<proto::TransitionCosts>(key, context.costs).value_or(costs);  // of whoever was first
 }
 
 }  // namespace inlay::compiler

@@ -73,4 +73,14 @@ int64_t BumpAllocator::bytes() const {
   return bytes;
 }
 
+void* AllocateToFree(int64_t bytes) {
+  if (bytes < 0 || bytes > INT64_MAX - kHugePage) return nullptr;
+  const int64_t huge = (bytes + kHugePage / 2) / kHugePage * kHugePage;
+  bytes = std::max<int64_t>(RoundUp(std::max(bytes, huge), 64), 64);
+  if (huge == 0) return std::aligned_alloc(64, bytes);
+  void* const block = std::aligned_alloc(kHugePage, bytes);
+  if (block != nullptr) madvise(block, huge, MADV_HUGEPAGE);  // where the kernel does not know it: nothing lost
+  return block;
+}
+
 }  // namespace inlay::runtime

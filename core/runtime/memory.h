@@ -1,6 +1,6 @@
 // AlignedMemory: a zeroed block of memory, 64-byte aligned, freed with its owner. Big blocks are mappings of their own,
 // zeroed by the kernel when they are touched; from half a huge page on, whole huge pages where the machine has them.
-// BumpAllocator: many blocks that go together.
+// BumpAllocator: many blocks that go together. AllocateToFree: a block that outlives this code.
 #ifndef INLAY_CORE_RUNTIME_MEMORY_H_
 #define INLAY_CORE_RUNTIME_MEMORY_H_
 
@@ -48,6 +48,12 @@ class BumpAllocator {
   char* next_ = nullptr;
   int64_t left_ = 0;
 };
+
+// malloc's, not zeroed, 64-byte aligned: for free(). Of what fills at least half of a huge page, huge pages where the
+// machine has them; only whole ones, for here an end can't be given back. (A small language model whose 8 MB of logits
+// the caller keeps: 4.4 ms for 7.8 on Zen 3, of which the model itself takes 3.8; the first time that the host must
+// find such pages, 14.) Null where there is no memory.
+void* AllocateToFree(int64_t bytes);
 
 // Whether p is 64-byte aligned.
 inline bool IsAligned(const void* p) { return reinterpret_cast<uintptr_t>(p) % 64 == 0; }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <vector>
@@ -57,6 +58,23 @@ TEST(BumpAllocatorTest, HoldsLittleMoreThanWhatWasAskedFor) {
   }
   EXPECT_GE(allocator.bytes(), asked);
   EXPECT_LE(allocator.bytes(), asked + (4 << 20));
+}
+
+// What fills half of a huge page begins at one, without which the kernel has none for it.
+TEST(AllocateToFreeTest, IsAlignedAndAsLargeAsAskedFor) {
+  constexpr int64_t kHugePage = int64_t{2} << 20;
+  for (int64_t bytes : {int64_t{0}, int64_t{1}, int64_t{65}, kHugePage / 2 - 1, kHugePage / 2, kHugePage, kHugePage + 1,
+                        int64_t{3} << 20, (int64_t{3} << 20) + 1}) {
+    char* data = static_cast<char*>(AllocateToFree(bytes));
+    ASSERT_NE(data, nullptr) << bytes;
+    EXPECT_TRUE(IsAligned(data)) << bytes;
+    EXPECT_TRUE(bytes < kHugePage / 2 || reinterpret_cast<uintptr_t>(data) % kHugePage == 0) << bytes;
+    std::memset(data, 1, bytes);
+    std::free(data);
+  }
+  for (int64_t bytes : {int64_t{-1}, std::numeric_limits<int64_t>::max(), int64_t{1} << 60}) {
+    EXPECT_EQ(AllocateToFree(bytes), nullptr) << bytes;
+  }
 }
 
 TEST(BumpAllocatorTest, WhereThereIsNoMemory) {

@@ -199,6 +199,31 @@ TEST_F(MeasuredSearchTest, ATieIsDecidedByWhatEarlierSearchesMeasuredToo) {
   }
 }
 
+// A cost table is a cache: what can't be read is measured again.
+TEST_F(MeasuredSearchTest, DamagedRowsAreMeasuredAgain) {
+  measurer_.libraries_take = 0.955;
+  proto::IRModule module = Model();
+  auto first = Compile(module);
+  ASSERT_TRUE(first.ok()) << first.status();
+  module.mutable_config()->mutable_search()->set_replan(true);
+  const auto no_protobuf = [](const std::string&) { return std::string("\xff\xff\xff"); };
+  const auto a_time_less = [](const std::string& bytes) {
+    proto::MeasureResult row;
+    if (!row.ParseFromString(bytes) || row.timings_size() < 2) return bytes;
+    row.mutable_timings()->RemoveLast();
+    return row.SerializeAsString();
+  };
+  for (const std::function<std::string(const std::string&)>& damage :
+       {std::function<std::string(const std::string&)>(no_protobuf), {a_time_less}}) {
+    costs_.damage = damage;
+    const int calls = measurer_.calls;
+    auto result = Compile(module);
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_EQ(BackendOf(result->report, "matmul"), BackendOf(first->report, "matmul"));
+    EXPECT_GE(measurer_.calls - calls, 4) << "the whole models, and three times more for the tie";
+  }
+}
+
 TEST_F(MeasuredSearchTest, TransitionsAreMeasuredOnceAndKnownToTheAnalyticSearchToo) {
   auto first = Compile(Model());
   ASSERT_TRUE(first.ok()) << first.status();

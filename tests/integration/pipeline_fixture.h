@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -32,6 +33,17 @@ inline std::vector<float> Ramp(int64_t count, float scale) {
   for (int64_t i = 0; i < count; ++i) values[i] = scale * static_cast<float>((i * 37) % 23 - 11);
   return values;
 }
+
+// Rows are read as `damage` makes them.
+class DamagedTable : public cache::MemoryKeyValueTable {
+ public:
+  absl::StatusOr<std::string> Get(const Digest& key) override {
+    absl::StatusOr<std::string> row = MemoryKeyValueTable::Get(key);
+    if (row.ok() && damage) *row = damage(*row);
+    return row;
+  }
+  std::function<std::string(const std::string& row)> damage;
+};
 
 class PipelineFixture : public ::testing::Test {
  protected:
@@ -108,7 +120,8 @@ class PipelineFixture : public ::testing::Test {
   TempDir scratch_;
   cache::MemoryBlobStore blobs_;
   cache::MemoryActionCache actions_;
-  cache::MemoryKeyValueTable explanations_, published_, plans_, costs_;
+  cache::MemoryKeyValueTable explanations_, published_, plans_;
+  DamagedTable costs_;
   std::unique_ptr<compiler::InProcessCompiler> workers_;
   compiler::CachingCompiler caching_;
   compiler::Pipeline pipeline_;

@@ -1,13 +1,12 @@
 #include "core/runtime/exported/dlpack_args.h"
 
-#include <sys/mman.h>
 #include <tvm/ffi/extra/c_env_api.h>
 
-#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
 #include "core/runtime/exported/dlpack_dtype.h"
+#include "core/runtime/memory.h"
 
 namespace inlay::runtime {
 namespace {
@@ -51,26 +50,13 @@ void CopyAxis(const DLTensor& from, int axis, int64_t element_bytes, const char*
   for (int64_t i = 0; i < from.shape[axis]; ++i) CopyAxis(from, axis + 1, element_bytes, source + i * step, to);
 }
 
-// malloc's, 64-byte aligned; of what fills at least half of a huge page, huge pages where the machine has them. (A
-// small language model whose 8 MB of logits the caller keeps: 4.4 ms for 7.8 on Zen 3, of which the model itself
-// takes 3.8; the first time that the host must find such pages, 14.)
-void* AllocateBlock(size_t bytes) {
-  constexpr size_t kHugePage = size_t{2} << 20;
-  const size_t huge = (bytes + kHugePage / 2) / kHugePage * kHugePage;
-  bytes = (std::max(bytes, huge) + 63) / 64 * 64;
-  if (huge == 0) return std::aligned_alloc(64, bytes);
-  void* const block = std::aligned_alloc(kHugePage, bytes);
-  if (block != nullptr) madvise(block, huge, MADV_HUGEPAGE);  // where the kernel does not know it: nothing lost
-  return block;
-}
-
 // One block: this header, the shape, the data. Freed by free() itself, so that a tensor which outlives the library has
 // no deleter in its code.
 Status AllocateOwn(const TensorType& type, int64_t bytes, TVMFFIObjectHandle* out) {
   const size_t ndim = type.shape.size();
   size_t header = sizeof(DLManagedTensor) + 2 * ndim * sizeof(int64_t);
   header = (header + 63) / 64 * 64;
-  auto* managed = static_cast<DLManagedTensor*>(AllocateBlock(header + bytes + 64));
+  auto* managed = static_cast<DLManagedTensor*>(AllocateToFree(header + bytes + 64));
   if (managed == nullptr) return ResourceExhausted("no memory for an output of " + std::to_string(bytes) + " bytes");
   std::memset(managed, 0, header);
   auto* shape = reinterpret_cast<int64_t*>(managed + 1);
