@@ -37,7 +37,7 @@ constexpr double kRecurrent = 0.4;
 constexpr double kWinograd = 2.5;  // times fewer cycles than a direct 3x3 convolution
 
 // Vectors' worth of arithmetic a cycle of what is not a contraction.
-constexpr double kPointwise = 0.5, kPooling = 0.3;
+constexpr double kPointwise = 0.5, kPooling = 0.6;
 
 int64_t Extent(const ir::TensorType& type, int axis) {
   return axis < type.rank() && type.dims[axis].is_static() ? type.dims[axis].value() : 1;

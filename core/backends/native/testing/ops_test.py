@@ -522,6 +522,19 @@ def test_pool(s):
         ((1, 1, 1, 1), pool_attrs([1, 1])),
         ((1, 2, 4, 33), pool_attrs([2, 3], [3, 3], None, [0, 1, 0, 1], True)),
     ]
+    # Rows by lines: padded on one side or both, in each axis; fewer results than lanes; ceiled last windows; dilated.
+    cases += [
+        ((2, 3, 13, 35), pool_attrs([3, 3], [1, 1], None, [1, 1, 1, 1])),
+        ((1, 2, 21, 19), pool_attrs([5, 5], [1, 1], None, [2, 2, 2, 2])),
+        ((1, 3, 17, 33), pool_attrs([3, 2], [2, 2], None, [1, 0, 1, 1])),
+        ((1, 2, 16, 17), pool_attrs([3, 3], [2, 2], None, [0, 0, 1, 1])),
+        ((1, 2, 18, 34), pool_attrs([3, 3], [2, 2], None, [1, 1, 0, 0], True)),
+        ((1, 2, 17, 40), pool_attrs([2, 3], [2, 2], [1, 3], [1, 2, 0, 2])),
+        ((1, 2, 6, 9, 18), pool_attrs([2, 3, 3], [2, 2, 2], None, [1, 1, 1, 0, 1, 1])),
+        ((1, 1, 1, 64), pool_attrs([1, 3], [1, 2], None, [0, 1, 0, 1])),
+        ((1, 2, 40, 16), pool_attrs([16, 2], [1, 2])),
+        ((1, 1, 40, 16), pool_attrs([17, 2], [1, 2])),
+    ]
     for x, attrs in cases:
         s.case("max_pool", [s.data("f32", x)], label=str(attrs), **attrs)
         for include in (False, True):
@@ -534,6 +547,12 @@ def test_pool(s):
     x = s.data("f32", (1, 1, 9, 35))
     x[0, 0, 3, 4], x[0, 0, 5, 20] = np.nan, -np.inf
     s.case("max_pool", [x], label="nan", **attrs)
+    x = s.data("f32", (1, 1, 9, 35))
+    x[0, 0, 0, 4], x[0, 0, 8, 20] = np.nan, np.inf
+    for include in (False, True):
+        s.case("avg_pool", [x], label=f"ends{include}", count_include_pad=include, **attrs)
+    lowest = np.full((1, 1, 9, 35), -np.inf, np.float32)
+    s.case("max_pool", [lowest], label="lowest", **attrs)
     s.check()
 
 
