@@ -17,6 +17,11 @@ using mlir::Value;
 
 // Kernels of so few columns are unrolled along rows too: a loop of three turns costs a tenth.
 constexpr int64_t kMaxUnrolledTaps = 9;
+// Of input and result together: more than a guest has of L3. Then a band's rows, each a stream that ends with its page,
+// are late (Zen 3, in turns in one process, minima in us: 3x3 of 128 channels of 147x147 3626 -> 2623, of 64 1203 ->
+// 1007, /2 of 144 of 112x112 355 -> 305, 5x5 of 64 of 112x112 566 -> 514). Where L3 has them, asking costs (256 of
+// 37x37 116 -> 133).
+constexpr int64_t kAheadBytes = int64_t{5} << 20;
 
 // kDepthwise.
 class RowTasks {
@@ -96,6 +101,8 @@ class RowTasks {
 
   // Output rows to sums_, dense. The last vectors of rows first: what they store beyond a row's end is overwritten.
   void Compute(const Rows& rows, Value task, Value multiple, Value slice, Value band_row) {
+    task_ = task;
+    multiple_ = multiple;
     if (inline_) {
       Value first = kb_.Mul(rows.first, s_.out[2]);
       store_ = [=, this](Value pixel, Value sum) { kernel_.epilogue(kb_, task, multiple, kb_.Add(first, pixel), sum); };
@@ -133,8 +140,30 @@ class RowTasks {
     return begin >= 0 && begin + last_tap + width * stride <= s_.in[2];
   }
 
+  bool IsFar() const {
+    const int64_t input = s_.n * s_.c * s_.in_elements() * kernel_.input_element.getIntOrFloatBitWidth() / 8;
+    return input + s_.n * s_.m * s_.pixels() * type_.getIntOrFloatBitWidth() / 8 > kAheadBytes;
+  }
+  // What the next band reads and stores in these columns.
+  void Ahead(const Rows& rows, const Group& group) {
+    if (!kernel_.ahead || !IsFar()) return;
+    const Value next = kb_.Add(rows.first, rows.count);
+    for (int64_t r = 0; r < rows.count; ++r) {
+      kernel_.ahead(kb_, task_, multiple_, kb_.Add(kb_.Mul(kb_.Add(next, r), s_.out[2]), group.first));
+    }
+    const int64_t line = kLineBytes / (kernel_.input_element.getIntOrFloatBitWidth() / 8);
+    const Value column = kb_.Mul(group.first, s_.stride[2]);
+    for (int64_t r = 0; r < rows.count * s_.stride[1]; ++r) {
+      const Value row = kb_.Add(kb_.Mul(next, s_.stride[1]), r);
+      for (int64_t c = 0; c < group.vectors * plan_.lanes * s_.stride[2]; c += line) {
+        kb_.Prefetch(kb_.At(x_, kb_.Add(kb_.Add(kb_.Mul(row, s_.in[2]), column), c), kernel_.input_element));
+      }
+    }
+  }
+
   void Columns(const Rows& rows, Value plane, const Group& group) {
     const int64_t vectors = group.vectors;
+    Ahead(rows, group);
     Sums sums(rows.count * vectors, kb_.Zero(vector_));
     // Strided columns that lie side by side come apart two at a time.
     const int64_t step = direct_ ? tile_.kernel_columns : 1, whole = s_.kernel[2] / step * step;
@@ -270,6 +299,7 @@ class RowTasks {
   const Type type_, vector_;
   const Value padded_, sums_;
   const bool inline_;                                  // sums go to the epilogue from registers
+  Value task_, multiple_;                              // of the tile
   Value x_, weights_;                                  // of the task, of the channel
   std::function<void(Value pixel, Value sum)> store_;  // pixels count from the tile's first
 };
