@@ -8,6 +8,8 @@
 #include <sched.h>
 #include <sys/types.h>
 
+#include <initializer_list>
+
 namespace inlay::runtime {
 
 // Of one thread. By one thread at a time.

@@ -115,15 +115,15 @@ class RowPool {
  public:
   RowPool(const Pool& pool, int64_t lanes) : pool_(pool), n_(pool.n), lanes_(lanes), last_(pool.Spatial() - 1) {}
 
-  // For the other ones there is code of any shape.
+  // Other pools go window by window.
   bool Fits() const {
     const Tensor &x = n_.in(0), &out = n_.out();
     if (lanes_ == 1 || x.dtype == ir::DType::kBool || columns_in() < lanes_ || stride() > 2) return false;
     if (pool_.w.kernel[last_] > kMaxTaps || OuterTaps() > kMaxTaps) return false;
     for (int i = 0; i <= last_; ++i) {
-      const int64_t begin = pool_.w.pads_begin[i],
-                    final_begin = (out.dims[i + 2].value() - 1) * pool_.w.strides[i] - begin;
-      // Each window meets the input, and beyond an end of it whatever is a dilated window's is not looked for.
+      const int64_t begin = pool_.w.pads_begin[i];
+      const int64_t final_begin = (out.dims[i + 2].value() - 1) * pool_.w.strides[i] - begin;
+      // Each window meets the input; its row next to what it has beyond an end is one of its own, if not dilated.
       if (begin < 0 || begin >= pool_.w.kernel[i] || final_begin >= x.dims[i + 2].value()) return false;
       if (i < last_ && !pool_.NeverPadded(i) && pool_.w.dilations[i] != 1) return false;
     }
