@@ -70,28 +70,27 @@ void FunctionEmitter::EmitEntry(Phase phase) {
 
 void FunctionEmitter::EmitSteps(const std::vector<Step>& steps, Value context, Value closure) {
   mlir::Type i32 = builder_.getI32Type(), i64 = builder_.getI64Type();
-  Value threads = Field(ops_, context, offsetof(InlayCallContext, num_threads), i32);
-  Value several = ops_.CompareI(Compare::kGt, threads, ops_.ConstI(i32, 1), true);
+  Value threads = ops_.ExtendI(Field(ops_, context, offsetof(InlayCallContext, num_threads), i32), i64, true);
   auto store = [&](Value v, int64_t offset) {
     builder_.create<LLVM::StoreOp>(ops_.loc, v, ops_.At(closure, offset, builder_.getI8Type()), 8);
   };
-  store(ops_.ExtendI(threads, i64, true), kThreadsOffset);
+  store(threads, kThreadsOffset);
   for (size_t first = 0; first < steps.size();) {
     size_t last = first + 1;
     if (steps[first].repetition < 0) {
-      EmitCall(steps[first], context, closure, several);
+      EmitCall(steps[first], context, closure, threads);
     } else {
       while (last < steps.size() && steps[last].repetition == steps[first].repetition) ++last;
       ops_.For(repetitions_[steps[first].repetition], [&](Value i) {
         store(i, kIterationOffset);
-        for (size_t s = first; s < last; ++s) EmitCall(steps[s], context, closure, several);
+        for (size_t s = first; s < last; ++s) EmitCall(steps[s], context, closure, threads);
       });
     }
     first = last;
   }
 }
 
-void FunctionEmitter::EmitCall(const Step& step, Value context, Value closure, Value several) {
+void FunctionEmitter::EmitCall(const Step& step, Value context, Value closure, Value threads) {
   mlir::Type pointer = PointerType(builder_), i32 = builder_.getI32Type(), i64 = builder_.getI64Type();
   auto serial = [&] {
     builder_.create<LLVM::CallOp>(ops_.loc, mlir::TypeRange(), step.function,
@@ -107,25 +106,26 @@ void FunctionEmitter::EmitCall(const Step& step, Value context, Value closure, V
                                   mlir::ValueRange{parallel_for, pool, ops_.Int(step.items), task, closure});
   };
   auto call = [&] {
-    Value worth = IsWorthThreads(step, several);
+    Value worth = IsWorthThreads(step, threads);
     worth ? ops_.If(worth, parallel, serial) : serial();
   };
-  Value runs = RunsWhere(step);
+  Value runs = RunsWhere(step, threads);
   runs ? ops_.If(runs, call) : call();
 }
 
-Value FunctionEmitter::RunsWhere(const Step& step) {
+Value FunctionEmitter::RunsWhere(const Step& step, Value threads) {
   Value all;
   auto add = [&](Value holds) { all = all ? ops_.And(all, holds) : holds; };
   for (const Condition& c : step.conditions) {
-    Value extent = ops_.Int(c.extent);
+    Value extent = c.extent.has_value() ? ops_.Int(*c.extent) : threads;
     add(ops_.CompareI(Compare::kGe, extent, ops_.Int(c.least), true));
     if (c.most != INT64_MAX) add(ops_.CompareI(Compare::kLe, extent, ops_.Int(c.most), true));
   }
   return all && step.negated ? ops_.Not(all) : all;
 }
 
-Value FunctionEmitter::IsWorthThreads(const Step& step, Value several) {
+Value FunctionEmitter::IsWorthThreads(const Step& step, Value threads) {
+  Value several = ops_.Less(ops_.Int(1), threads);
   if (step.items.is_static() && step.cost.times().is_static()) {
     int64_t items = step.items.value();
     return items > 1 && items * step.cost.constant() > kParallelCycles ? several : nullptr;

@@ -8,6 +8,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -65,7 +66,7 @@ class FunctionEmitter {
   void WithLanes(const Extent& extent, int64_t lanes, const std::function<void(int64_t lanes)>& emit);
   // Kernels for the calls where all of the conditions hold, others for the calls where one does not.
   struct Condition {
-    Extent extent;
+    std::optional<Extent> extent;  // nothing: the number of threads
     int64_t least, most;
   };
   void Either(const std::vector<Condition>& conditions, const std::function<void()>& emit,
@@ -147,11 +148,11 @@ class FunctionEmitter {
   void CopyRemainingResults();
   void EmitEntry(Phase phase);
   void EmitSteps(const std::vector<Step>& steps, mlir::Value context, mlir::Value closure);
-  void EmitCall(const Step& step, mlir::Value context, mlir::Value closure, mlir::Value several);
+  void EmitCall(const Step& step, mlir::Value context, mlir::Value closure, mlir::Value threads);
   // i1; null: always.
-  mlir::Value RunsWhere(const Step& step);
+  mlir::Value RunsWhere(const Step& step, mlir::Value threads);
   // Work that is worth more threads than one, if there are; null: never.
-  mlir::Value IsWorthThreads(const Step& step, mlir::Value several);
+  mlir::Value IsWorthThreads(const Step& step, mlir::Value threads);
   // From here on, open extents are computed once at `entry_point`, from the symbols' values behind `args`.
   void ResolveOpenExtents(const std::function<mlir::Value()>& args, mlir::Operation* entry_point,
                           std::map<std::string, mlir::Value>* known);

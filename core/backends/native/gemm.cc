@@ -157,11 +157,15 @@ class TaskEmitter {
     return kb_.At(columns, kb_.Mul(k, g_.q.k_stride), g_.q.element);
   }
 
+  // The tiles of a panel until another follows, and which of them a tile is.
+  int64_t TilesOfPanel() const { return CeilDiv(plan_.rows_fastest ? plan_.m : plan_.mc, plan_.mr); }
+  Value InPanel(Value tile) { return plan_.rows_fastest ? tile : kb_.Sub(tile, tile_begin_); }
+
   // This tile's share of the next panel, whose rows lie apart: no prefetcher of the processor's follows them.
   void PrefetchRows(Value tile, Value k_begin, Value k_end) {
-    const int64_t share = CeilDiv(plan_.kc, CeilDiv(plan_.mc, plan_.mr));
+    const int64_t share = CeilDiv(plan_.kc, TilesOfPanel());
     const int64_t line = kLineBytes / (g_.q.element.getIntOrFloatBitWidth() / 8);
-    Value begin = kb_.Add(k_begin, kb_.Mul(kb_.Sub(tile, tile_begin_), share));
+    Value begin = kb_.Add(k_begin, kb_.Mul(InPanel(tile), share));
     kb_.For(begin, kb_.Min(kb_.Add(begin, share), k_end), 1, [&](Value k) {
       Value row = RowAt(k, kb_.Add(panel_, 1));
       for (int64_t j = 0; j < plan_.nr(); j += line) kb_.Prefetch(kb_.At(row, j, g_.q.element));
@@ -177,18 +181,16 @@ class TaskEmitter {
         // The first tiles ask for a line of each of the next panel's rows, a step one: the lines of all rows at once
         // wait for each other (Emerald Rapids, 256 channels of 56x56 to 64: 79 and 83% of the peak).
         const int64_t line = kLineBytes / (g_.q.element.getIntOrFloatBitWidth() / 8);
-        Value at = kb_.Min(kb_.Sub(tile, tile_begin_), kb_.Int(CeilDiv(plan_.nr(), line) - 1));
+        Value at = kb_.Min(InPanel(tile), kb_.Int(CeilDiv(plan_.nr(), line) - 1));
         prefetch = kb_.At(RowAt(k_begin, kb_.Add(panel_, 1)), kb_.Mul(at, line), g_.q.element);
         prefetch_step = kb_.Int(g_.q.k_stride * kLineBytes / line);
       }
     } else if (plan_.prefetch) {
       // The tiles of this panel share out the next one, so that it has come from memory when its first tile needs it.
-      const int64_t rows = plan_.rows_fastest ? plan_.m : plan_.mc;
-      int64_t tiles = CeilDiv(rows, plan_.mr);
-      int64_t step = std::max<int64_t>(plan_.nr() * plan_.element_bytes / tiles, 1);
+      int64_t step = std::max<int64_t>(plan_.nr() * plan_.element_bytes / TilesOfPanel(), 1);
       prefetch_step = kb_.Int(step);
       Value from = kb_.At(q, plan_.kc * nv_ * plan_.lanes, g_.accumulator);
-      Value done = kb_.Mul(plan_.rows_fastest ? tile : kb_.Sub(tile, tile_begin_), plan_.kc * step);
+      Value done = kb_.Mul(InPanel(tile), plan_.kc * step);
       prefetch = kb_.At(from, done, kb_.b.getI8Type());
     }
     if (g_.tile) return g_.tile(kb_, {rows, nv_, batch_, tile, q, k_begin, k_end, prefetch, prefetch_step}, in);

@@ -429,6 +429,11 @@ TEST(GemmPlanTest, TasksAreManyWhereTheyAreWorthIt) {
   ASSERT_EQ(copied_rows.panels(), 7);
   CutForThreads(&copied_rows);
   EXPECT_EQ(copied_rows.row_blocks(), 2) << "a thread's share is weights";
+  GemmPlan copied_panels = PlanGemm(Core{}, ColumnSource::kOnTheFly, 4, 1, 512, 784, 128);
+  ASSERT_EQ(copied_panels.tasks(), 17) << "two for one of 16 threads, and one for each other";
+  CutForThreads(&copied_panels);
+  EXPECT_GE(copied_panels.tasks(), 48);
+  EXPECT_TRUE(copied_panels.rows_fastest) << "what is copied again is near";
   GemmPlan many = PlanGemm(Core{}, ColumnSource::kPacked, 4, 1, 128, 768, 768);
   ASSERT_EQ(many.tasks(), 24);
   CutForThreads(&many);

@@ -33,7 +33,7 @@ void FunctionEmitter::Pointwise(const Tensor& root) {
   auto finish = [&](const std::vector<Condition>& vectors) {
     std::vector<Condition> conditions;
     for (const Condition& c : vectors) {
-      if (!AlwaysFits(c.extent, c.least)) conditions.push_back(c);
+      if (!AlwaysFits(*c.extent, c.least)) conditions.push_back(c);
     }
     if (conditions.empty()) return;
     run_steps_.back().conditions = conditions;

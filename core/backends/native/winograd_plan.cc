@@ -1,6 +1,7 @@
 #include "core/backends/native/winograd_plan.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "core/backends/native/rounding.h"
 
@@ -15,6 +16,8 @@ constexpr int64_t kMinBlockColumns = 24;
 constexpr int64_t kMinFusedBlocks = 6;
 // Both estimates are rough, and the direct way's error is smaller.
 constexpr double kClearly = 0.9;
+// For which finer blocks are made.
+constexpr int64_t kManyThreads = 16;
 // Cycles, measured on Zen 5: a tile of a group of channels there and back, a square of vectors transposed and stored.
 constexpr double kInputTileCycles[2] = {70, 150};
 constexpr double kOutputTileCycles[2] = {50, 120};
@@ -57,8 +60,13 @@ double Cycles(const Core& core, const WinogradPlan& plan) {
          tiles * groups_out * kOutputTileCycles[kind] + (squares_in + squares_out) * SquareCycles(plan.lanes);
 }
 
-// The cheapest register tile for the plan's blocks.
-void ChooseTile(const Core& core, WinogradPlan* plan, std::optional<WinogradPlan>* best) {
+struct Vectors {
+  int64_t least, most;  // of a panel
+};
+
+// The register tile for the plan's blocks with which `threads` are soonest done.
+void ChooseTile(const Core& core, const Vectors& of_panel, int64_t threads, WinogradPlan* plan,
+                std::optional<WinogradPlan>* best) {
   const ConvShape& s = plan->shape;
   int64_t vectors = CeilDiv(s.m, plan->lanes);
   GemmPlan& g = plan->gemm;
@@ -69,7 +77,7 @@ void ChooseTile(const Core& core, WinogradPlan* plan, std::optional<WinogradPlan
   g.m = g.mc = plan->block_tiles();
   g.k = g.kc = s.c * s.kernel[0];
   g.prefetch = true;
-  for (int64_t nv = 1; nv <= std::min<int64_t>(vectors, 6); ++nv) {
+  for (int64_t nv = of_panel.least; nv <= std::min(vectors, of_panel.most); ++nv) {
     for (int64_t mr = 1; mr <= std::min<int64_t>(g.m, 12); ++mr) {
       if (!FitsRegisters(core, mr, nv)) continue;
       g.mr = mr;
@@ -86,8 +94,36 @@ void ChooseTile(const Core& core, WinogradPlan* plan, std::optional<WinogradPlan
           continue;
         }
         plan->cycles = Cycles(core, *plan);
-        if (!best->has_value() || plan->cycles < (*best)->cycles) *best = *plan;
+        if (!best->has_value() || plan->CyclesWith(threads) < (*best)->CyclesWith(threads)) *best = *plan;
       }
+    }
+  }
+}
+
+// Every way to cut the results into blocks of tiles of m x m.
+void ForEachBlocking(const Core& core, const ConvShape& shape, int64_t m,
+                     const std::function<void(WinogradPlan* plan)>& consider) {
+  WinogradPlan plan;
+  plan.shape = shape;
+  plan.lanes = core.vector_bytes / kFloatBytes;
+  plan.m = m;
+  plan.tile_rows = CeilDiv(shape.out[1], m);
+  plan.tile_columns = CeilDiv(shape.out[2], m);
+  // Narrower blocks than need be, where only those leave room in L2 for a fused task.
+  int64_t least = CeilDiv(plan.tile_columns, kMaxBlockTiles);
+  int64_t most = std::max(least, CeilDiv(plan.tile_columns, kMinBlockColumns));
+  for (int64_t column_blocks = least; column_blocks <= most; ++column_blocks) {
+    plan.block_columns = CeilDiv(plan.tile_columns, column_blocks);
+    if (plan.column_blocks() != column_blocks) continue;
+    // A block of deep ones has its input in one image.
+    int64_t rows = (shape.kernel[0] > 1 ? 1 : shape.n) * shape.out[0] * plan.tile_rows;
+    for (int64_t r = 1; r <= rows && (r == 1 || r * plan.block_columns <= kMaxBlockTiles); ++r) {
+      if (r > 1 && plan.split_columns()) break;
+      // Blocks of equal size.
+      if (r > 1 && CeilDiv(rows, CeilDiv(rows, r)) != r) continue;
+      if (plan.is_deep() && shape.n > 1 && rows % r != 0) continue;
+      plan.block_rows = r;
+      consider(&plan);
     }
   }
 }
@@ -110,31 +146,26 @@ std::optional<WinogradPlan> PlanWinograd(const Core& core, const ConvShape& shap
   if (!IsWinogradShape(shape)) return best;
   for (int64_t m : {2, 4}) {
     if (only_m != 0 && m != only_m) continue;
-    WinogradPlan plan;
-    plan.shape = shape;
-    plan.lanes = core.vector_bytes / kFloatBytes;
-    plan.m = m;
-    plan.tile_rows = CeilDiv(shape.out[1], m);
-    plan.tile_columns = CeilDiv(shape.out[2], m);
-    // Narrower blocks than need be, where only those leave room in L2 for a fused task.
-    int64_t least = CeilDiv(plan.tile_columns, kMaxBlockTiles);
-    int64_t most = std::max(least, CeilDiv(plan.tile_columns, kMinBlockColumns));
-    for (int64_t column_blocks = least; column_blocks <= most; ++column_blocks) {
-      plan.block_columns = CeilDiv(plan.tile_columns, column_blocks);
-      if (plan.column_blocks() != column_blocks) continue;
-      // A block of deep ones has its input in one image.
-      int64_t rows = (shape.kernel[0] > 1 ? 1 : shape.n) * shape.out[0] * plan.tile_rows;
-      for (int64_t r = 1; r <= rows && (r == 1 || r * plan.block_columns <= kMaxBlockTiles); ++r) {
-        if (r > 1 && plan.split_columns()) break;
-        // Blocks of equal size.
-        if (r > 1 && CeilDiv(rows, CeilDiv(rows, r)) != r) continue;
-        if (plan.is_deep() && shape.n > 1 && rows % r != 0) continue;
-        plan.block_rows = r;
-        ChooseTile(core, &plan, &best);
-      }
-    }
+    ForEachBlocking(core, shape, m, [&](WinogradPlan* plan) { ChooseTile(core, {1, 6}, 1, plan, &best); });
   }
   return best;
+}
+
+std::optional<FinerWinograd> FinerBlocks(const WinogradPlan& plan) {
+  const GemmPlan& g = plan.gemm;
+  std::optional<WinogradPlan> best;
+  ForEachBlocking(g.core, plan.shape, plan.m, [&](WinogradPlan* finer) {
+    if (finer->block_columns != plan.block_columns) return;
+    ChooseTile(g.core, {g.nv, g.nv}, kManyThreads, finer, &best);
+  });
+  if (!best.has_value()) return std::nullopt;
+  FinerWinograd finer{*best, kManyThreads + 1};
+  while (finer.threads > 2 &&
+         finer.plan.CyclesWith(finer.threads - 1) < kClearly * plan.CyclesWith(finer.threads - 1)) {
+    --finer.threads;
+  }
+  if (finer.threads > kManyThreads) return std::nullopt;
+  return finer;
 }
 
 std::optional<WinogradPlan> ChooseWinograd(const Core& core, const ConvPlan& direct, WinogradChoice choice) {

@@ -37,6 +37,9 @@ struct WinogradPlan {
   GemmPlan gemm;
   double cycles = 0;  // of one call, estimated
 
+  // The longest thread's, of so many.
+  double CyclesWith(int64_t threads) const { return cycles / tasks() * CeilDiv(tasks(), threads); }
+
   int64_t n() const { return m + 2; }
   int64_t products() const { return n() * n(); }
   int64_t channel_groups() const { return CeilDiv(shape.c, lanes); }
@@ -94,6 +97,13 @@ bool IsWinogradShape(const ConvShape& shape);
 
 // The cheapest plan of IsWinogradShape shapes; nothing where none fits. `m`: 0, or the only tile to consider.
 std::optional<WinogradPlan> PlanWinograd(const Core& core, const ConvShape& shape, int64_t m = 0);
+
+// A plan for many threads, of weights packed and planes padded as another's, which has too few tasks for them.
+struct FinerWinograd {
+  WinogradPlan plan;
+  int64_t threads = 0;  // so many and more are clearly faster by it
+};
+std::optional<FinerWinograd> FinerBlocks(const WinogradPlan& plan);
 
 // Which tile a convolution may have: kByRule, kNever, or m itself wherever the shape allows.
 struct WinogradChoice {

@@ -72,17 +72,20 @@ struct Outcome {
   int64_t height, width;
 };
 
-// Compiles and runs. `plan` as PlanWinograd made it; everything the kernels do not write is NaN.
-Outcome Execute(KernelJit& jit, const Case& c, const WinogradPlan& plan, std::vector<float> x) {
+// Compiles and runs: weights and planes of `packed_for`, the rest by `plan`. Everything the kernels do not write is
+// NaN.
+Outcome Execute(KernelJit& jit, const Case& c, const WinogradPlan& packed_for, const WinogradPlan& plan,
+                std::vector<float> x) {
   const ConvShape& s = plan.shape;
   Outcome r{std::move(x), Random(c.m * c.kernels() * 9, 2), {}, s.out[1], s.out[2]};
   r.y.assign(c.n * c.m * s.pixels() + 64, 77.0f);
-  std::vector<float> packed(plan.packed_weight_elements() + 64, NAN), planes(plan.planes_elements() + 64, NAN),
-      input(plan.shared_input_elements() + 64, NAN), scratch(plan.scratch_bytes() / 4 + 64, NAN);
+  std::vector<float> packed(packed_for.packed_weight_elements() + 64, NAN),
+      planes(packed_for.planes_elements() + 64, NAN), input(plan.shared_input_elements() + 64, NAN),
+      scratch(plan.scratch_bytes() / 4 + 64, NAN);
   auto run = jit.Compile(7, [&](KernelBuilder& kb, const std::vector<Value>& p) {
     Type f32 = kb.b.getF32Type();
-    EmitWinogradWeights(kb, plan, p[1], p[2]);
-    EmitWinogradPlanes(kb, plan, p[0], kb.Int(0), kb.Int(plan.plane_row_items()), p[3]);
+    EmitWinogradWeights(kb, packed_for, p[1], p[2]);
+    EmitWinogradPlanes(kb, packed_for, p[0], kb.Int(0), kb.Int(packed_for.plane_row_items()), p[3]);
     WinogradKernel kernel;
     kernel.plan = plan;
     kernel.input = p[3];
@@ -114,15 +117,22 @@ ConvShape ShapeOf(const Case& c) {
   return s;
 }
 
-void Check(const std::string& cpu, const Case& c, int64_t m, bool fused) {
+enum class Way { kByRule, kFused, kFiner };
+
+void Check(const std::string& cpu, const Case& c, int64_t m, Way way) {
   SCOPED_TRACE(cpu + " F(" + std::to_string(m) + ") " + std::to_string(c.n) + "x" + std::to_string(c.c) + "x" +
                std::to_string(c.height) + "x" + std::to_string(c.width) + " to " + std::to_string(c.m));
   KernelJit jit(cpu);
   std::optional<WinogradPlan> found = PlanWinograd(jit.core(), ShapeOf(c), m);
   ASSERT_TRUE(found.has_value());
   WinogradPlan plan = *found;
-  if (fused) plan.fused = true;
-  Outcome r = Execute(jit, c, plan, Random(c.n * c.c * c.depth * c.height * c.width, 1));
+  if (way == Way::kFused) plan.fused = true;
+  if (way == Way::kFiner) {
+    const std::optional<FinerWinograd> finer = FinerBlocks(plan);
+    if (!finer.has_value()) return;
+    plan = finer->plan;
+  }
+  Outcome r = Execute(jit, c, *found, plan, Random(c.n * c.c * c.depth * c.height * c.width, 1));
   Magnitudes magnitudes = MagnitudesOf(m);
   std::vector<Matrix> weights;
   for (int64_t i = 0; i < c.m * c.kernels(); ++i) {
@@ -186,8 +196,8 @@ class WinogradTest : public ::testing::TestWithParam<std::string> {
   }
   void CheckAll(const Case& c) {
     for (int64_t m : {2, 4}) {
-      for (bool fused : {false, true}) {
-        if (!fused || c.kernel == 1) Check(GetParam(), c, m, fused);
+      for (Way way : {Way::kByRule, Way::kFused, Way::kFiner}) {
+        if (way != Way::kFused || c.kernel == 1) Check(GetParam(), c, m, way);
       }
     }
   }
@@ -224,7 +234,7 @@ TEST_P(WinogradTest, Batches) {
 
 TEST_P(WinogradTest, WideImages) {
   CheckAll({1, 3, 5, 6, 523});
-  Check(GetParam(), {2, 3, 5, 3, 263}, 2, false);
+  Check(GetParam(), {2, 3, 5, 3, 263}, 2, Way::kByRule);
 }
 
 TEST_P(WinogradTest, ThreeDimensions) {
@@ -252,6 +262,24 @@ TEST(WinogradChoiceTest, FarCachesHaveFewerWeights) {
   EXPECT_EQ(choice({1, 256, 256, 14, 14}), 2);
   EXPECT_EQ(choice({1, 512, 512, 7, 7}), 0);
   EXPECT_EQ(choice({8, 512, 512, 7, 7}), 4);
+}
+
+// Of one block and few panels 16 threads would mostly wait.
+TEST(WinogradChoiceTest, ManyThreadsHaveFinerBlocks) {
+  const Core core{64, 32};
+  const auto plan_of = [&](const Case& c) { return *ChooseWinograd(core, PlanConv(core, ShapeOf(c), 4), {}); };
+  const WinogradPlan few = plan_of({1, 128, 128, 28, 28});
+  ASSERT_LT(few.tasks(), 8);
+  const std::optional<FinerWinograd> finer = FinerBlocks(few);
+  ASSERT_TRUE(finer.has_value());
+  EXPECT_GE(finer->plan.tasks(), 16);
+  EXPECT_GT(finer->threads, 2) << "where the tasks are enough, larger blocks are faster";
+  EXPECT_LE(finer->threads, 8);
+  EXPECT_EQ(finer->plan.packed_weight_elements(), few.packed_weight_elements());
+  EXPECT_EQ(finer->plan.planes_elements(), few.planes_elements());
+  const WinogradPlan many = plan_of({8, 64, 64, 112, 112});
+  ASSERT_GE(many.tasks(), 64);
+  EXPECT_FALSE(FinerBlocks(many).has_value());
 }
 
 // Layers of ResNet-50 and VGG by Winograd; few channels, tiny images and other forms not.
@@ -288,7 +316,7 @@ TEST_P(WinogradTest, NotFinite) {
       WinogradPlan plan = *PlanWinograd(jit.core(), ShapeOf(c), m);
       std::vector<float> x = Random(c.c * 13 * 13, 1);
       x[3 * 169 + 6 * 13 + 7] = poison;
-      Outcome r = Execute(jit, c, plan, x);
+      Outcome r = Execute(jit, c, plan, plan, x);
       for (int64_t i = 0; i < c.m * 169; ++i) {
         int64_t h = i % 169 / 13, w = i % 13;
         bool touched = std::abs(h - 6) <= 1 && std::abs(w - 7) <= 1;

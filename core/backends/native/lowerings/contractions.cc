@@ -53,33 +53,40 @@ void Winograd(FunctionEmitter& f, const Node& n, const WinogradPlan& plan) {
       Phase::kInit);
   const Extent& images = x.dims[0];
   int64_t image_bytes = Product(x.dims, 1, x.rank()).value() * int64_t{sizeof(float)};
-  int64_t input_bytes = RoundUp(floats(plan.planes_elements()), kLineBytes);
-  Buffer input = f.Temporary(ForAll(images, input_bytes));
+  const int64_t planes_bytes = RoundUp(floats(plan.planes_elements()), kLineBytes);
+  Buffer planes = f.Temporary(ForAll(images, planes_bytes));
   ForImages(f, images, plan.plane_row_items(), static_cast<double>(plan.plane_columns()) * 6, kNoScratch,
             [&](Kernel& k, Value begin, Value end, Value, Value image) {
               EmitWinogradPlanes(k.o, plan, OfImage(k, k.Pointer(x), image, image_bytes), begin, end,
-                                 OfImage(k, k.Pointer(input), image, input_bytes));
+                                 OfImage(k, k.Pointer(planes), image, planes_bytes));
             });
-  if (!plan.fused) {
-    Buffer planes = input;
-    int64_t planes_bytes = input_bytes;
-    input_bytes = RoundUp(floats(plan.shared_input_elements()), kLineBytes);
-    input = f.Temporary(ForAll(images, input_bytes));
-    ForImages(f, images, plan.transform_tasks(), static_cast<double>(plan.transform_tiles()) * plan.products() * 4,
-              kNoScratch, [&](Kernel& k, Value begin, Value end, Value, Value image) {
-                EmitWinogradInput(k.o, plan, OfImage(k, k.Pointer(planes), image, planes_bytes), begin, end,
-                                  OfImage(k, k.Pointer(input), image, input_bytes));
-              });
-  }
+  const std::optional<FinerWinograd> finer = FinerBlocks(plan);
+  int64_t transformed_elements = plan.shared_input_elements();
+  if (finer.has_value()) transformed_elements = std::max(transformed_elements, finer->plan.shared_input_elements());
+  const int64_t transformed_bytes = RoundUp(floats(transformed_elements), kLineBytes);
+  Buffer transformed = transformed_elements > 0 ? f.Temporary(ForAll(images, transformed_bytes)) : planes;
   ShapeMap shapes;
   bool flat = FlatPixels(f, n, &shapes);
-  ForImages(f, images, plan.tasks(), plan.cycles / plan.tasks(), plan.scratch_bytes(),
-            [&](Kernel& k, Value begin, Value end, Value scratch, Value image) {
-              k.shapes = shapes;
-              WinogradKernel kernel{plan, OfImage(k, k.Pointer(input), image, input_bytes), k.Pointer(weights),
-                                    StorePixels(k, n, 1, flat, image)};
-              EmitWinogradTasks(k.o, kernel, begin, end, scratch);
-            });
+  auto multiply = [&](const WinogradPlan& plan) {
+    const Buffer input = plan.fused ? planes : transformed;
+    const int64_t input_bytes = plan.fused ? planes_bytes : transformed_bytes;
+    if (!plan.fused) {
+      ForImages(f, images, plan.transform_tasks(), static_cast<double>(plan.transform_tiles()) * plan.products() * 4,
+                kNoScratch, [&](Kernel& k, Value begin, Value end, Value, Value image) {
+                  EmitWinogradInput(k.o, plan, OfImage(k, k.Pointer(planes), image, planes_bytes), begin, end,
+                                    OfImage(k, k.Pointer(input), image, input_bytes));
+                });
+    }
+    ForImages(f, images, plan.tasks(), plan.cycles / plan.tasks(), plan.scratch_bytes(),
+              [&](Kernel& k, Value begin, Value end, Value scratch, Value image) {
+                k.shapes = shapes;
+                WinogradKernel kernel{plan, OfImage(k, k.Pointer(input), image, input_bytes), k.Pointer(weights),
+                                      StorePixels(k, n, 1, flat, image)};
+                EmitWinogradTasks(k.o, kernel, begin, end, scratch);
+              });
+  };
+  if (!finer.has_value()) return multiply(plan);
+  f.Either({{std::nullopt, finer->threads, INT64_MAX}}, [&] { multiply(finer->plan); }, [&] { multiply(plan); });
 }
 
 void Direct(FunctionEmitter& f, const Node& n, const ConvPlan& plan) {

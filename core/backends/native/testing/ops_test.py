@@ -769,6 +769,21 @@ def test_recurrent(s):
     s.check()
 
 
+@pytest.mark.parametrize("threads", [1, 2, 16])
+def test_convolutions_by_any_number_of_threads(s, threads):
+    """Code of their own for many threads (winograd_plan.h), and panels cut for them."""
+    for label, x, w, pads in [
+        ("blocks", (1, 64, 28, 28), (64, 64, 3, 3), 1),
+        ("images", (2, 32, 19, 14), (48, 32, 3, 3), 1),
+        ("fused", (1, 32, 56, 56), (40, 32, 3, 3), 1),
+        ("copied", (1, 128, 28, 28), (512, 128, 1, 1), 0),
+    ]:
+        operands = [s.data("f32", x), s.data("f32", w)]
+        s.case("conv", operands, label=label, tolerance=(1e-3, 1e-3), constant=(1,), **conv_attrs(2, pads=pads))
+    for target, _ in TARGETS:
+        assert s.run(target, threads) == []
+
+
 def test_only_what_is_worth_it_goes_to_several_threads(s):
     """A parallel loop costs about 0.4 us, and 3 more where the other threads sleep."""
 
