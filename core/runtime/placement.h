@@ -36,7 +36,7 @@ class Placement {
 
  private:
   bool is_kept_off_ = false;
-  cpu_set_t allowed_;
+  cpu_set_t allowed_{};
 };
 
 }  // namespace inlay::runtime

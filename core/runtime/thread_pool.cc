@@ -1,6 +1,5 @@
 #include "core/runtime/thread_pool.h"
 
-#include <errno.h>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
@@ -12,7 +11,7 @@
 #include <algorithm>
 #include <atomic>
 #include <mutex>
-#include <new>
+#include <type_traits>
 
 #include "core/runtime/placement.h"
 #include "core/runtime/threads.h"
@@ -37,6 +36,10 @@ constexpr int64_t kLongWaitNs = 50000, kMaxAvoidedNs = 10000000;
 constexpr int64_t kAvoidedPerWait = 4;
 // A caller wakes no more workers than this before it begins; they wake the others.
 constexpr int kCallerWakes = 2;
+// Where no thread could be started.
+constexpr int64_t kNextTryNs = 1000000000;
+// For loops to end that other threads are in when the library is unloaded, or the process exits.
+constexpr int64_t kStopNs = 1000000000;
 
 void FutexWait(std::atomic<uint32_t>* word, uint32_t value) {
   syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, nullptr, nullptr, 0);
@@ -58,10 +61,11 @@ int64_t NowNs() {
   return t.tv_sec * int64_t{1000000000} + t.tv_nsec;
 }
 
+std::atomic<int> available_cpus{0};  // known before the first worker starts
+
 // Where there are more threads than CPUs, looking out takes time from those at work.
 int64_t IfCoresSuffice(int threads, int64_t spin_ns) {
-  static const int cpus = AvailableCpus();
-  return threads <= cpus ? spin_ns : 0;
+  return threads <= available_cpus.load(std::memory_order_relaxed) ? spin_ns : 0;
 }
 
 // Until done(), or `ns` are over: then false.
@@ -85,16 +89,22 @@ struct Job;
 // from core to core: this one, filled by the caller, is all that a worker waits for, works by and is waited for by.
 // (Two lines of room: processors fetch them in pairs.)
 struct alignas(128) Seat {
-  // A worker's: free or left, offered to it by a caller, taken by it; its caller sleeps; it will not touch the job any
-  // more; its thread is to end.
-  enum Phase : uint32_t { kFree, kOffered, kTaken, kCallerSleeps, kDone, kStop };
+  enum Phase : uint32_t {
+    kFree,          // never offered, or taken back
+    kOffered,       // by a caller, who has recruited the worker
+    kTaken,         // by the worker
+    kCallerSleeps,  // until the worker is done
+    kDone,          // the worker will not touch the job any more; until the next offer
+    kStop,          // its thread is to end
+  };
   std::atomic<uint32_t> phase{kFree};
-  int32_t index;
-  std::atomic<int64_t> next;
-  int64_t end, piece;
-  InlayTask task;
-  void* closure;
-  Job* job;
+  int32_t index = 0;
+  std::atomic<int64_t> next{0};
+  int64_t end = 0, piece = 0;
+  InlayTask task = nullptr;
+  void* closure = nullptr;
+  Job* job = nullptr;
+  int64_t done_at = 0;  // where the caller was seen to sleep
 
   bool IsOffered() const {
     const uint32_t now = phase.load();
@@ -110,7 +120,9 @@ struct alignas(128) Seat {
     if (phase.load(std::memory_order_relaxed) == kOffered) phase.compare_exchange_strong(offered, kFree);
   }
 
-  // Whether it is filled, which other seats' workers do not know; and not left.
+  // Whether it is filled, which other seats' workers do not know, and not exhausted: as its worker leaves it. No phase
+  // of a loop before is seen here: who is in this loop has acquired what its caller released, who had waited for all of
+  // that one.
   bool HasPieces() const {
     const uint32_t now = phase.load(std::memory_order_acquire);
     return now == kOffered || now == kTaken || now == kCallerSleeps;
@@ -131,18 +143,19 @@ struct Worker {
   std::atomic<uint32_t> state{kAwake};
   std::atomic<int64_t> avoided_until{0};  // kAvoidedPerWait
   Placement placement;                    // of who wakes the worker while that is being woken, else the worker's
-  pthread_t thread;
+  pthread_t thread{};
   pid_t id = 0;  // of the thread, set by itself
 
   bool IsAsleep() const { return state.load() == kAsleep; }
 
-  // For a loop whose caller is on that CPU.
-  void Wake(int callers_cpu) {
+  // For a loop whose caller is on that CPU; false: there was no need.
+  bool Wake(int callers_cpu) {
     uint32_t asleep = kAsleep;
-    if (!state.compare_exchange_strong(asleep, kBeingWoken)) return;
+    if (!state.compare_exchange_strong(asleep, kBeingWoken)) return false;
     placement.KeepOff(callers_cpu, sched_getcpu(), id);
     state.store(kAwake);
     FutexWake(&state);
+    return true;
   }
 
   // There is no thread any more.
@@ -153,7 +166,8 @@ struct Worker {
     placement = {};
   }
 
-  // Until it is offered a seat.
+  // Until it is offered a seat: seen here after kAsleep is stored, or else Offer sees kAsleep (both sequentially
+  // consistent, as Offer's fence is).
   void Sleep() {
     state.store(kAsleep);
     while (uint32_t now = state.load()) {
@@ -178,19 +192,28 @@ struct Job {
   Seat& seat(int i) { return i == 0 ? own : helpers[i - 1]->seat; }
 
   void Offer(int64_t n, InlayTask task, void* closure);
-  // Own share first: the same thread meets the same indices in every loop, whose data its caches hold. Then those of
-  // others: the caller has a look at all, a worker at some, so that where all come to their end together not each of
-  // them waits for the lines of all.
+  // Own share first: while the same workers are free, the same thread meets the same indices in every loop, whose data
+  // its caches hold. Then those of others: the caller has a look at all, a worker at some, so that where all come to
+  // their end together not each of them waits for the lines of all; and where one of those has not come, at all too.
   void Work(int self) {
     seat(self).TakePieces(self);
+    if (self == 0 && WokenAreLate()) WakeHelpers(kCallerWakes);
     const int seats = num_helpers + 1;
-    for (int i = 1; i < seats; i = self == 0 ? i + 1 : 2 * i) {
+    bool looks_at_all = self == 0;
+    const auto visit = [&](int i) {
       Seat& other = seat((self + i) % seats);
-      if (&other == &own || other.HasPieces()) other.TakePieces(self);
-    }
+      if (&other == &own) return other.TakePieces(self);
+      if (!other.HasPieces()) return;
+      looks_at_all |= other.phase.load(std::memory_order_relaxed) == Seat::kOffered;
+      other.TakePieces(self);
+    };
+    for (int i = 1; i < seats && self != 0; i *= 2) visit(i);
+    for (int i = 1; i < seats && looks_at_all; ++i) visit(i);
   }
   // Up to `most` of those asleep.
   void WakeHelpers(int most);
+  // Whether others sleep still, and none of the woken has come to wake them.
+  bool WokenAreLate();
   // Until all that began are done.
   void Wait(int64_t start, int64_t spin_ns);
 };
@@ -206,7 +229,8 @@ void Worker::Loop() {
     if (!seat.Take()) continue;
     if (slept) seat.job->WakeHelpers(kMaxWorkers);
     seat.job->Work(seat.index);
-    // From then on the job may be gone, and the seat another's.
+    if (seat.phase.load(std::memory_order_relaxed) == Seat::kCallerSleeps) seat.done_at = NowNs();
+    // From the exchange on the job may be gone, and the seat another's, whose caller is woken once too often then.
     if (seat.phase.exchange(Seat::kDone, std::memory_order_acq_rel) == Seat::kCallerSleeps) FutexWake(&seat.phase);
   }
 }
@@ -223,6 +247,7 @@ void Job::Offer(int64_t n, InlayTask task, void* closure) {
     s.task = task;
     s.closure = closure;
     s.job = this;
+    s.done_at = 0;
     begin = s.end;
     if (i > 0) s.phase.store(Seat::kOffered, std::memory_order_release);
   }
@@ -239,12 +264,21 @@ void Job::Offer(int64_t n, InlayTask task, void* closure) {
 
 void Job::WakeHelpers(int most) {
   const int sleepers = num_asleep.load(std::memory_order_acquire);
-  for (; most > 0 && next_to_wake.load(std::memory_order_relaxed) < sleepers; --most) {
+  while (most > 0 && next_to_wake.load(std::memory_order_relaxed) < sleepers) {
     const int i = next_to_wake.fetch_add(1, std::memory_order_relaxed);
     if (i >= sleepers) return;
     Worker& helper = *helpers[asleep[i]];
-    if (helper.seat.IsOffered()) helper.Wake(cpu);
+    if (helper.seat.IsOffered() && helper.Wake(cpu)) --most;
   }
+}
+
+bool Job::WokenAreLate() {
+  const int sleepers = num_asleep.load(std::memory_order_relaxed), woken = next_to_wake.load(std::memory_order_relaxed);
+  if (woken >= sleepers) return false;
+  for (int i = 0; i < woken; ++i) {
+    if (!helpers[asleep[i]]->seat.IsOffered()) return false;
+  }
+  return true;
 }
 
 void Job::Wait(int64_t start, int64_t spin_ns) {
@@ -256,11 +290,13 @@ void Job::Wait(int64_t start, int64_t spin_ns) {
       return now == Seat::kDone || now == Seat::kFree;
     };
     if (SpinUntil(done, spin_ns)) continue;
+    spin_ns = 0;  // once a loop
     const int64_t asleep = NowNs();
     uint32_t taken = Seat::kTaken;
     phase.compare_exchange_strong(taken, Seat::kCallerSleeps, std::memory_order_acq_rel);
     while (!done()) FutexWait(&phase, Seat::kCallerSleeps);
-    const int64_t awake = NowNs(), slept = awake - asleep;
+    // Not how long this thread then waited for a core itself.
+    const int64_t done_at = helpers[i]->seat.done_at, awake = done_at != 0 ? done_at : NowNs(), slept = awake - asleep;
     if (slept < kLongWaitNs || 2 * slept <= awake - start) continue;
     helpers[i]->avoided_until.store(awake + std::min(kAvoidedPerWait * slept, kMaxAvoidedNs),
                                     std::memory_order_relaxed);
@@ -293,18 +329,16 @@ class Pool {
 
   std::mutex mutex_;  // of starting and stopping
   std::atomic<int> size_{0};
-  bool stopping_ = false;
+  std::atomic<int64_t> next_try_{0};  // to start more, after a failure
+  bool stopping_ = false;             // for good: what runs after this has its caller alone
   bool handles_fork_ = false;
   alignas(128) std::atomic<uint64_t> free_[kWords] = {};
   Worker workers_[kMaxWorkers];
 };
 
-// Never destroyed: at exit, other threads may be in a run still.
-Pool& ThePool() {
-  alignas(Pool) static char memory[sizeof(Pool)];
-  static Pool* const pool = new (memory) Pool;
-  return *pool;
-}
+// Never destroyed: at exit, other threads may be in a run still. All zero before its first use, with no code to run.
+static_assert(std::is_trivially_destructible_v<Pool>);
+Pool the_pool;
 
 void* Pool::ThreadMain(void* worker) {
   static_cast<Worker*>(worker)->Loop();
@@ -315,22 +349,27 @@ void Pool::Grow(int size) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (!handles_fork_) {
     handles_fork_ = true;
-    pthread_atfork([] { ThePool().mutex_.lock(); }, [] { ThePool().mutex_.unlock(); },
+    pthread_atfork([] { the_pool.mutex_.lock(); }, [] { the_pool.mutex_.unlock(); },
                    [] {  // in the child, which has no workers
-                     Pool& pool = ThePool();
-                     for (Worker& worker : pool.workers_) worker.Reset();
-                     for (auto& word : pool.free_) word = 0;
-                     pool.size_ = 0;
-                     pool.mutex_.unlock();
+                     for (int i = 0; i < the_pool.size_; ++i) the_pool.workers_[i].Reset();
+                     for (auto& word : the_pool.free_) word = 0;
+                     the_pool.size_ = 0;
+                     the_pool.next_try_ = 0;
+                     the_pool.mutex_.unlock();
                    });
   }
-  // Signals are for the threads of the program.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  if (available_cpus == 0) available_cpus = AvailableCpus();
+  // Signals are for the threads of the program, but for those of a worker's own faults: a crash handler wants them.
+  sigset_t others, before;
+  sigfillset(&others);
+  for (int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS}) sigdelset(&others, fault);
+  pthread_sigmask(SIG_SETMASK, &others, &before);
   while (size_ < std::min(size, kMaxWorkers) && !stopping_) {
     Worker& worker = workers_[size_];
-    if (pthread_create(&worker.thread, nullptr, &ThreadMain, &worker) != 0) break;  // then with fewer
+    if (pthread_create(&worker.thread, nullptr, &ThreadMain, &worker) != 0) {  // then with fewer
+      next_try_ = NowNs() + kNextTryNs;
+      break;
+    }
     pthread_setname_np(worker.thread, "inlay");
     free_[size_ / kWordBits].fetch_or(uint64_t{1} << size_ % kWordBits, std::memory_order_release);
     size_.fetch_add(1, std::memory_order_release);
@@ -363,7 +402,7 @@ Pool::Workers Pool::Recruit(int wanted, int64_t now, Job* job) {
 void Pool::Run(int num_threads, int64_t n, InlayTask task, void* closure) {
   const int64_t start = NowNs();
   const int wanted = static_cast<int>(std::min<int64_t>({num_threads - 1, n - 1, kMaxWorkers}));
-  if (size() < wanted) Grow(wanted);
+  if (size() < wanted && start >= next_try_.load(std::memory_order_relaxed)) Grow(wanted);
   Job job;
   const Workers helpers = Recruit(wanted, start, &job);
   if (job.num_helpers == 0) return task(closure, 0, n, 0);
@@ -376,9 +415,13 @@ void Pool::Run(int num_threads, int64_t n, InlayTask task, void* closure) {
 void Pool::Stop() {
   std::lock_guard<std::mutex> lock(mutex_);
   stopping_ = true;
+  const int64_t end = NowNs() + kStopNs;
   for (int i = 0; i < size_; ++i) {
     const uint64_t bit = uint64_t{1} << i % kWordBits;
-    while ((free_[i / kWordBits].fetch_and(~bit, std::memory_order_acquire) & bit) == 0) sched_yield();
+    while ((free_[i / kWordBits].fetch_and(~bit, std::memory_order_acquire) & bit) == 0) {
+      if (NowNs() > end) return;  // exit() within a loop, from a signal handler
+      sched_yield();
+    }
     workers_[i].seat.phase.store(Seat::kStop);
     workers_[i].Wake(-1);
   }
@@ -387,20 +430,19 @@ void Pool::Stop() {
     workers_[i].Reset();
   }
   size_ = 0;
-  stopping_ = false;
 }
 
 // Before the code that the workers return to is unmapped.
 struct StopAtUnload {
-  ~StopAtUnload() { ThePool().Stop(); }
+  ~StopAtUnload() { the_pool.Stop(); }
 } stop_at_unload;
 
 }  // namespace
 
-void RunOnPool(int num_threads, int64_t n, InlayTask task, void* closure) {
-  ThePool().Run(num_threads, n, task, closure);
+void RunOnPool(int num_threads, int64_t n, InlayTask task, void* closure) noexcept {
+  the_pool.Run(num_threads, n, task, closure);
 }
 
-int NumPoolWorkers() { return ThePool().size(); }
+int NumPoolWorkers() { return the_pool.size(); }
 
 }  // namespace inlay::runtime

@@ -16,8 +16,8 @@
 namespace inlay::runtime {
 
 // Runs `task` over [0, n), n >= 1, on the caller and at most num_threads - 1 workers, in several contiguous ranges a
-// thread. Any thread, but not from within a task.
-void RunOnPool(int num_threads, int64_t n, InlayTask task, void* closure);
+// thread. Any thread, but not from within a task. A task neither throws (the program ends) nor forks.
+void RunOnPool(int num_threads, int64_t n, InlayTask task, void* closure) noexcept;
 
 // How many workers there are, busy or not. For tests.
 int NumPoolWorkers();

@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 #include <math.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <filesystem>
@@ -162,8 +164,10 @@ TEST(OwnPool, AWorkerThatWasLateIsAvoidedForAWhile) {
     if (!loop->first) usleep(50);
   };
   using Clock = std::chrono::steady_clock;
-  bool avoided = false, used_others = false, used_again = false;
-  for (int attempt = 0; attempt < 20 && !(avoided && used_others && used_again); ++attempt) {
+  // Where this thread's core was taken too, it did not sleep for the worker's sake.
+  int tries = 0, avoided = 0;
+  bool used_others = false, used_again = false;
+  for (int attempt = 0; attempt < 20 && !(avoided > 2 && used_others && used_again); ++attempt) {
     Loop loop;
     ParallelFor(&pool, 64, task, &loop);
     if (loop.late == 0) continue;  // none came in time
@@ -173,15 +177,16 @@ TEST(OwnPool, AWorkerThatWasLateIsAvoidedForAWhile) {
     for (int i = 0; i < 5; ++i) ParallelFor(&pool, 16, task, &loop);
     // What is avoided is avoided for 10 ms.
     if (Clock::now() - begin < std::chrono::milliseconds(8)) {
-      ASSERT_EQ(loop.by_late, 0);
-      avoided = true;
+      ++tries;
+      avoided += loop.by_late == 0;
       used_others |= loop.by_others > 0;
     }
     usleep(15000);
     for (int i = 0; i < 5; ++i) ParallelFor(&pool, 16, task, &loop);
     used_again |= loop.by_late > 0;
   }
-  EXPECT_TRUE(avoided);
+  EXPECT_GT(2 * avoided, tries);
+  EXPECT_GT(avoided, 0);
   EXPECT_TRUE(used_others);
   EXPECT_TRUE(used_again);
 }
@@ -209,6 +214,51 @@ TEST(OwnPool, WaitsForPiecesThatOthersBegan) {
   EXPECT_GT(of_others, 0);
 }
 
+// The pool's threads.
+std::vector<pid_t> Workers() {
+  std::vector<pid_t> workers;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::string name;
+    std::getline(std::ifstream(task.path() / "comm"), name);
+    if (name == "inlay") workers.push_back(std::stoi(task.path().filename()));
+  }
+  return workers;
+}
+
+std::atomic<bool> hold{false};
+std::atomic<int> num_held{0};
+
+// Of many workers few come: what the others would have done is not left to the caller.
+TEST(OwnPool, WhoIsThereSharesTheRest) {
+  constexpr int kThreads = 16, kHelpers = 2, kItems = 128;
+  ThreadPool pool{kThreads, false};
+  Recorder start(kItems);
+  ParallelFor(&pool, kItems, &Record, &start);
+  std::vector<pid_t> workers = Workers();
+  ASSERT_EQ(workers.size(), kThreads - 1);
+  std::sort(workers.begin(), workers.end());
+  hold = true;
+  num_held = 0;
+  const auto before = signal(SIGTRAP, [](int) {
+    ++num_held;
+    while (hold) usleep(100);
+  });
+  for (size_t i = kHelpers; i < workers.size(); ++i) tgkill(getpid(), workers[i], SIGTRAP);
+  while (num_held < kThreads - 1 - kHelpers) usleep(100);
+  std::atomic<int> by_caller{0};
+  auto slow = [](void* closure, int64_t begin, int64_t end, int32_t worker) {
+    usleep(300 * (end - begin));
+    if (worker == 0) *static_cast<std::atomic<int>*>(closure) += static_cast<int>(end - begin);
+  };
+  ParallelFor(&pool, kItems, slow, &by_caller);
+  hold = false;
+  Recorder after(kItems);  // by all of them again
+  ParallelFor(&pool, kItems, &Record, &after);
+  for (auto& hit : after.hits) EXPECT_EQ(hit, 1);
+  signal(SIGTRAP, before);
+  EXPECT_LT(by_caller, kItems * 9 / 20) << "of three threads one";
+}
+
 TEST(OwnPool, AChildProcessHasItsOwn) {
   ThreadPool pool{2, false};
   Recorder before(100);
@@ -230,15 +280,20 @@ TEST(OwnPool, AChildProcessHasItsOwn) {
   for (auto& hit : after.hits) EXPECT_EQ(hit, 1);
 }
 
-// The pool's threads.
-std::vector<pid_t> Workers() {
-  std::vector<pid_t> workers;
-  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
-    std::string name;
-    std::getline(std::ifstream(task.path() / "comm"), name);
-    if (name == "inlay") workers.push_back(std::stoi(task.path().filename()));
+// As a signal handler may: the loop's workers are not given back.
+TEST(OwnPool, AProcessMayExitWithinALoop) {
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(20);
+    ThreadPool pool{2, false};
+    auto leave = [](void*, int64_t, int64_t, int32_t worker) {
+      worker == 0 ? exit(7) : static_cast<void>(usleep(100));
+    };
+    ParallelFor(&pool, 100, leave, nullptr);
   }
-  return workers;
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 7) << status;
 }
 
 cpu_set_t AffinityOf(pid_t thread) {
