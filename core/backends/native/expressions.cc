@@ -126,20 +126,46 @@ int FunctionEmitter::FollowingDims(const Tensor& root, int d) {
   return root.dims[d].is_static() ? count : 1;
 }
 
-bool FunctionEmitter::FindOperands(const Tensor& root, Operands* operands) {
+bool FunctionEmitter::FindOperands(const Tensor& root, Operands* operands, const Tensor* whole, const Tensor* piece) {
   if (!FindLowering(root.producer->op)->pointwise) return false;
   for (const Tensor* t : root.producer->inputs) {
-    if (!t->inlined) {
+    if (t == whole) {
+      operands->transposed.push_back(piece);
+    } else if (!t->inlined) {
       operands->others.push_back(t);
     } else if (t->dims != root.dims) {
       return false;
     } else if (t->producer->op == "transpose") {
       operands->transposed.push_back(t);
-    } else if (!FindOperands(*t, operands)) {
+    } else if (!FindOperands(*t, operands, whole, piece)) {
       return false;
     }
   }
   return true;
+}
+
+const Tensor* FunctionEmitter::Concatenation(const Tensor& root) {
+  const Tensor* whole = nullptr;
+  bool all = true;
+  std::function<void(const Tensor&, bool)> visit = [&](const Tensor& t, bool aligned) {
+    aligned &= FindLowering(t.producer->op)->pointwise;
+    for (const Tensor* in : t.producer->inputs) {
+      if (!in->inlined) continue;
+      const Node& node = *in->producer;
+      if (node.op != "concat") {
+        visit(*in, aligned && in->dims == root.dims);
+        continue;
+      }
+      all &= aligned && in->dims == root.dims && node.attrs->Int("axis") == in->rank() - 1 &&
+             (whole == nullptr || whole == in);
+      whole = in;
+      for (const Tensor* piece : node.inputs) {
+        if (piece->inlined) visit(*piece, false);
+      }
+    }
+  };
+  visit(root, true);
+  return all ? whole : nullptr;
 }
 
 int FunctionEmitter::FollowingDims(const Tensor& root, const Operands& operands, int d) {

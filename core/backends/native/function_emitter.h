@@ -106,7 +106,9 @@ class FunctionEmitter {
   struct Operands {
     std::vector<const Tensor*> transposed, others;
   };
-  static bool FindOperands(const Tensor& root, Operands* operands);
+  // `piece` in place of `whole`, if given.
+  static bool FindOperands(const Tensor& root, Operands* operands, const Tensor* whole = nullptr,
+                           const Tensor* piece = nullptr);
   static int FollowingDims(const Tensor& root, const Operands& operands, int d);
 
   // Loops that store each element of `root`, computed by its producer's `element`.
@@ -133,7 +135,19 @@ class FunctionEmitter {
     ShapeMap shapes;
     bool scalar;  // of a root of rank 0
     int cost;
+    // Of columns [first, first + shape.back()) alone, those that `piece` has in `whole`, a concatenation of the
+    // expression along its last dimension.
+    const Tensor* whole = nullptr;
+    const Tensor* piece = nullptr;
+    Extent first = 0;
   };
+  // What every part of `root`'s expression that is a concatenation is; along the last dimension, of root's shape and at
+  // its indices. Else null.
+  static const Tensor* Concatenation(const Tensor& root);
+  // Loops for each of its pieces, so that no vector asks which one it is from.
+  void EmitPieces(const Loop& loop, const Tensor& whole, const std::vector<const Tensor*>& tensors);
+  // Where the piece is a transposition, and squares of it can be transposed in registers.
+  bool EmitTransposedPiece(const Loop& part, const std::vector<const Tensor*>& tensors, int64_t lanes);
   // Vectors along the last dimension.
   void EmitRows(const Loop& loop, int64_t lanes);
   // Vectors along dimension `along`, and on over `following` dimensions up to it, stored along the last: squares of

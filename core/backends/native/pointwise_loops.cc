@@ -26,6 +26,9 @@ void FunctionEmitter::Pointwise(const Tensor& root) {
   loop.scalar = loop.shape.empty();
   if (loop.scalar) loop.shape.emplace_back(1);
   while (root.producer->outputs[loop.output] != &root) ++loop.output;
+  if (!pointwise && !loop.scalar) {
+    if (const Tensor* whole = Concatenation(root)) return EmitPieces(loop, *whole, tensors);
+  }
 
   const Extent& inner = loop.shape.back();
   int64_t lanes = LanesFor(tensors, inner);
@@ -75,6 +78,41 @@ void FunctionEmitter::Pointwise(const Tensor& root) {
   EmitRows(loop, 1);
 }
 
+void FunctionEmitter::EmitPieces(const Loop& loop, const Tensor& whole, const std::vector<const Tensor*>& tensors) {
+  Extent end = 0;
+  for (const Tensor* piece : whole.producer->inputs) {
+    if (piece->dims.back() == Extent(0)) continue;
+    Loop part = loop;
+    part.whole = &whole;
+    part.piece = piece;
+    part.first = end;
+    part.shape.back() = piece->dims.back();
+    end = end + piece->dims.back();
+    const int64_t lanes = LanesFor(tensors, part.shape.back());
+    if (AlwaysFits(part.shape.back(), lanes) && EmitTransposedPiece(part, tensors, lanes)) continue;
+    WithLanesOrScalar(part.shape.back(), lanes, loop.cost, [&](int64_t width) { EmitRows(part, width); });
+  }
+}
+
+bool FunctionEmitter::EmitTransposedPiece(const Loop& part, const std::vector<const Tensor*>& tensors, int64_t lanes) {
+  const Tensor& piece = *part.piece;
+  if (!piece.inlined || piece.producer->op != "transpose" || part.root.dtype == ir::DType::kBool) return false;
+  const int last = piece.rank() - 1;
+  if (piece.producer->attrs->Ints("perm")[last] == last) return false;
+  Operands operands;
+  const bool found = FindOperands(part.root, &operands, part.whole, &piece);
+  for (int along = last - 1; along >= 0; --along) {
+    const int following = found ? FollowingDims(part.root, operands, along) : 1;
+    const Extent length = Product(part.shape, along + 1 - following, along + 1);
+    const int64_t side = std::min({LanesFor(tensors, length), lanes, int64_t{16}});
+    if (side < 4 || !AlwaysFits(length, side)) continue;
+    EmitTransposed(part, along, following, side, {&piece});
+    if (last_irregular_ == 0) return true;
+    DropLastKernel();
+  }
+  return false;
+}
+
 void FunctionEmitter::EmitRows(const Loop& loop, int64_t lanes) {
   const Node& node = *loop.root.producer;
   const Lowering& lowering = *FindLowering(node.op);
@@ -101,6 +139,10 @@ void FunctionEmitter::EmitRows(const Loop& loop, int64_t lanes) {
         Indices at = indices;
         at.push_back(Index(v == 0 ? i : o.Add(i, v), lanes == 1 ? 0 : 1));
         if (loop.scalar) at.clear();
+        if (loop.whole != nullptr) {
+          e.Provide(*loop.whole, e.At(*loop.piece, at));
+          at.back() = e.Add(at.back(), loop.first);
+        }
         k.StoreElement(loop.root, at, lowering.element(e, node, loop.output, at));
       }
     });
@@ -167,11 +209,13 @@ void FunctionEmitter::EmitTransposed(const Loop& loop, int along, int following,
       auto element = [&](Eval& e, const Indices& from) { return lowering.element(e, node, loop.output, from); };
       std::vector<Value> square;
       if (transposed.empty()) square = square_of(element);
-      at[last] = Index(i, 1);
+      at[last] = Index(o.Add(i, o.Int(loop.first)), 1);
       for (int64_t r = 0; r < side; ++r) {
         at[along] = o.Add(band, r);
         Eval e(k, side);
-        for (size_t t = 0; t < transposed.size(); ++t) e.Provide(*transposed[t], operands[t][r]);
+        for (size_t t = 0; t < transposed.size(); ++t) {
+          e.Provide(loop.whole != nullptr ? *loop.whole : *transposed[t], operands[t][r]);
+        }
         k.StoreElement(loop.root, at, transposed.empty() ? square[r] : element(e, at));
       }
     });

@@ -308,6 +308,74 @@ def test_rows(s):
     s.check()
 
 
+def test_concatenations_along_rows(s):
+    """What is computed from one is a loop for each of its pieces."""
+
+    def gate(b, g, *pieces):
+        half = b.op("mul", g, b.op("sigmoid", g))
+        return b.op("mul", half, b.op("concat", *pieces, axis=2))
+
+    for widths in [(16, 8), (40, 24, 33), (3, 21), (1, 1, 5), (0, 17), (9, 0), (64, 1)]:
+        name = "_".join(str(w) for w in widths)
+        inputs = [f32(s, 5, 7, sum(widths))]
+        s.build(f"pieces_{name}", inputs + [f32(s, 5, 7, w) for w in widths], gate)
+        # As of convolutions among rows of channels: a piece is transposed.
+        moved = [f32(s, 5, 7, widths[0])] + [f32(s, w, 5, 7) for w in widths[1:]]
+        s.build(
+            f"moved_{name}",
+            inputs + moved,
+            lambda b, g, x, *rest: gate(b, g, x, *[b.op("transpose", r, perm=[1, 2, 0]) for r in rest]),
+        )
+        s.build(
+            f"computed_{name}",
+            inputs + moved,
+            lambda b, g, x, *rest: gate(
+                b, g, b.op("exp", x), *[b.op("neg", b.op("transpose", r, perm=[1, 2, 0])) for r in rest]
+            ),
+        )
+        s.build(
+            f"broadcast_{name}",
+            [f32(s, sum(widths)), f32(s, 5, 1, sum(widths))] + [f32(s, 5, 7, w) for w in widths],
+            lambda b, c, d, *pieces: b.op("add", b.op("mul", b.op("concat", *pieces, axis=2), c), d),
+        )
+    x, y, g = f32(s, 4, 6, 24), f32(s, 4, 6, 40), f32(s, 4, 6, 64)
+
+    def twice(b, x, y, g):
+        z = b.op("concat", x, y, axis=2)
+        return b.op("add", b.op("mul", z, g), b.op("tanh", z))
+
+    def turned(b, x, y):
+        z = b.op("concat", x, y, axis=1)
+        return b.op("add", z, b.op("transpose", z, perm=[0, 2, 1]))
+
+    s.build("piece_used_twice", [x, y, g], twice)
+    s.build("whole_turned", [f32(s, 3, 16, 40), f32(s, 3, 24, 40)], turned)
+    s.build(
+        "rows_of_pieces_too",
+        [x, y, g, f32(s, 4, 6, 64)],
+        lambda b, x, y, g, h: b.op("mul", b.op("concat", b.op("concat", x, y, axis=2), g, axis=2), b.op("concat", g, h, axis=2)),
+    )  # fmt: skip
+    s.build(
+        "half_turned",
+        [f32(s, 2, 5, 64), f32(s, 5, 64), f32(s, 5, 64)],
+        lambda b, x, c, d: b.op(
+            "add",
+            b.op("mul", x, c),
+            b.op(
+                "mul",
+                b.op(
+                    "concat",
+                    b.op("neg", b.op("split", x, axis=2, sizes=[32, 32])[1]),
+                    b.op("split", x, axis=2, sizes=[32, 32])[0],
+                    axis=2,
+                ),
+                d,
+            ),
+        ),
+    )
+    s.check()
+
+
 def test_memory_and_views(s):
     x = f32(s, 4, 6, 33)
     s.build("passes_through", [x], lambda b, x: (x, b.op("relu", x), x))

@@ -168,6 +168,9 @@ def test_moving_data(s):
         s.open(f"heads_{dtype}", [("m", "n", 4, 8)], lambda b, _, x: b.op("transpose", x, perm=[0, 2, 1, 3]), both, dtype)  # fmt: skip
         s.open(f"keys_{dtype}", [(2, "n", 4, 8)], lambda b, _, x: b.op("transpose", x, perm=[0, 2, 3, 1]), of_n(FEW), dtype)  # fmt: skip
         s.open(f"concat_{dtype}", [("m", 3), ("n", 3)], lambda b, _, x, y: b.op("concat", x, y, axis=0), both, dtype)
+        if dtype != "bool":
+            s.open(f"of_concat_{dtype}", [("m", 24), ("m", 19), ("m", 5)], lambda b, _, g, x, y: b.op("mul", g, b.op("concat", x, y, axis=1)), both, dtype)  # fmt: skip
+            s.open(f"of_concat_open_{dtype}", [(3, "m"), (3, "n")], lambda b, _, x, y: b.op("abs", b.op("concat", x, y, axis=1)), both, dtype)  # fmt: skip
         s.open(f"concat_last_{dtype}", [(3, "m"), (3, "n"), (3, 2)], lambda b, _, *x: b.op("concat", *x, axis=1), both, dtype)  # fmt: skip
         s.open(f"split_{dtype}", [("n", 24)], lambda b, _, x: b.op("split", x, axis=1, sizes=[8, 9, 7]), of_n(FEW), dtype)  # fmt: skip
         s.open(f"first_{dtype}", [("n", 7)], lambda b, _, x: b.op("slice", x, begins=[0, 2], ends=[2**63 - 1, 5], steps=[1, 1]), of_n(), dtype)  # fmt: skip
