@@ -141,8 +141,8 @@ class FunctionEmitter {
     const Tensor* piece = nullptr;
     Extent first = 0;
   };
-  // What every part of `root`'s expression that is a concatenation is; along the last dimension, of root's shape and at
-  // its indices. Else null.
+  // The one concatenation in root's expression, if it is along the last dimension, of root's shape, and read at root's
+  // indices alone; else null.
   static const Tensor* Concatenation(const Tensor& root);
   // Loops for each of its pieces, so that no vector asks which one it is from.
   void EmitPieces(const Loop& loop, const Tensor& whole, const std::vector<const Tensor*>& tensors);
