@@ -67,7 +67,7 @@ lint() {
 run_bazel_tests() {
   heading "C++ tests"
   local targets=() status=0
-  mapfile -t targets < <(bazel query --noshow_progress 'tests(//...)')
+  mapfile -t targets < <(bazel query --noshow_progress 'tests(//...) except attr(tags, "\bmanual\b", tests(//...))')
   ((${#targets[@]} > 0)) || { echo "no test targets"; return 1; }
   bazel test --keep_going --noshow_progress --jobs="${INLAY_JOBS:-$(nproc)}" \
     --build_event_json_file="$logs/events" "${targets[@]}" || status=$?

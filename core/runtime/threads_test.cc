@@ -281,7 +281,7 @@ TEST(OwnPool, AChildProcessHasItsOwn) {
 }
 
 // As a signal handler may: the loop's workers are not given back.
-TEST(OwnPool, AProcessMayExitWithinALoop) {
+TEST(OwnPool, AChildProcessMayExitWithinALoop) {
   const pid_t child = fork();
   if (child == 0) {
     alarm(20);
