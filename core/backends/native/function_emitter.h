@@ -146,14 +146,17 @@ class FunctionEmitter {
   static const Tensor* Concatenation(const Tensor& root);
   // Loops for each of its pieces, so that no vector asks which one it is from.
   void EmitPieces(const Loop& loop, const Tensor& whole, const std::vector<const Tensor*>& tensors);
-  // Where the piece is a transposition, and squares of it can be transposed in registers.
-  bool EmitTransposedPiece(const Loop& part, const std::vector<const Tensor*>& tensors, int64_t lanes);
   // Vectors along the last dimension.
   void EmitRows(const Loop& loop, int64_t lanes);
   // Vectors along dimension `along`, and on over `following` dimensions up to it, stored along the last: squares of
   // elements transposed in registers. With `transposed` operands these alone, and the rest along the last.
   void EmitTransposed(const Loop& loop, int along, int following, int64_t lanes,
                       const std::vector<const Tensor*>& transposed = {});
+  // That along the last dimension that lets all accesses be regular; false, and no kernel, where none does.
+  bool EmitSquares(const Loop& loop, const std::vector<const Tensor*>& tensors,
+                   const std::function<int(int along)>& following, const std::vector<const Tensor*>& transposed = {});
+  // What was emitted last computes with vectors along these extents: scalars where one of them is too short in a call.
+  void ElseScalars(const Loop& loop, const std::vector<Condition>& vectors);
   void DropLastKernel();
 
   void AssignResults();

@@ -32,50 +32,53 @@ void FunctionEmitter::Pointwise(const Tensor& root) {
 
   const Extent& inner = loop.shape.back();
   int64_t lanes = LanesFor(tensors, inner);
-  // What is emitted last computes with vectors along these extents: scalars where one of them is too short in a call.
-  auto finish = [&](const std::vector<Condition>& vectors) {
-    std::vector<Condition> conditions;
-    for (const Condition& c : vectors) {
-      if (!AlwaysFits(*c.extent, c.least)) conditions.push_back(c);
-    }
-    if (conditions.empty()) return;
-    run_steps_.back().conditions = conditions;
-    Either(conditions, [] {}, [&] { EmitRows(loop, 1); });
-  };
   EmitRows(loop, lanes);
-  if (lanes == 1 || last_irregular_ == 0) return finish({{inner, lanes, INT64_MAX}});
+  if (lanes == 1 || last_irregular_ == 0) return ElseScalars(loop, {{inner, lanes, INT64_MAX}});
+  const int irregular = last_irregular_;
+  DropLastKernel();
   // Perhaps another dimension is the one along which memory is contiguous (a transposition).
-  int irregular = last_irregular_;
-  for (int along = static_cast<int>(loop.shape.size()) - 2; along >= 0; --along) {
-    int following = loop.shapes.empty() && !loop.scalar ? FollowingDims(root, along) : 1;
-    Extent length = Product(loop.shape, along + 1 - following, along + 1);
-    int64_t side = std::min({LanesFor(tensors, length), LanesFor(tensors, inner), int64_t{16}});
-    if (side < 4 || root.dtype == ir::DType::kBool) continue;
-    DropLastKernel();
-    EmitTransposed(loop, along, following, side);
-    if (last_irregular_ == 0) return finish({{inner, side, INT64_MAX}, {length, side, INT64_MAX}});
-    DropLastKernel();
-    EmitRows(loop, lanes);
-  }
+  const bool whole_rows = loop.shapes.empty() && !loop.scalar;
+  if (EmitSquares(loop, tensors, [&](int along) { return whole_rows ? FollowingDims(root, along) : 1; })) return;
   // Or some operands are transposed, and others not.
   Operands operands;
-  if (!pointwise && !loop.scalar && FindOperands(root, &operands) && root.dtype != ir::DType::kBool) {
-    for (int along = static_cast<int>(loop.shape.size()) - 2; along >= 0; --along) {
-      int following = FollowingDims(root, operands, along);
-      Extent length = Product(loop.shape, along + 1 - following, along + 1);
-      int64_t side = std::min({LanesFor(tensors, length), lanes, int64_t{16}});
-      if (side < 4) continue;
-      DropLastKernel();
-      EmitTransposed(loop, along, following, side, operands.transposed);
-      if (last_irregular_ == 0) return finish({{inner, side, INT64_MAX}, {length, side, INT64_MAX}});
-      DropLastKernel();
-      EmitRows(loop, lanes);
-    }
+  if (!pointwise && !loop.scalar && FindOperands(root, &operands)) {
+    auto following = [&](int along) { return FollowingDims(root, operands, along); };
+    if (EmitSquares(loop, tensors, following, operands.transposed)) return;
   }
   // A vector's worth of scalar loads costs about as much as `lanes` cycles; short computations do not earn that back.
-  if (cost >= 2 * lanes * irregular) return finish({{inner, lanes, INT64_MAX}});
-  DropLastKernel();
-  EmitRows(loop, 1);
+  if (cost < 2 * lanes * irregular) return EmitRows(loop, 1);
+  EmitRows(loop, lanes);
+  ElseScalars(loop, {{inner, lanes, INT64_MAX}});
+}
+
+void FunctionEmitter::ElseScalars(const Loop& loop, const std::vector<Condition>& vectors) {
+  std::vector<Condition> conditions;
+  for (const Condition& c : vectors) {
+    if (!AlwaysFits(*c.extent, c.least)) conditions.push_back(c);
+  }
+  if (conditions.empty()) return;
+  run_steps_.back().conditions = conditions;
+  Either(conditions, [] {}, [&] { EmitRows(loop, 1); });
+}
+
+bool FunctionEmitter::EmitSquares(const Loop& loop, const std::vector<const Tensor*>& tensors,
+                                  const std::function<int(int along)>& following,
+                                  const std::vector<const Tensor*>& transposed) {
+  if (loop.root.dtype == ir::DType::kBool) return false;
+  const Extent& inner = loop.shape.back();
+  for (int along = static_cast<int>(loop.shape.size()) - 2; along >= 0; --along) {
+    const int count = following(along);
+    const Extent length = Product(loop.shape, along + 1 - count, along + 1);
+    const int64_t side = std::min({LanesFor(tensors, length), LanesFor(tensors, inner), int64_t{16}});
+    if (side < 4) continue;
+    EmitTransposed(loop, along, count, side, transposed);
+    if (last_irregular_ == 0) {
+      ElseScalars(loop, {{inner, side, INT64_MAX}, {length, side, INT64_MAX}});
+      return true;
+    }
+    DropLastKernel();
+  }
+  return false;
 }
 
 void FunctionEmitter::EmitPieces(const Loop& loop, const Tensor& whole, const std::vector<const Tensor*>& tensors) {
@@ -88,29 +91,16 @@ void FunctionEmitter::EmitPieces(const Loop& loop, const Tensor& whole, const st
     part.first = end;
     part.shape.back() = piece->dims.back();
     end = end + piece->dims.back();
-    const int64_t lanes = LanesFor(tensors, part.shape.back());
-    if (AlwaysFits(part.shape.back(), lanes) && EmitTransposedPiece(part, tensors, lanes)) continue;
-    WithLanesOrScalar(part.shape.back(), lanes, loop.cost, [&](int64_t width) { EmitRows(part, width); });
+    const int last = piece->rank() - 1;
+    if (piece->inlined && piece->producer->op == "transpose" && piece->producer->attrs->Ints("perm")[last] != last) {
+      Operands operands;
+      const bool found = FindOperands(loop.root, &operands, &whole, piece);
+      auto following = [&](int along) { return found ? FollowingDims(loop.root, operands, along) : 1; };
+      if (EmitSquares(part, tensors, following, {piece})) continue;
+    }
+    WithLanesOrScalar(part.shape.back(), LanesFor(tensors, part.shape.back()), loop.cost,
+                      [&](int64_t lanes) { EmitRows(part, lanes); });
   }
-}
-
-bool FunctionEmitter::EmitTransposedPiece(const Loop& part, const std::vector<const Tensor*>& tensors, int64_t lanes) {
-  const Tensor& piece = *part.piece;
-  if (!piece.inlined || piece.producer->op != "transpose" || part.root.dtype == ir::DType::kBool) return false;
-  const int last = piece.rank() - 1;
-  if (piece.producer->attrs->Ints("perm")[last] == last) return false;
-  Operands operands;
-  const bool found = FindOperands(part.root, &operands, part.whole, &piece);
-  for (int along = last - 1; along >= 0; --along) {
-    const int following = found ? FollowingDims(part.root, operands, along) : 1;
-    const Extent length = Product(part.shape, along + 1 - following, along + 1);
-    const int64_t side = std::min({LanesFor(tensors, length), lanes, int64_t{16}});
-    if (side < 4 || !AlwaysFits(length, side)) continue;
-    EmitTransposed(part, along, following, side, {&piece});
-    if (last_irregular_ == 0) return true;
-    DropLastKernel();
-  }
-  return false;
 }
 
 void FunctionEmitter::EmitRows(const Loop& loop, int64_t lanes) {

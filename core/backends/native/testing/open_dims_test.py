@@ -170,6 +170,8 @@ def test_moving_data(s):
         s.open(f"concat_{dtype}", [("m", 3), ("n", 3)], lambda b, _, x, y: b.op("concat", x, y, axis=0), both, dtype)
         if dtype != "bool":
             s.open(f"of_concat_{dtype}", [("m", 24), ("m", 19), ("m", 5)], lambda b, _, g, x, y: b.op("mul", g, b.op("concat", x, y, axis=1)), both, dtype)  # fmt: skip
+            s.open(f"of_moved_{dtype}", [("m", 5, 24), ("m", 5, 8), ("m", 16, 5)], lambda b, _, g, x, y: b.op("mul", g, b.op("concat", x, b.op("transpose", y, perm=[0, 2, 1]), axis=2)), both, dtype)  # fmt: skip
+            s.open(f"of_moved_rows_{dtype}", [("m", 24), ("m", 8), (16, "m")], lambda b, _, g, x, y: b.op("mul", g, b.op("concat", x, b.op("transpose", y, perm=[1, 0]), axis=1)), both, dtype)  # fmt: skip
             s.open(f"of_concat_open_{dtype}", [(3, "m"), (3, "n")], lambda b, _, x, y: b.op("abs", b.op("concat", x, y, axis=1)), both, dtype)  # fmt: skip
         s.open(f"concat_last_{dtype}", [(3, "m"), (3, "n"), (3, 2)], lambda b, _, *x: b.op("concat", *x, axis=1), both, dtype)  # fmt: skip
         s.open(f"split_{dtype}", [("n", 24)], lambda b, _, x: b.op("split", x, axis=1, sizes=[8, 9, 7]), of_n(FEW), dtype)  # fmt: skip
