@@ -19,6 +19,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/ir/op_registry.h"
@@ -33,12 +34,12 @@ using ir::Block;
 using ir::Operand;
 using ir::VarPtr;
 
-// A value much larger than what it can be made from is cheaper to make again than to keep, unless that is work: its
-// elementwise users make it on the way. A contraction does not, and wants its weights packed.
+// A value much larger than what it can be made from is cheaper to make again than to keep: its elementwise users make
+// it on the way. A contraction does not, and wants its weights packed; nor can anyone make on the way what takes a pass
+// of its own.
 constexpr int64_t kAlwaysWorthKeeping = 1 << 20;
 constexpr int64_t kMaxGrowth = 4;
-constexpr double kWork = 16;  // operations a byte; cores do about as many while they read one from memory
-constexpr int64_t kMostForContractions = int64_t{1} << 30;  // in all, of what would otherwise be made again
+constexpr int64_t kMostBeyond = int64_t{1} << 30;  // in all, of what is kept although it grows more
 
 // Only what main uses is kept: how large the values between a weight and that are does not matter.
 class Lifter {
@@ -70,26 +71,34 @@ class Lifter {
   int num_lifted() const { return static_cast<int>(params_.size()); }
 
  private:
-  // From how few bytes a value of weights alone can be made, and with how many operations.
+  // From how few bytes a value of weights alone can be made, and how large what needs passes on the way is.
   struct Source {
-    int64_t bytes = 0;
-    double flops = 0;
+    int64_t bytes = 0, in_passes = 0;
   };
+
+  // Unless it only moves or computes single elements. Gathering them is no faster than a pass over them.
+  static bool NeedsPass(const Binding& binding) {
+    if (binding.kind != Binding::Kind::kCall) return false;
+    const ir::OpPattern pattern = ir::OpRegistry::Global().Find(binding.callee)->pattern;
+    return pattern == ir::OpPattern::kReduction || pattern == ir::OpPattern::kContraction ||
+           pattern == ir::OpPattern::kOpaque || absl::StartsWith(binding.callee, "gather");
+  }
 
   std::optional<Source> SourceOf(const Binding& binding) const {
     if (binding.kind != Binding::Kind::kCall && binding.kind != Binding::Kind::kTupleGetItem) return std::nullopt;
-    Source source{0, ir::CountFlops(binding)};
+    Source source;
     for (const Operand& arg : binding.args) {
+      const int64_t bytes = ir::CountBytes(arg.type());
       if (arg.constant != nullptr) {
-        source.bytes += ir::CountBytes(arg.type());
+        source.bytes += bytes;
       } else if (auto made = sources_.find(arg.var.get()); made != sources_.end()) {
-        const int64_t bytes = ir::CountBytes(arg.type());
         source.bytes += std::min(bytes, made->second.bytes);
-        if (made->second.bytes < bytes) source.flops += made->second.flops;
+        source.in_passes += std::min(bytes, made->second.in_passes);
       } else {
         return std::nullopt;
       }
     }
+    if (NeedsPass(binding)) source.in_passes = ir::CountBytes(binding.var->type);
     return source;
   }
 
@@ -97,12 +106,10 @@ class Lifter {
   bool Keep(const ir::Var* var, const Source& source) {
     if (!var->type.is_tensor()) return false;
     const int64_t bytes = ir::CountBytes(var->type);
-    if (bytes <= kAlwaysWorthKeeping || bytes / kMaxGrowth <= source.bytes ||
-        source.flops >= kWork * static_cast<double>(bytes)) {
-      return true;
-    }
-    if (!contracted_in_main_.contains(var) || bytes > left_for_contractions_) return false;
-    left_for_contractions_ -= bytes;
+    if (bytes <= kAlwaysWorthKeeping || bytes / kMaxGrowth <= source.bytes) return true;
+    const bool worth = contracted_in_main_.contains(var) || bytes / kMaxGrowth <= source.in_passes;
+    if (!worth || bytes > left_) return false;
+    left_ -= bytes;
     return true;
   }
 
@@ -172,7 +179,7 @@ class Lifter {
   ir::Function transform_;
   absl::flat_hash_map<const ir::Var*, Source> sources_;  // of what is made of weights alone
   absl::flat_hash_set<const ir::Var*> used_in_main_, used_in_transform_, staying_, contracted_in_main_;
-  int64_t left_for_contractions_ = kMostForContractions;
+  int64_t left_ = kMostBeyond;
   absl::flat_hash_map<const ir::Var*, VarPtr> copies_, params_;
 };
 

@@ -174,6 +174,27 @@ TEST(LiftTransformParamsTest, WhatIsMuchWorkIsKept) {
   EXPECT_EQ(Body(module), "  %0: f32[1024, 1024] = add(%x, %lifted0)\n  return %0\n");
 }
 
+// Softmax of a bias that few weights make (positions' part of an attention), and what is computed of it.
+TEST(LiftTransformParamsTest, WhatTakesAPassIsKept) {
+  FunctionBuilder b;
+  VarPtr x = b.Param("x", F32({9, 256, 256}));
+  VarPtr wide = b.Call("expand", {Weight({256})}, {{"shape", Ints{9, 256, 256}}});
+  VarPtr scaled = b.Call("mul", {b.Call("softmax", {wide}), Weight({1, 1, 256}, "gate")});
+  b.Return({b.Call("add", {x, scaled})});
+  ir::IRModule module = RunPass(b.Module(), LiftTransformParams());
+  EXPECT_EQ(Body(module), "  %0: f32[9, 256, 256] = add(%x, %lifted0)\n  return %0\n");
+}
+
+// What is small is kept, not what its users make of it.
+TEST(LiftTransformParamsTest, WhatGrowsBehindAPassIsMadeAgain) {
+  FunctionBuilder b;
+  VarPtr x = b.Param("x", F32({1024, 1024}));
+  VarPtr wide = b.Call("expand", {b.Call("softmax", {Weight({1024})})}, {{"shape", Ints{1024, 1024}}});
+  b.Return({b.Call("add", {x, wide})});
+  ir::IRModule module = RunPass(b.Module(), LiftTransformParams());
+  EXPECT_EQ(module.functions["main"].params.back()->type, F32({1024}));
+}
+
 TEST(LiftTransformParamsTest, BothMayMakeWhatIsNotWorthKeeping) {
   FunctionBuilder b;
   VarPtr x = b.Param("x", F32({1024, 1024}));

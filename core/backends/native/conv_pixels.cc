@@ -124,6 +124,7 @@ class PixelTile {
     if (t_.prefetch) kb_.Prefetch(kb_.At(t_.prefetch, kb_.Mul(k, t_.prefetch_step), kb_.b.getI8Type()));
     for (int64_t r = 0; r < rows_; ++r) {
       Value from = row(r);
+      if (w == 0 && kernel_.plan.prefetches_pixels()) PrefetchBelow(from);
       for (int64_t i = first; i < last; ++i) {
         Value pixel = kb_.Splat(kb_.Load(type, kb_.At(from, i * s_.stride[2], type)), vector);
         for (int64_t v = 0; v < t_.vectors; ++v) {
@@ -133,6 +134,14 @@ class PixelTile {
       }
     }
     return sums;
+  }
+
+  // What the tile below this one reads of a row: tiles of an image row read too many streams for a prefetcher.
+  void PrefetchBelow(Value from) {
+    const int64_t below = rows_ * s_.stride[1] * s_.in[2] + s_.pad[2], line = kLineBytes / g_.element_bytes;
+    for (int64_t i = 0; i < pixels_ * s_.stride[2]; i += line) {
+      kb_.Prefetch(kb_.At(from, below + i, kernel_.accumulator));
+    }
   }
 
   KernelBuilder& kb_;

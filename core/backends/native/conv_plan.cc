@@ -252,6 +252,11 @@ int64_t ConvPlan::padded_elements() const {
   return (method == ConvMethod::kDepthwise ? 1 : shape.n * shape.c) * plane_elements() + slack_elements();
 }
 
+bool ConvPlan::prefetches_pixels() const {
+  return pixels_in_place() && gemm.core.waits_for_l3() && gemm.mr <= shape.out[2] &&
+         shape.n * shape.c * shape.in_elements() * gemm.element_bytes > gemm.core.l2_bytes;
+}
+
 int64_t ConvPlan::band_plane_elements() const {
   // The last panel's vectors may run on beyond the last plane.
   int64_t elements = group_channels() * plane_elements() + gemm.packed_columns();

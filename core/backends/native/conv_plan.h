@@ -86,6 +86,7 @@ struct ConvPlan {
   // kPixelRows without a padded copy: scalars are read with any stride, columns of padding left out of the code, rows
   // of padding skipped or read from a row of zeros, zero_row_elements() long.
   bool pixels_in_place() const { return method == ConvMethod::kPixelRows && !padded_input && shape.taps() > 1; }
+  bool prefetches_pixels() const;  // in place: where the input is farther away than L2
   int64_t zero_row_elements() const { return RoundUp(shape.in[2], lanes); }
   int64_t group_channels() const { return shape.c / shape.groups; }
   int64_t band_columns() const { return (band - 1) * padded[2] + shape.out[2]; }

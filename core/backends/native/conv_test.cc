@@ -235,6 +235,28 @@ TEST(ConvPlanTest, FarCachesHavePixelsCopiedAndAskedFor) {
   EXPECT_GT(PlanPointwise(core, 1024, 14, 256).gemm.k_blocks(), 1);
 }
 
+TEST(ConvPlanTest, PixelsReadInPlaceAreAskedForWhereL2DoesNotHoldThem) {
+  ConvShape far;
+  far.c = far.m = 48;
+  far.groups = 2;
+  far.in = {1, 112, 112};
+  far.out = {1, 56, 56};
+  far.kernel = {1, 3, 3};
+  far.stride = {1, 2, 2};
+  far.pad = {0, 1, 1};
+  ConvShape near = far;
+  near.in = {1, 28, 28};
+  near.out = {1, 14, 14};
+  const Core slow{32, 16, 32 << 10, 512 << 10}, fast{64, 32, 32 << 10, 1 << 20, 1};
+  ASSERT_TRUE(PlanConv(slow, far, 4).pixels_in_place());
+  EXPECT_TRUE(PlanConv(slow, far, 4).prefetches_pixels());
+  EXPECT_FALSE(PlanConv(slow, near, 4).prefetches_pixels());
+  EXPECT_FALSE(PlanConv(fast, far, 4).prefetches_pixels());
+  near.n = 16;  // all images' pixels are read between two of its calls
+  ASSERT_TRUE(PlanConv(slow, near, 4).pixels_in_place());
+  EXPECT_TRUE(PlanConv(slow, near, 4).prefetches_pixels());
+}
+
 TEST(ConvPlanTest, OneMultiplyAddACycleDoesNotWaitForL2) {
   const Core core{64, 32, 32 << 10, 1 << 20, 1};
   const ConvPlan far = PlanPointwise(core, 256, 56, 128);
