@@ -204,8 +204,10 @@ ConvPlan PlanConv(const Core& core, const ConvShape& shape, int64_t element_byte
     const double tiles = TransposedCycles(rows);
     double cycles = tiles + FarPixelCycles(rows, pointwise ? pixel_bytes : plane_bytes);
     const double padding = plan.padded_input || plan.pixels_in_place() ? PadCycles(core, plan) : 0;
+    // Tiles of no more than an image row ask for the pixels of the next (prefetches_pixels): one panel waits for none.
+    const double again = mr <= shape.out[2] ? 1 - 1.0 / static_cast<double>(rows.panels()) : 1;
     // Widening each scalar as it is read would take as long as its multiplications.
-    const double strided = InPlaceSlowdown(rows) * (tiles + FarPixelCycles(rows, pixel_bytes));
+    const double strided = InPlaceSlowdown(rows) * (tiles + again * FarPixelCycles(rows, pixel_bytes));
     const bool in_place = mr > 0 && !widened && CanReadInPlace(shape, mr, element_bytes) && strided < cycles + padding;
     if (in_place) cycles = strided;
     // Ties go to the smaller tile: less code, and no slower.

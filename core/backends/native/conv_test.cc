@@ -252,6 +252,9 @@ TEST(ConvPlanTest, PixelsReadInPlaceAreAskedForWhereL2DoesNotHoldThem) {
   EXPECT_TRUE(PlanConv(slow, far, 4).prefetches_pixels());
   EXPECT_FALSE(PlanConv(slow, near, 4).prefetches_pixels());
   EXPECT_FALSE(PlanConv(fast, far, 4).prefetches_pixels());
+  far.c = far.m = 80;
+  far.groups = 5;
+  EXPECT_TRUE(PlanConv(slow, far, 4).pixels_in_place()) << "not by bands, whose planes would be no nearer";
   near.n = 16;  // all images' pixels are read between two of its calls
   ASSERT_TRUE(PlanConv(slow, near, 4).pixels_in_place());
   EXPECT_TRUE(PlanConv(slow, near, 4).prefetches_pixels());
