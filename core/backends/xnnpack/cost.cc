@@ -47,7 +47,9 @@ double EstimateMicros(const Lowered& lowered, const target::Target& target) {
   bool contracts = false;
   for (const Step& step : lowered.description.steps) {
     const Value& out = lowered.description.values[step.out];
-    if (out.constant || step.op == "transpose") continue;
+    // Layouts are the borders' costs. What copies a result that weights alone make is none of theirs.
+    const bool is_layout = step.op == "transpose" && !lowered.description.values[step.args[0]].constant;
+    if (out.constant || is_layout) continue;
     double memory = out.elements * sizeof(float) / kBytesPerMicro;
     for (int arg : step.args) {
       const Value& value = lowered.description.values[arg];

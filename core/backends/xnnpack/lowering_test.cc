@@ -2,6 +2,7 @@
 
 #include "core/backend/backend.h"
 #include "core/backend/testing/cases.h"
+#include "core/backends/xnnpack/cost.h"
 #include "core/backends/xnnpack/layouts.h"
 #include "core/backends/xnnpack/support.h"
 #include "gtest/gtest.h"
@@ -113,6 +114,16 @@ TEST(Lowering, PlansTheWorkspace) {
       }
     }
   }
+}
+
+// Made once, at load, but a result is the caller's memory.
+TEST(Cost, ResultsOfWeightsAloneAreCopied) {
+  CaseBuilder b;
+  const Case c = b.Done("product", {b.Op("matmul", {b.Weight({4096, 3}), b.Weight({3, 256})})});
+  const double bytes = 4096 * 256 * sizeof(float);
+  EXPECT_EQ(SummaryOf(c), "fully_connected transpose");
+  EXPECT_GT(EstimateMicros(*Lower(c.function), *target::Target::Parse("llvm -mcpu=x86-64-v3")->Completed()),
+            bytes / 50e3);
 }
 
 TEST(Lowering, RefusesWithAReason) {
