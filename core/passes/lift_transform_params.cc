@@ -78,10 +78,9 @@ class Lifter {
 
   // Unless it only moves or computes single elements. Gathering them is no faster than a pass over them.
   static bool NeedsPass(const Binding& binding) {
-    if (binding.kind != Binding::Kind::kCall) return false;
-    const ir::OpPattern pattern = ir::OpRegistry::Global().Find(binding.callee)->pattern;
-    return pattern == ir::OpPattern::kReduction || pattern == ir::OpPattern::kContraction ||
-           pattern == ir::OpPattern::kOpaque || absl::StartsWith(binding.callee, "gather");
+    return Is(ir::OpPattern::kReduction, binding) || Is(ir::OpPattern::kContraction, binding) ||
+           Is(ir::OpPattern::kOpaque, binding) ||
+           (binding.kind == Binding::Kind::kCall && absl::StartsWith(binding.callee, "gather"));
   }
 
   std::optional<Source> SourceOf(const Binding& binding) const {
@@ -122,14 +121,13 @@ class Lifter {
     }
     if (staying_.contains(var)) {
       Use(binding, &used_in_main_);
-      if (IsContraction(binding)) Use(binding, &contracted_in_main_);
+      if (Is(ir::OpPattern::kContraction, binding)) Use(binding, &contracted_in_main_);
     }
     if (used_in_transform_.contains(var)) Use(binding, &used_in_transform_);
   }
 
-  static bool IsContraction(const Binding& binding) {
-    return binding.kind == Binding::Kind::kCall &&
-           ir::OpRegistry::Global().Find(binding.callee)->pattern == ir::OpPattern::kContraction;
+  static bool Is(ir::OpPattern pattern, const Binding& binding) {
+    return binding.kind == Binding::Kind::kCall && ir::OpRegistry::Global().Find(binding.callee)->pattern == pattern;
   }
 
   static void Use(const Binding& binding, absl::flat_hash_set<const ir::Var*>* users) {

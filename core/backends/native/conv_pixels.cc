@@ -136,9 +136,10 @@ class PixelTile {
     return sums;
   }
 
-  // What the tile below this one reads of a row: tiles of an image row read too many streams for a prefetcher.
+  // What the tile below this one, which has one image row at most, reads of a row: channels' rows are too many streams
+  // for a prefetcher.
   void PrefetchBelow(Value from) {
-    const int64_t below = rows_ * s_.stride[1] * s_.in[2] + s_.pad[2], line = kLineBytes / g_.element_bytes;
+    const int64_t below = s_.stride[1] * s_.in[2] + s_.pad[2], line = kLineBytes / g_.element_bytes;
     for (int64_t i = 0; i < pixels_ * s_.stride[2]; i += line) {
       kb_.Prefetch(kb_.At(from, below + i, kernel_.accumulator));
     }

@@ -1,0 +1,113 @@
+// What PlanConv makes of shapes and cores. That what it plans computes right: conv_test.
+#include "core/backends/native/conv_plan.h"
+
+#include <gtest/gtest.h>
+
+#include "core/backends/native/testing/kernel_jit.h"
+
+namespace inlay::native {
+namespace {
+
+using testing::WithFarCaches;
+
+ConvPlan PlanPointwise(const Core& core, int64_t channels, int64_t extent, int64_t outputs) {
+  ConvShape shape;
+  shape.c = channels;
+  shape.m = outputs;
+  shape.in = shape.out = {1, extent, extent};
+  return PlanConv(core, shape, 4);
+}
+
+// 3x3 over images of out x out results, padded by one.
+ConvShape GroupsOf(int64_t group, int64_t channels, int64_t out, int64_t stride) {
+  ConvShape shape;
+  shape.c = shape.m = channels;
+  shape.groups = channels / group;
+  shape.in = {1, out * stride, out * stride};
+  shape.out = {1, out, out};
+  shape.kernel = {1, 3, 3};
+  shape.stride = {1, stride, stride};
+  shape.pad = {0, 1, 1};
+  return shape;
+}
+
+TEST(ConvPlanTest, PixelsThatShareTheirSetsAreCopied) {
+  const Core core{64, 32, 48 << 10, 1 << 20};
+  EXPECT_EQ(PlanPointwise(core, 256, 64, 128).gemm.source, ColumnSource::kOnTheFly);  // planes of 16 KiB
+  EXPECT_EQ(PlanPointwise(core, 512, 32, 256).gemm.source, ColumnSource::kOnTheFly);
+  EXPECT_EQ(PlanPointwise(core, 256, 64, 16).gemm.source, ColumnSource::kDirect);  // too few rows
+  EXPECT_EQ(PlanPointwise(core, 256, 56, 128).gemm.source, ColumnSource::kDirect);
+  EXPECT_EQ(PlanPointwise(core, 256, 63, 128).gemm.source, ColumnSource::kDirect);
+  EXPECT_EQ(PlanPointwise(core, 16, 64, 128).gemm.source, ColumnSource::kDirect);  // L2's sets hold them
+}
+
+TEST(ConvPlanTest, ASmallL1HasPixelsCopiedAndAskedFor) {
+  const Core core{32, 16, 32 << 10, 512 << 10};
+  const ConvPlan far = PlanPointwise(core, 256, 56, 128), near = PlanPointwise(core, 24, 28, 144);
+  EXPECT_EQ(far.gemm.source, ColumnSource::kOnTheFly);
+  EXPECT_TRUE(far.gemm.prefetch);
+  EXPECT_EQ(near.gemm.source, ColumnSource::kOnTheFly);
+  EXPECT_FALSE(near.gemm.prefetch);
+  EXPECT_EQ(PlanPointwise(core, 144, 56, 24).gemm.source, ColumnSource::kDirect);
+  // More pixels than L2 holds are read by all panels of kPixelRows.
+  EXPECT_EQ(PlanPointwise(core, 1024, 14, 256).method, ConvMethod::kPointwise);
+  EXPECT_EQ(PlanPointwise(core, 384, 14, 64).method, ConvMethod::kPixelRows);
+}
+
+TEST(ConvPlanTest, FarCachesHavePixelsCopiedAndAskedFor) {
+  const Core core = WithFarCaches(Core{});
+  const ConvPlan far = PlanPointwise(core, 256, 56, 128), near = PlanPointwise(core, 128, 28, 128);
+  EXPECT_EQ(far.gemm.source, ColumnSource::kOnTheFly);
+  EXPECT_TRUE(far.gemm.prefetch);
+  EXPECT_EQ(near.gemm.source, ColumnSource::kOnTheFly);
+  EXPECT_FALSE(near.gemm.prefetch);
+  EXPECT_GT(PlanPointwise(core, 1024, 14, 256).gemm.k_blocks(), 1);
+}
+
+TEST(ConvPlanTest, PixelsReadInPlaceAreAskedForWhereL2DoesNotHoldThem) {
+  const ConvShape far = GroupsOf(24, 48, 56, 2);
+  ConvShape near = GroupsOf(24, 48, 14, 2);
+  const Core slow{32, 16, 32 << 10, 512 << 10}, fast{64, 32, 32 << 10, 1 << 20, 1};
+  ASSERT_TRUE(PlanConv(slow, far, 4).pixels_in_place());
+  EXPECT_TRUE(PlanConv(slow, far, 4).prefetches_pixels());
+  EXPECT_FALSE(PlanConv(slow, near, 4).prefetches_pixels());
+  EXPECT_FALSE(PlanConv(fast, far, 4).prefetches_pixels());
+  EXPECT_TRUE(PlanConv(slow, GroupsOf(16, 80, 56, 2), 4).pixels_in_place())
+      << "not by bands, whose planes would be no nearer";
+  near.n = 16;  // all images' pixels are read between two of its calls
+  ASSERT_TRUE(PlanConv(slow, near, 4).pixels_in_place());
+  EXPECT_TRUE(PlanConv(slow, near, 4).prefetches_pixels());
+}
+
+TEST(ConvPlanTest, OneMultiplyAddACycleDoesNotWaitForL2) {
+  const Core core{64, 32, 32 << 10, 1 << 20, 1};
+  const ConvPlan far = PlanPointwise(core, 256, 56, 128);
+  EXPECT_EQ(far.gemm.source, ColumnSource::kDirect);
+  EXPECT_FALSE(far.gemm.prefetch);
+  EXPECT_EQ(PlanPointwise(core, 1536, 14, 384).method, ConvMethod::kPixelRows);
+  // One vector of output channels: as many pixels as there are registers.
+  const ConvPlan grouped = PlanConv(core, GroupsOf(16, 64, 56, 1), 4);
+  EXPECT_EQ(grouped.method, ConvMethod::kPixelRows);
+  EXPECT_EQ(grouped.gemm.mr, 28);
+}
+
+// What a step of a large tile brings to L1 is no more than the plane.
+TEST(ConvPlanTest, SmallPlanesOfAGroupAreNotCutInK) {
+  const ConvPlan plan = PlanConv(Core{64, 32, 32 << 10, 1 << 20, 1}, GroupsOf(16, 768, 7, 2), 4);
+  EXPECT_EQ(plan.method, ConvMethod::kPixelRows);
+  EXPECT_EQ(plan.gemm.k_blocks(), 1);
+}
+
+TEST(ConvPlanTest, OfStridedPixelsOnlyWhatIsReadMayBeFar) {
+  ConvShape shape;
+  shape.c = 1024;
+  shape.m = 2048;
+  shape.in = {1, 14, 14};
+  shape.out = {1, 7, 7};
+  shape.stride = {1, 2, 2};
+  // x exceeds L2, its copy of 7x7 does not.
+  EXPECT_EQ(PlanConv(Core{32, 16, 32 << 10, 512 << 10}, shape, 4).method, ConvMethod::kPixelRows);
+}
+
+}  // namespace
+}  // namespace inlay::native
