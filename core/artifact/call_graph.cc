@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
+#include "core/ir/batch.h"
 
 namespace inlay::artifact {
 namespace {
@@ -80,11 +82,16 @@ class GraphBuilder {
   }
 
   absl::Status AddBlock(const ir::Block& block, Value::Kind kind) {
-    for (const ir::Binding& binding : block.bindings) {
+    for (size_t b = 0; b < block.bindings.size(); ++b) {
+      const ir::Binding& binding = block.bindings[b];
       INLAY_RETURN_IF_ERROR(CheckStatic(binding.var->type, ir::Describe(binding)));
+      if (kind == Value::Kind::kRun && NumParts(binding) > 1) {
+        INLAY_ASSIGN_OR_RETURN(b, AddMicroBatches(block, b));
+        continue;
+      }
       switch (binding.kind) {
         case ir::Binding::Kind::kCallFunction:
-          INLAY_RETURN_IF_ERROR(AddCall(binding, kind));
+          INLAY_RETURN_IF_ERROR(AddCall(binding, kind, {}));
           break;
         case ir::Binding::Kind::kTuple: {
           std::vector<int> values;
@@ -111,39 +118,150 @@ class GraphBuilder {
     return absl::OkStatus();
   }
 
-  absl::Status AddCall(const ir::Binding& binding, Value::Kind kind) {
+  // Which of how many micro-batches a call is for; of one that is not the first, the first's index in the list.
+  struct Part {
+    int index = 0, count = 1;
+    int first_call = -1;
+  };
+
+  static int NumParts(const ir::Binding& binding) {
+    return static_cast<int>(binding.attrs.IntOr(ir::kMicroBatches, 1));
+  }
+
+  // The calls from `begin` on that have as many micro-batches, part by part: what nobody else uses is made anew in
+  // each, everything else is whole. The last binding of them.
+  absl::StatusOr<size_t> AddMicroBatches(const ir::Block& block, size_t begin) {
+    const int count = NumParts(block.bindings[begin]);
+    size_t end = begin;
+    std::unordered_set<const ir::Var*> made;
+    for (; end < block.bindings.size(); ++end) {
+      const ir::Binding& binding = block.bindings[end];
+      const bool item = binding.kind == ir::Binding::Kind::kTupleGetItem && made.count(binding.args[0].var.get()) > 0;
+      if (NumParts(binding) != count && !item) break;
+      made.insert(binding.var.get());
+    }
+    INLAY_RETURN_IF_ERROR(AddWholes(block, begin, end));
+    std::vector<int> first_calls(end - begin, -1);
+    for (int part = 0; part < count; ++part) {
+      for (size_t b = begin; b < end; ++b) {
+        const ir::Binding& binding = block.bindings[b];
+        if (binding.kind == ir::Binding::Kind::kTupleGetItem) {
+          INLAY_RETURN_IF_ERROR(AddGetItem(binding));
+          continue;
+        }
+        if (binding.kind != ir::Binding::Kind::kCallFunction) {
+          return absl::InvalidArgumentError(absl::StrCat("micro-batches of no partition: ", ir::Describe(binding)));
+        }
+        if (part == 0) first_calls[b - begin] = static_cast<int>(graph_.run_calls.size());
+        INLAY_RETURN_IF_ERROR(
+            AddCall(binding, Value::Kind::kRun, {part, count, part == 0 ? -1 : first_calls[b - begin]}));
+      }
+    }
+    return end - 1;
+  }
+
+  // Values for what bindings [begin, end) make and others use.
+  absl::Status AddWholes(const ir::Block& block, size_t begin, size_t end) {
+    std::unordered_set<const ir::Var*> used;
+    for (size_t b = end; b < block.bindings.size(); ++b) {
+      for (const ir::Operand& arg : block.bindings[b].args) used.insert(arg.var.get());
+    }
+    for (const ir::Operand& result : block.results) used.insert(result.var.get());
+    for (size_t b = begin; b < end; ++b) {
+      const ir::Binding& binding = block.bindings[b];
+      if (binding.kind == ir::Binding::Kind::kTupleGetItem) {
+        std::vector<int>& items = wholes_.at(binding.args[0].var.get());
+        if (!binding.var->type.is_tensor() || binding.index < 0 || binding.index >= static_cast<int>(items.size())) {
+          return absl::InvalidArgumentError(absl::StrCat("no such item: ", ir::Describe(binding)));
+        }
+        if (used.count(binding.var.get()) > 0 && items[binding.index] < 0) {
+          items[binding.index] = NewValue(Value::Kind::kRun, binding.var->type.tensor().NumBytes(), 0);
+        }
+        continue;
+      }
+      std::vector<ir::TensorType> types;
+      AppendLeaves(binding.var->type, &types);
+      std::vector<int>& wholes = wholes_[binding.var.get()];
+      for (const ir::TensorType& type : types) {
+        wholes.push_back(used.count(binding.var.get()) > 0 ? NewValue(Value::Kind::kRun, type.NumBytes(), 0) : -1);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  static bool IsPart(const ir::Type& part, const ir::Type& whole, int count) {
+    if (count == 1) return part == whole;
+    if (!part.is_tensor() || !whole.is_tensor() || part.tensor().rank() == 0) return false;
+    ir::TensorType type = part.tensor();
+    if (type.dims[0].is_static()) type.dims[0] = ir::Dim(type.dims[0].value() * count);
+    return ir::Type(type) == whole;
+  }
+
+  // Bytes [part * bytes, (part + 1) * bytes) of a value.
+  int PartOf(int value, int64_t bytes, int part) {
+    const auto [found, added] = parts_.emplace(std::make_pair(value, part * bytes), -1);
+    if (added) {
+      found->second = NewValue(graph_.values[value].kind, bytes, graph_.values[value].index);
+      graph_.values.back().whole = value;
+      graph_.values.back().offset = part * bytes;
+    }
+    return found->second;
+  }
+
+  absl::Status AddCall(const ir::Binding& binding, Value::Kind kind, Part part) {
     const auto callee = module_.functions.find(binding.callee);
     if (callee == module_.functions.end()) {
       return absl::InvalidArgumentError(absl::StrCat("no function ", binding.callee, ": ", ir::Describe(binding)));
     }
-    const std::string symbol = callee->second.attrs.StringOr("symbol", binding.callee);
+    const ir::Function& body = callee->second;
+    const std::string symbol = body.attrs.StringOr("symbol", binding.callee);
     GraphCall call;
-    INLAY_ASSIGN_OR_RETURN(call.function, functions_.Find(symbol, callee->second));
-    call.body = &callee->second;
+    INLAY_ASSIGN_OR_RETURN(call.function, functions_.Find(symbol, body));
+    call.body = &body;
     call.name = binding.location;
-    if (binding.args.size() != callee->second.params.size()) {
+    call.part = part.index;
+    call.num_parts = part.count;
+    call.first_part = part.first_call;
+    if (binding.args.size() != body.params.size()) {
       return absl::InvalidArgumentError(absl::StrCat("wrong number of arguments: ", ir::Describe(binding)));
     }
     for (size_t i = 0; i < binding.args.size(); ++i) {
-      if (binding.args[i].type() != callee->second.params[i]->type) {
+      const ir::Type& type = body.params[i]->type;
+      const bool whole = binding.args[i].type() == type;
+      if (!whole && !IsPart(type, binding.args[i].type(), part.count)) {
         return absl::InvalidArgumentError(
             absl::StrCat("argument ", i, " has another type than ", binding.callee, " takes: ", ir::Describe(binding)));
       }
       INLAY_ASSIGN_OR_RETURN(std::vector<int> values, ValuesOf(binding.args[i], ir::Describe(binding)));
-      call.inputs.push_back(values[0]);  // FunctionTable::Find has seen that it is a tensor
+      const int value = values[0];  // FunctionTable::Find has seen that it is a tensor
+      const bool there = whole || graph_.values[value].bytes == type.tensor().NumBytes();  // made by this part
+      call.inputs.push_back(there ? value : PartOf(value, type.tensor().NumBytes(), part.index));
     }
+    return AddResults(binding, kind, part, std::move(call));
+  }
+
+  absl::Status AddResults(const ir::Binding& binding, Value::Kind kind, Part part, GraphCall call) {
     std::vector<ir::TensorType> types;
     AppendLeaves(binding.var->type, &types);
     if (static_cast<int>(types.size()) != call.function->outputs_size()) {
       return absl::InvalidArgumentError(absl::StrCat("wrong number of results: ", ir::Describe(binding)));
     }
     std::vector<GraphCall>& calls = kind == Value::Kind::kLoad ? graph_.load_calls : graph_.run_calls;
+    std::vector<int>& values = values_of_[binding.var.get()];
+    values.clear();
     bool empty = true;
-    for (const ir::TensorType& type : types) {
-      call.outputs.push_back(NewValue(kind, type.NumBytes(), static_cast<int>(calls.size())));
-      empty = empty && type.NumBytes() == 0;
+    for (size_t i = 0; i < types.size(); ++i) {
+      if (part.count > 1 && !IsPart(call.body->body.results[i].type(), types[i], part.count)) {
+        return absl::InvalidArgumentError(absl::StrCat("result ", i, " is not ", part.count, " times what ",
+                                                       binding.callee, " makes: ", ir::Describe(binding)));
+      }
+      const int64_t bytes = types[i].NumBytes() / part.count;
+      const int whole = part.count > 1 ? wholes_.at(binding.var.get())[i] : -1;
+      call.outputs.push_back(whole >= 0 ? PartOf(whole, bytes, part.index)
+                                        : NewValue(kind, bytes, static_cast<int>(calls.size())));
+      values.push_back(whole >= 0 ? whole : call.outputs.back());
+      empty = empty && bytes == 0;
     }
-    values_of_[binding.var.get()] = call.outputs;
     if (empty) {
       // Nothing to compute; a value without bytes needs no maker, and is there from the start.
       for (int value : call.outputs) graph_.values[value].index = -1;
@@ -215,6 +333,8 @@ class GraphBuilder {
   CallGraph graph_;
   std::unordered_map<const ir::Var*, std::vector<int>> values_of_;
   std::unordered_map<const ir::Constant*, int> value_of_constant_;
+  std::unordered_map<const ir::Var*, std::vector<int>> wholes_;  // of calls for micro-batches; -1: of one part only
+  std::map<std::pair<int, int64_t>, int> parts_;                 // value, offset -> its part
 };
 
 }  // namespace

@@ -17,6 +17,9 @@ struct Value {
   Kind kind;
   int64_t bytes = 0;
   int index = 0;  // of the input, param, literal; of the call (in its list) that makes it
+  // Of a part of another value, which is not a part itself: it, and where the part begins.
+  int whole = -1;
+  int64_t offset = 0;
 };
 
 struct GraphCall {
@@ -25,6 +28,10 @@ struct GraphCall {
   std::vector<int> inputs;             // values
   std::vector<int> outputs;            // values
   std::string name;                    // where it came from
+  // Of a call that is one of several for as many micro-batches (ir::kMicroBatches), which of how many; the first has
+  // the state that all use.
+  int part = 0, num_parts = 1;
+  int first_part = -1;  // in the list of calls; -1: itself
   // Of an open partition: shape registers, the extent that is its workspace's size (core/runtime/plan.h, PlanFunction).
   std::vector<int32_t> symbols;
   int workspace_extent = -1;

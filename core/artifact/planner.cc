@@ -172,7 +172,7 @@ class PlanBuilder {
     for (size_t r = 0; r < graph_.run_calls.size(); ++r) {
       const GraphCall& call = graph_.run_calls[r];
       INLAY_RETURN_IF_ERROR(CheckConstants(call));
-      if (!call.function->has_state()) continue;
+      if (!call.function->has_state() || call.first_part >= 0) continue;
       int after = -1;
       for (int i : call.function->constant_inputs()) after = std::max(after, AvailableAfter(call.inputs[i]));
       inits[after + 1].push_back(static_cast<int>(r));
@@ -215,6 +215,8 @@ class PlanBuilder {
     step.function = FunctionIndex(call);
     step.state = state;
     step.name = call.name;
+    step.part = call.part;
+    step.num_parts = call.num_parts;
     std::vector<int> args;
     for (size_t i = 0; i < call.inputs.size(); ++i) {
       const bool gone = state >= 0 && Contains(call.function->init_only_inputs(), static_cast<int>(i));
@@ -230,16 +232,22 @@ class PlanBuilder {
     (load ? args_of_load_step_ : args_of_run_step_).push_back(std::move(args));
   }
 
+  // A part lives as long as the whole.
+  Use& UseOf(int value) {
+    const int whole = graph_.values[value].whole;
+    return uses_[whole >= 0 ? whole : value];
+  }
+
   // Called while the step that uses the value is the next one to be appended.
   void TouchAtLoad(int value) {
     if (value < 0) return;
-    Use& use = uses_[value];
+    Use& use = UseOf(value);
     use.load_last = static_cast<int>(plan_.load_steps.size());
     if (use.load_first < 0) use.load_first = use.load_last;
   }
   void TouchInRun(int value) {
     if (value < 0) return;
-    Use& use = uses_[value];
+    Use& use = UseOf(value);
     use.run_last = static_cast<int>(plan_.run_steps.size());
     if (use.run_first < 0) use.run_first = use.run_last;
     use.read_in_run = true;
@@ -247,7 +255,9 @@ class PlanBuilder {
 
   void AddRunSteps() {
     for (size_t i = 0; i < graph_.run_calls.size(); ++i) {
-      AddCall(graph_.run_calls[i], state_of_run_call_[i], /*load=*/false);
+      const GraphCall& call = graph_.run_calls[i];
+      if (call.first_part >= 0) state_of_run_call_[i] = state_of_run_call_[call.first_part];
+      AddCall(call, state_of_run_call_[i], /*load=*/false);
     }
   }
 
@@ -314,6 +324,7 @@ class PlanBuilder {
           }
           break;
       }
+      if (value.whole >= 0) region = -1;  // where the whole is
       if (region >= 0) {
         MemoryRequest request;
         request.bytes = value.bytes;
@@ -344,11 +355,22 @@ class PlanBuilder {
        : region == kLoadRegion   ? plan_.load_bytes
                                  : plan_.arena_bytes) = assignment.total_bytes;
     }
+    PlaceParts();
     FillArgs();
     for (size_t v = 0; v < graph_.values.size(); ++v) {
       if (graph_.values[v].kind == Value::Kind::kParam) plan_.param_load_only.push_back(!uses_[v].read_in_run);
     }
     return absl::OkStatus();
+  }
+
+  void PlaceParts() {
+    for (size_t v = 0; v < graph_.values.size(); ++v) {
+      if (graph_.values[v].whole < 0) continue;
+      const int64_t bytes = plan_.buffers[v].bytes;
+      plan_.buffers[v] = plan_.buffers[graph_.values[v].whole];
+      plan_.buffers[v].offset += graph_.values[v].offset;
+      plan_.buffers[v].bytes = bytes;
+    }
   }
 
   // A value's number is its buffer's; copies get one more buffer each, for the output.

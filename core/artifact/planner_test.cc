@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "core/artifact/testing/module_builder.h"
+#include "core/ir/batch.h"
 
 namespace inlay::artifact {
 namespace {
@@ -183,6 +184,63 @@ TEST(Planner, TuplesAreTakenApart) {
   ASSERT_EQ(plan.run_steps.size(), 2);
   EXPECT_EQ(plan.run_steps[1].args[0], plan.run_steps[0].args[2]);
   EXPECT_EQ(plan.arena_bytes, 256);  // the item that nobody wants needs memory too while it is written
+}
+
+// Two functions for 2 of 4 rows, one after the other, and one for all.
+TEST(Planner, MicroBatchesGoThroughARunInTurns) {
+  const ir::TensorType half = ir::MakeTensorType(ir::DType::kF32, {2, 32}),
+                       whole = ir::MakeTensorType(half.dtype, {4, 32});
+  ModuleBuilder b;
+  b.Implement(Signature("f").In(half).In(kT).Out(half).Constant({1}).State());
+  b.Implement(Signature("g").In(half).Out(half));
+  b.Implement(Signature("h").In(whole).Out(whole));
+  ir::VarPtr x = b.Input("x", whole);
+  const ir::ConstantPtr w = ir::MakeWeight(kT, Digest::Of("w"), "w");
+  auto call = [&](const std::string& callee, std::vector<ir::Operand> args, bool parts) -> ir::VarPtr {
+    ir::Binding binding;
+    binding.kind = ir::Binding::Kind::kCallFunction;
+    binding.callee = callee;
+    binding.args = std::move(args);
+    binding.var = ir::MakeVar(callee, whole);
+    if (parts) binding.attrs.Set(ir::kMicroBatches, int64_t{2});
+    b.main().body.bindings.push_back(binding);
+    return binding.var;
+  };
+  const ir::VarPtr first = call("f", {x, w}, true);
+  const ir::VarPtr second = call("g", {first}, true);
+  const ir::VarPtr third = call("g", {second}, true);
+  const ir::VarPtr all = call("h", {second}, false);
+  b.Return({all, third}, {});
+  auto built = BuildPlan(b.module(), b.manifests());
+  ASSERT_TRUE(built.ok()) << built.status();
+  const ExecutionPlan& plan = built->plan;
+  ASSERT_EQ(plan.run_steps.size(), 7);
+  EXPECT_EQ(plan.num_states, 1);  // both parts' f
+  for (int part : {0, 1}) {
+    const Step* steps = &plan.run_steps[part * 3];
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(std::make_pair(steps[i].part, steps[i].num_parts), std::make_pair(part, 2));
+    EXPECT_EQ(steps[0].state, 0);
+    const Buffer& in = Arg(plan, steps[0], 0);
+    EXPECT_EQ(in.kind, BufferKind::kInput);
+    EXPECT_EQ(in.offset, part * 256);
+    EXPECT_EQ(in.bytes, 256);
+    EXPECT_EQ(steps[0].args[2], steps[1].args[0]);
+    EXPECT_EQ(Arg(plan, steps[1], 1).offset - Arg(plan, plan.run_steps[6], 0).offset, part * 256);
+    const Buffer& out = Arg(plan, steps[2], 1);
+    EXPECT_EQ(out.kind, BufferKind::kOutput);
+    EXPECT_EQ(out.index, 1);
+    EXPECT_EQ(out.offset, part * 256);
+  }
+  // What only the run uses is never whole.
+  EXPECT_EQ(Arg(plan, plan.run_steps[0], 2).offset, Arg(plan, plan.run_steps[3], 2).offset);
+  EXPECT_EQ(plan.arena_bytes, 256 + 512);
+  const auto read = ExecutionPlan::FromJson(plan.ToJson());
+  ASSERT_TRUE(read.ok());
+  EXPECT_EQ(read->ToJson(), plan.ToJson());
+  EXPECT_EQ(read->buffers[plan.run_steps[3].args[0]].offset, 256);
+
+  b.main().body.bindings[0].attrs.Set(ir::kMicroBatches, int64_t{4});
+  EXPECT_THAT(std::string(PlanStatus(b).message()), HasSubstr("argument 0 has another type than f takes"));
 }
 
 TEST(Planner, NumThreadsComesFromTheConfig) {

@@ -80,6 +80,7 @@ proto::Cover ToProto(const Cover& cover, const Digest& module_hash) {
   proto.set_module_hash(module_hash.hex());
   proto.set_name(cover.name);
   proto.set_estimated_us(cover.estimated_us);
+  proto.set_whole_batch(cover.whole_batch);
   for (const auto& [name, groups] : cover.functions) {
     proto::Cover::FunctionCover* function = proto.add_functions();
     function->set_function(name);
@@ -115,6 +116,7 @@ absl::StatusOr<Cover> FromProto(const proto::Cover& proto, const ir::IRModule& m
   Cover cover;
   cover.name = proto.name();
   cover.estimated_us = proto.estimated_us();
+  cover.whole_batch = proto.whole_batch();
   for (const proto::Cover::FunctionCover& function : proto.functions()) {
     auto found = module.functions.find(function.function());
     if (found == module.functions.end()) return Misfit(function.function(), "the module has none of that name");

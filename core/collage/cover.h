@@ -25,8 +25,9 @@ struct Cover {
   std::string name;
   // By function; in an order in which each group comes after those it needs.
   std::map<std::string, std::vector<Group>> functions;
-  double estimated_us = 0;  // of main, borders included
-  double cautious_us = 0;   // the same with CostEstimator::Margin on the parts of other backends than the fallback
+  bool whole_batch = false;  // not a few rows at a time (micro_batches.h), whatever that promises
+  double estimated_us = 0;   // of main, borders included
+  double cautious_us = 0;    // the same with CostEstimator::Margin on the parts of other backends than the fallback
 
   // Whether both cut main into the same partitions for the same backends.
   bool SameCuts(const Cover& other) const;

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/backend/backend.h"
+#include "core/ir/structural_hash.h"
 
 namespace inlay::collage {
 namespace {
@@ -74,6 +75,15 @@ class Outliner {
 
 Outlined Outline(const DataflowGraph& graph, const std::vector<int>& positions) {
   return Outliner(graph, positions).Run();
+}
+
+std::string PartitionName(const ir::Function& partition, const target::CompilationConfig& config) {
+  const std::string backend = partition.attrs.StringOr("backend", "");
+  Hasher hasher;
+  hasher.UpdateField(ir::StructuralHash(partition).bytes());
+  hasher.UpdateField(target::BackendOfVariant(backend));
+  hasher.UpdateField(config.target().ToString()).UpdateField(config.CodegenTarget(backend).ToString());
+  return absl::StrCat("inlay_", hasher.Finish().hex().substr(0, 32));
 }
 
 }  // namespace inlay::collage

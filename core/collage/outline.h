@@ -2,6 +2,7 @@
 #ifndef INLAY_CORE_COLLAGE_OUTLINE_H_
 #define INLAY_CORE_COLLAGE_OUTLINE_H_
 
+#include <string>
 #include <vector>
 
 #include "core/collage/dataflow_graph.h"
@@ -17,6 +18,9 @@ struct Outlined {
 
 // Literals stay inside, weights and Vars from outside become parameters. Tuples don't cross the border: their items do.
 Outlined Outline(const DataflowGraph& graph, const std::vector<int>& positions);
+
+// The name of a finished partition function (its attribute "backend" set), the same for structurally equal ones.
+std::string PartitionName(const ir::Function& partition, const target::CompilationConfig& config);
 
 }  // namespace inlay::collage
 

@@ -10,6 +10,7 @@
 #include "core/base/status_macros.h"
 #include "core/collage/layouts.h"
 #include "core/collage/merge.h"
+#include "core/collage/micro_batches.h"
 #include "core/collage/outline.h"
 #include "core/collage/partition_rule.h"
 #include "core/collage/pricing.h"
@@ -98,12 +99,7 @@ class FunctionPartitioner {
 
   // Structurally equal partitions of one backend are one function.
   std::string AddPartition(const Group& group, ir::Function function) {
-    const std::string codegen_target = config_.CodegenTarget(group.backend->name()).ToString();
-    Hasher hasher;
-    hasher.UpdateField(ir::StructuralHash(function).bytes());
-    hasher.UpdateField(target::BackendOfVariant(group.backend->name()));
-    hasher.UpdateField(config_.target().ToString()).UpdateField(codegen_target);
-    std::string name = absl::StrCat("inlay_", hasher.Finish().hex().substr(0, 32));
+    std::string name = PartitionName(function, config_);
     auto [found, added] = index_of_->emplace(name, static_cast<int>(out_->partitions.size()));
     if (added) {
       out_->module.functions[name] = ir::Canonicalize(function);
@@ -279,6 +275,7 @@ Partitioned CutAlong(const ir::IRModule& module, const Cover& cover, Borders bor
                                                         module.config(), borders, &result, &index_of)
                                         .Run();
   }
+  if (!cover.whole_batch) UseMicroBatches(&result);
   return result;
 }
 

@@ -33,6 +33,7 @@ struct PartitionInfo {
 struct Partitioned {
   ir::IRModule module;
   std::vector<PartitionInfo> partitions;  // in order of first call
+  bool has_micro_batches = false;
 };
 
 // What a search chooses from. The module it was made of must outlive it.
@@ -74,8 +75,8 @@ class Partitioner {
 // The index of the cover whose estimate, margins included, is lowest.
 size_t CheapestByEstimate(const std::vector<Cover>& covers);
 
-// The module with each group a call of a partition function; structurally equal ones of one backend are one function.
-// `cover` fits the module.
+// The module with each group a call of a partition function, of a few rows of the batch where that pays
+// (micro_batches.h); structurally equal ones of one backend are one function. `cover` fits the module.
 Partitioned CutAlong(const ir::IRModule& module, const Cover& cover, Borders borders = Borders::kAgreed);
 
 // A backend that the configuration would let compete, but that can't serve its target at all.

@@ -30,6 +30,8 @@ namespace {
 constexpr double kFinalShare = 0.4;
 // Where time is short, a plan whose parts, as measured, take so much longer together than another's is not timed whole.
 constexpr double kHopeless = 1.15;
+// All rows of a batch at once ship where they are faster by so much, and by more than both spreads.
+constexpr double kSureGain = 1.03;
 // A search that has less does not measure transitions.
 constexpr absl::Duration kLeastBudget = absl::Seconds(1);
 
@@ -80,7 +82,8 @@ class MeasuredSearch {
     INLAY_RETURN_IF_ERROR(AddMeasuredCovers(*main));
     INLAY_RETURN_IF_ERROR(TimeWholeModels());
     KeepSamplesOfSites();
-    INLAY_ASSIGN_OR_RETURN(const int best, Best());
+    INLAY_ASSIGN_OR_RETURN(int best, Best());
+    INLAY_ASSIGN_OR_RETURN(best, WithTheBetterBatch(best));
     return Record(*main, best);
   }
 
@@ -107,18 +110,34 @@ class MeasuredSearch {
     covers_ = std::move(different);
     for (const collage::Cover& cover : covers_) plans_.push_back(ReportPlan(cover));
     DropHopeless();
-    std::vector<collage::Partitioned> partitioned(covers_.size());
-    std::vector<std::vector<Action>> actions(covers_.size());
-    DistinctActions distinct;
+    std::vector<int> plans;
     for (size_t i = 0; i < covers_.size(); ++i) {
-      if (!plans_[i].excluded().empty()) continue;
+      if (plans_[i].excluded().empty()) plans.push_back(static_cast<int>(i));
+    }
+    INLAY_RETURN_IF_ERROR(CompileWholeModels(plans));
+    const std::vector<int>& measured = whole_models_.plans();
+    if (measured.size() < 2) return absl::OkStatus();
+    if (context_.progress) context_.progress({"measure the whole model", 0, static_cast<int>(measured.size()), ""});
+    INLAY_ASSIGN_OR_RETURN(const WholeModels::Timings timings, whole_models_.Measure());
+    for (size_t i = 0; i < measured.size(); ++i) {
+      ReportTiming(timings[i], &plans_[measured[i]]);
+    }
+    return absl::OkStatus();
+  }
+
+  // A plan that can't be compiled is excluded; the reference has to be.
+  absl::Status CompileWholeModels(const std::vector<int>& plans) {
+    std::map<int, collage::Partitioned> partitioned;
+    std::map<int, std::vector<Action>> actions;
+    DistinctActions distinct;
+    for (int i : plans) {
       partitioned[i] = collage::CutAlong(input_.module, covers_[i]);
+      if (partitioned[i].has_micro_batches) has_micro_batches_.insert(i);
       INLAY_ASSIGN_OR_RETURN(actions[i], MakeActions(partitioned[i], context_.compiler->compiler()));
       distinct.Add(actions[i]);
     }
     INLAY_ASSIGN_OR_RETURN(const CompiledActions compiled, CompileAll(distinct.actions(), context_));
-    for (size_t i = 0; i < covers_.size(); ++i) {
-      if (!plans_[i].excluded().empty()) continue;
+    for (int i : plans) {
       absl::StatusOr<proto::MeasureAction::Subject> subject = distinct.SubjectOf(partitioned[i], actions[i], compiled);
       if (!subject.ok()) {
         if (i == 0) return subject.status();
@@ -129,22 +148,43 @@ class MeasuredSearch {
       subject->set_rtol(tolerance.rtol);
       subject->set_atol(tolerance.atol);
       subject->set_name(covers_[i].name);
-      whole_models_.Add(static_cast<int>(i), actions[i], *std::move(subject));
-    }
-    const std::vector<int>& measured = whole_models_.plans();
-    if (measured.size() < 2) return absl::OkStatus();
-    if (context_.progress) context_.progress({"measure the whole model", 0, static_cast<int>(measured.size()), ""});
-    INLAY_ASSIGN_OR_RETURN(const WholeModels::Timings timings, whole_models_.Measure());
-    for (size_t i = 0; i < measured.size(); ++i) {
-      const SiteCosts::Timing& timing = timings[i];
-      proto::PlanReport& plan = plans_[measured[i]];
-      if (timing.code() != 0) plan.set_excluded(timing.message().empty() ? "failed" : timing.message());
-      if (!IsOfTheSubject(timing)) failures_.push_back(timing.message());
-      plan.set_note(timing.note());
-      plan.set_measured_us(timing.median_us());
-      plan.set_spread_us(timing.spread_us());
+      whole_models_.Add(i, actions[i], *std::move(subject));
     }
     return absl::OkStatus();
+  }
+
+  void ReportTiming(const SiteCosts::Timing& timing, proto::PlanReport* plan) {
+    if (timing.code() != 0) plan->set_excluded(timing.message().empty() ? "failed" : timing.message());
+    if (!IsOfTheSubject(timing)) failures_.push_back(timing.message());
+    plan->set_note(timing.note());
+    plan->set_measured_us(timing.median_us());
+    plan->set_spread_us(timing.spread_us());
+  }
+
+  // Where the winner takes a few rows of the batch at a time, itself with all at once is timed beside it, and ships
+  // where it is faster by more than a measurement may be off.
+  absl::StatusOr<int> WithTheBetterBatch(int winner) {
+    if (has_micro_batches_.count(winner) == 0) return winner;
+    const int other = static_cast<int>(covers_.size());
+    covers_.push_back(covers_[winner]);
+    covers_[other].whole_batch = true;
+    covers_[other].name += ", all rows of the batch at once";
+    plans_.push_back(ReportPlan(covers_[other]));
+    INLAY_RETURN_IF_ERROR(CompileWholeModels({other}));
+    if (!plans_[other].excluded().empty()) return winner;
+    INLAY_ASSIGN_OR_RETURN(const WholeModels::Timings timings, whole_models_.MeasureBeside(winner, other));
+    if (timings.empty()) {
+      plans_[other].set_excluded("not timed: the search's budget is over");
+      return winner;
+    }
+    ReportTiming(timings[1], &plans_[other]);
+    if (timings[0].code() != 0 || timings[1].code() != 0) return winner;
+    const double scatter = timings[0].spread_us() + timings[1].spread_us();
+    plans_[other].set_note(
+        absl::StrFormat("beside it in turns, a few rows at a time took %.0f us", timings[0].median_us()));
+    return timings[0].median_us() > std::max(kSureGain * timings[1].median_us(), timings[1].median_us() + scatter)
+               ? other
+               : winner;
   }
 
   // Where timing every plan whole would take longer than its budget: leaves out those that cannot win. Not the
@@ -306,6 +346,7 @@ class MeasuredSearch {
   SitesByPositions site_at_;
   SiteCosts costs_;
   std::vector<proto::PlanReport> plans_;  // of covers_
+  std::set<int> has_micro_batches_;       // of plans_
   WholeModels whole_models_;              // of plans_
   std::vector<std::string> failures_;
 };

@@ -51,6 +51,16 @@ absl::StatusOr<WholeModels::Timings> WholeModels::MeasureTie(const std::vector<i
   return timings;
 }
 
+absl::StatusOr<WholeModels::Timings> WholeModels::MeasureBeside(int right, int other) {
+  const std::vector<int> plans = {right, other};
+  const Digest key = Key("beside", plans);
+  if (std::optional<Timings> known = Known(key, plans.size())) return *std::move(known);
+  if (absl::Now() + last_run_ > deadline_) return Timings();
+  INLAY_ASSIGN_OR_RETURN(Timings timings, Run(plans, kBudgetMs, kMinRounds, /*reference=*/0));
+  Keep(key, timings);
+  return timings;
+}
+
 absl::StatusOr<WholeModels::Timings> WholeModels::Run(const std::vector<int>& plans, double budget_ms, int min_rounds,
                                                       int reference) {
   proto::MeasureAction measurement = NewMeasurement(input_.module.config());

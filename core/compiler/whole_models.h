@@ -42,6 +42,8 @@ class WholeModels {
 
   // Times all of them against each other.
   absl::StatusOr<Timings> Measure();
+  // Times a plan that gives the right results and another one against each other; empty where no time is left.
+  absl::StatusOr<Timings> MeasureBeside(int right, int other);
   // The `measurement`-th, from 0, by which a tie between `plans` is decided; empty where no time is left.
   absl::StatusOr<Timings> MeasureTie(const std::vector<int>& plans, int measurement);
 

@@ -13,7 +13,11 @@ bool InRegion(int64_t offset, int64_t bytes, int64_t region) {
 Status CheckBuffer(const ExecutionPlan& plan, const Buffer& b, const std::string& where) {
   auto check_index = [&](size_t size, const char* what, auto bytes_of) -> Status {
     if (b.index < 0 || b.index >= static_cast<int64_t>(size)) return Bad(where + " names a missing " + what);
-    if (bytes_of(b.index) != b.bytes) return Bad(where + " has another size than its " + what);
+    const int64_t bytes = bytes_of(b.index);
+    if (b.offset == 0 && b.bytes == bytes) return Status();
+    const bool may_be_part = b.kind == BufferKind::kInput || b.kind == BufferKind::kOutput;
+    if (!may_be_part || !InRegion(b.offset, b.bytes, bytes))
+      return Bad(where + " is neither its " + what + " nor in it");
     return Status();
   };
   switch (b.kind) {

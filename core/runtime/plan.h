@@ -33,7 +33,7 @@ enum class BufferKind : uint8_t {
 struct Buffer {
   BufferKind kind = BufferKind::kArena;
   int64_t index = 0;
-  int64_t offset = 0;
+  int64_t offset = 0;  // of an input or output: where the part of it begins
   int64_t bytes = 0;
 };
 
@@ -71,11 +71,12 @@ enum class StepKind : uint8_t {
 
 struct Step {
   StepKind kind = StepKind::kRun;
-  int32_t function = -1;          // index into functions; kCopy: -1
-  int32_t state = -1;             // -1: none
-  int64_t workspace_offset = -1;  // into the arena (load steps: the load region); -1: none
-  std::vector<int32_t> args;      // buffers, inputs then outputs; -1: NULL (see PLAN.md)
-  std::string name;               // for messages: the partition, or the node it came from
+  int32_t function = -1;            // index into functions; kCopy: -1
+  int32_t state = -1;               // -1: none
+  int64_t workspace_offset = -1;    // into the arena (load steps: the load region); -1: none
+  std::vector<int32_t> args;        // buffers, inputs then outputs; -1: NULL (see PLAN.md)
+  std::string name;                 // for messages: the partition, or the node it came from
+  int32_t part = 0, num_parts = 1;  // for people: one of several calls for as many parts of a batch
 };
 
 struct ExecutionPlan {

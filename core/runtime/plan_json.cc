@@ -62,6 +62,7 @@ Json StepJson(const Step& step) {
   if (step.state >= 0) json["state"] = step.state;
   if (step.workspace_offset >= 0) json["workspace"] = step.workspace_offset;
   if (!step.name.empty()) json["name"] = step.name;
+  if (step.num_parts > 1) json["part"] = {step.part, step.num_parts};
   return json;
 }
 
@@ -73,6 +74,10 @@ Step StepFromJson(const Json& json) {
   step.state = json.value("state", -1);
   step.workspace_offset = json.value("workspace", int64_t{-1});
   step.name = json.value("name", "");
+  if (const auto part = json.find("part"); part != json.end()) {
+    step.part = part->at(0).get<int32_t>();
+    step.num_parts = part->at(1).get<int32_t>();
+  }
   return step;
 }
 
@@ -239,6 +244,7 @@ ExecutionPlan Parse(const Json& json) {
     buffer.kind = ParseEnum<BufferKind>(kKinds, b.at(0));
     (HasIndex(buffer.kind) ? buffer.index : buffer.offset) = b.at(1).get<int64_t>();
     buffer.bytes = b.at(2).get<int64_t>();
+    if (b.size() > 3) buffer.offset = b.at(3).get<int64_t>();
     plan.buffers.push_back(buffer);
   }
   for (const Json& s : json.at("load")) plan.load_steps.push_back(StepFromJson(s));
@@ -281,8 +287,9 @@ std::string ExecutionPlan::ToJson() const {
   for (const std::string& l : literals) json["literals"].push_back(ToHex(l));
   for (const PlanFunction& f : functions) json["functions"].push_back(FunctionJson(f));
   for (const Buffer& b : buffers) {
-    json["buffers"].push_back(
-        Json::array({kKinds[static_cast<int>(b.kind)], HasIndex(b.kind) ? b.index : b.offset, b.bytes}));
+    Json buffer = Json::array({kKinds[static_cast<int>(b.kind)], HasIndex(b.kind) ? b.index : b.offset, b.bytes});
+    if (HasIndex(b.kind) && b.offset != 0) buffer.push_back(b.offset);
+    json["buffers"].push_back(std::move(buffer));
   }
   for (const Step& s : load_steps) json["load"].push_back(StepJson(s));
   for (const Step& s : run_steps) json["run"].push_back(StepJson(s));

@@ -87,7 +87,10 @@ TEST(Plan, CheckFindsWhatWouldCrash) {
   EXPECT_THAT(with([](auto& p) { p.buffers[4].offset = 256; }), HasSubstr("buffer 4 is outside the arena"));
   EXPECT_THAT(with([](auto& p) { p.buffers[4].offset = 8; }), HasSubstr("outside the arena"));
   EXPECT_THAT(with([](auto& p) { p.buffers[4].offset = -64; }), HasSubstr("outside the arena"));
-  EXPECT_THAT(with([](auto& p) { p.buffers[0].bytes = 28; }), HasSubstr("another size"));
+  EXPECT_THAT(with([](auto& p) { p.buffers[0].bytes += 4; }), HasSubstr("buffer 0 is neither its input nor in it"));
+  EXPECT_THAT(with([](auto& p) { p.buffers[0].offset = 4; }), HasSubstr("buffer 0 is neither its input nor in it"));
+  EXPECT_THAT(with([](auto& p) { p.buffers[0].offset = 64; }), HasSubstr("buffer 0 is neither its input nor in it"));
+  EXPECT_THAT(with([](auto& p) { p.buffers[0].offset = -64; }), HasSubstr("buffer 0 is neither its input nor in it"));
   EXPECT_THAT(with([](auto& p) { p.buffers[3].index = 7; }), HasSubstr("missing param"));
   EXPECT_THAT(with([](auto& p) { p.run_steps[0].args[0] = 99; }), HasSubstr("run step 0 names a missing buffer"));
   EXPECT_THAT(with([](auto& p) { p.run_steps[0].args[0] = -1; }), HasSubstr("missing buffer"));

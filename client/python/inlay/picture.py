@@ -44,27 +44,33 @@ def write_svg(plan: dict[str, Any], path: pathlib.Path, title: str, unusable: Se
 
 
 def make_graph(plan: dict[str, Any], title: str, unusable: Sequence[str] = ()) -> Any:
-    """A graphviz.Digraph: a box a call, an oval an input or output, an edge for each use of a tensor."""
+    """A graphviz.Digraph: a box a call (one for all parts of a batch that goes through it in parts), an oval an input or
+    output, an edge for each use of a tensor."""
     import graphviz
 
     run, buffers = plan["run"], plan["buffers"]
-    many = len(run) > _MANY_CALLS
+    many = sum(_part(step)[0] == 0 for step in run) > _MANY_CALLS
     graph = graphviz.Digraph(
         graph_attr={"label": title, "labelloc": "t", "fontname": "Helvetica", "fontsize": "20", "ranksep": "0.35"},
         node_attr={"shape": "box", "style": "filled,rounded", "fontname": "Helvetica", "fontsize": "11"},
         edge_attr={"fontname": "Helvetica", "fontsize": "9", "color": "#555555", "arrowsize": "0.6"},
     )
-    maker: dict[int, str] = {}  # buffer -> node
-    types: dict[int, str] = {}
-    for index, buffer in enumerate(buffers):
-        if buffer[0] == "input":
+    # By where a tensor lies (the first part of a batch where its whole does): who made what is there.
+    maker: dict[tuple[str, int], str] = {}
+    types: dict[tuple[str, int], str] = {}
+    for buffer in buffers:
+        place = _place(buffer)
+        if buffer[0] == "input" and place not in maker:
             tensor = plan["inputs"][buffer[1]]
-            maker[index] = f"input{buffer[1]}"
-            types[index] = _shape(tensor)
+            maker[place] = f"input{buffer[1]}"
+            types[place] = _shape(tensor)
             label = graphviz.escape(f"{tensor['name']}\n{_shape(tensor)}")
-            graph.node(maker[index], label, shape="ellipse", fillcolor="white")
+            graph.node(maker[place], label, shape="ellipse", fillcolor="white")
     seen: Counter[str] = Counter()
     for number, step in enumerate(run):
+        part, parts = _part(step)
+        if part > 0:
+            continue  # drawn with the first
         node = f"call{number}"
         info = plan["functions"][step["function"]].get("info", {}) if "function" in step else {}
         backend = info.get("backend", "") or "executor"
@@ -77,14 +83,17 @@ def make_graph(plan: dict[str, Any], title: str, unusable: Sequence[str] = ()) -
             ops_in_words(info.get("ops", [])) or "copy",
             f"{backend}" + (f" · {len(weights)} constant" if weights else ""),
         ]
+        if parts > 1:
+            lines.append(f"{parts} times, a part of the batch each")
         tooltip = f"{step.get('name', '')}\n{', '.join(info.get('ops', []))}"
         graph.node(node, graphviz.escape("\n".join(lines)), fillcolor=colour(backend), tooltip=graphviz.escape(tooltip))
         for argument in dict.fromkeys(inputs):
-            if argument in maker:
-                _edge(graph, maker[argument], node, types.get(argument) or step_types.get(argument, ""), many)
+            place = _place(buffers[argument]) if argument >= 0 else None
+            if place in maker:
+                _edge(graph, maker[place], node, step_types.get(argument) or types[place], many)
         for argument in outputs:
-            maker[argument] = node
-            types[argument] = step_types.get(argument, "")
+            maker[_place(buffers[argument])] = node
+            types[_place(buffers[argument])] = step_types.get(argument, "")
             if buffers[argument][0] == "output":
                 tensor = plan["outputs"][buffers[argument][1]]
                 end = f"output{buffers[argument][1]}"
@@ -105,6 +114,16 @@ def colour(backend: str) -> str:
 def _arguments(plan: dict[str, Any], step: dict[str, Any]) -> tuple[list[int], list[int]]:
     count = plan["functions"][step["function"]]["inputs"] if "function" in step else 1
     return step["args"][:count], step["args"][count:]
+
+
+def _part(step: dict[str, Any]) -> tuple[int, int]:
+    """Which of how many parts of a batch it is for."""
+    part, parts = step.get("part", (0, 1))
+    return part, parts
+
+
+def _place(buffer: list[Any]) -> tuple[str, int]:
+    return buffer[0], buffer[1]
 
 
 def _edge(graph: Any, start: str, end: str, shape: str, many: bool) -> None:

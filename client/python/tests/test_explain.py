@@ -191,3 +191,28 @@ def test_picture(plan, tmp_path):
     assert {picture.colour("native"), picture.colour("onednn")} <= fills
     nodes = [e for e in root.iter() if e.get("class") == "edge"]
     assert len(nodes) == 6  # x-a, a-a, a-b, b-y, x-copy, copy-again
+
+
+def test_picture_shows_parts_of_a_batch_once(plan, tmp_path):
+    """a and b go twice, for half of x each, and the copy reads what both made."""
+    pytest.importorskip("graphviz")
+    half = 8192
+    plan["buffers"] = [["input", 0, half], ["input", 0, half, half], ["param", 0, 16384], ["arena", 0, half]]
+    plan["buffers"] += [
+        ["arena", half, half],
+        ["arena", 2 * half, half],
+        ["arena", half, 2 * half],
+        ["output", 0, 16384],
+    ]
+    calls = [(0, [0, 2, 3]), (1, [3, 4]), (0, [1, 2, 3]), (1, [3, 5])]
+    plan["run"] = [
+        {"do": "run", "function": function, "args": args, "name": "f", "part": [number // 2, 2]}
+        for number, (function, args) in enumerate(calls)
+    ] + [{"do": "copy", "args": [6, 7], "name": "y"}]
+    path = tmp_path / "g.svg"
+    picture.write_svg(plan, path, "parts")
+    root = ET.fromstring(path.read_text())
+    texts = [e.text for e in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert texts.count("matmul") == texts.count("relu") == 1
+    assert texts.count("2 times, a part of the batch each") == 2
+    assert len([e for e in root.iter() if e.get("class") == "edge"]) == 4  # x-a, a-b, b-copy, copy-y

@@ -87,9 +87,9 @@ class EntryEmitter {
     const auto params = static_cast<int64_t>(plan_.params.size());
     switch (buffer.kind) {
       case BufferKind::kInput:
-        return {Address::kArgument, buffer.index, 0};
+        return {Address::kArgument, buffer.index, buffer.offset};
       case BufferKind::kOutput:
-        return {Address::kArgument, static_cast<int64_t>(plan_.inputs.size()) + buffer.index, 0};
+        return {Address::kArgument, static_cast<int64_t>(plan_.inputs.size()) + buffer.index, buffer.offset};
       case BufferKind::kConstant:
         return {Address::kFixed, 0, buffer.offset};
       case BufferKind::kParam:
@@ -118,7 +118,7 @@ class EntryEmitter {
       case Address::kFixed:
         return At(Load(fixed_, address.slot), address.offset);
       case Address::kArgument:
-        return Load(arguments_, address.slot);
+        return At(Load(arguments_, address.slot), address.offset);
     }
     return nullptr;
   }

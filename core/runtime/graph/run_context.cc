@@ -37,7 +37,8 @@ StatusOr<std::unique_ptr<RunContext>> RunContext::Make(LoadedPlan* loaded) {
       const Buffer& buffer = plan.buffers[arg];
       void* address = loaded->Resolve(buffer, arena);
       if (address == nullptr) {
-        context->patches_.push_back({slot, static_cast<int32_t>(buffer.index), buffer.kind == BufferKind::kOutput});
+        context->patches_.push_back(
+            {slot, static_cast<int32_t>(buffer.index), buffer.kind == BufferKind::kOutput, buffer.offset});
       }
       context->args_[slot++] = address;
     }
@@ -48,7 +49,8 @@ StatusOr<std::unique_ptr<RunContext>> RunContext::Make(LoadedPlan* loaded) {
 
 void RunContext::Bind(const void* const* inputs, void* const* outputs) {
   for (const Patch& patch : patches_) {
-    args_[patch.slot] = patch.output ? outputs[patch.index] : const_cast<void*>(inputs[patch.index]);
+    void* base = patch.output ? outputs[patch.index] : const_cast<void*>(inputs[patch.index]);
+    args_[patch.slot] = static_cast<char*>(base) + patch.offset;
   }
 }
 

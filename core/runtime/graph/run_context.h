@@ -30,10 +30,11 @@ class RunContext {
     void** args;
     int64_t bytes;
   };
-  struct Patch {  // args_[slot] = the caller's tensor
+  struct Patch {  // args_[slot] = the caller's tensor, or a part of it
     int32_t slot;
     int32_t index;
     bool output;
+    int64_t offset;
   };
   explicit RunContext(const ExecutionPlan& plan) : plan_(plan) {}
 

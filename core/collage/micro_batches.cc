@@ -1,0 +1,327 @@
+#include "core/collage/micro_batches.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "core/backend/backend.h"
+#include "core/collage/outline.h"
+#include "core/ir/batch.h"
+#include "core/ir/structural_hash.h"
+#include "core/target/x86_cpus.h"
+
+namespace inlay::collage {
+namespace {
+
+constexpr int64_t kAlignment = 64;         // of what a partition is given
+constexpr int64_t kMostMicroBatches = 64;  // a plan has so many times the calls
+constexpr size_t kLongestRun = 256;        // partitions; bounds the time of the choice
+
+// Microseconds a byte costs for each time that what a call touches is twice the near cache: convolutional networks of
+// timm, one image and eight, on Zen 3.
+constexpr double kMicrosPerByte = 14e-6;
+// What one more call costs, ends of loops that do not come out even among it.
+constexpr double kMicrosPerCall = 2, kMicrosPerCallOfThreads = 8;
+
+// What a run promises to gain is no gain below this.
+constexpr double kCaution = 1.15;
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+// The best cut of the calls into runs, each with its number of rows: a shortest path.
+class RowsChooser {
+ public:
+  RowsChooser(const std::vector<BatchedCall>& calls, const std::vector<int>& last_use, int64_t batch,
+              const BatchMachine& machine)
+      : calls_(calls), last_use_(last_use), batch_(batch), machine_(machine), writer_(last_use.size(), -1) {
+    for (size_t i = 0; i < calls.size(); ++i) {
+      for (const BatchedCall::Access& write : calls[i].writes) writer_[write.value] = static_cast<int>(i);
+    }
+    ends_.resize(calls.size());
+    for (size_t i = 0; i < calls.size(); ++i) {
+      for (const BatchedCall::Access& write : calls[i].writes) {
+        const size_t last = last_use[write.value];
+        if (last < calls.size()) ends_[last].push_back({write, static_cast<int>(i)});
+      }
+    }
+  }
+
+  std::vector<int64_t> Run() {
+    const size_t n = calls_.size();
+    best_.assign(n + 1, {kNever, 0, batch_});
+    best_[0].cost = 0;
+    for (size_t first = 0; first < n; ++first) {
+      Offer(first, first + 1, batch_, Whole(calls_[first]));
+      for (int64_t rows = 1; rows < batch_; ++rows) {
+        if (batch_ % rows == 0 && batch_ / rows <= kMostMicroBatches) OfferRuns(first, rows);
+      }
+    }
+    std::vector<int64_t> chosen(n, batch_);
+    for (size_t end = n; end > 0; end = best_[end].first) {
+      for (size_t i = best_[end].first; i < end; ++i) chosen[i] = best_[end].rows;
+    }
+    return chosen;
+  }
+
+ private:
+  struct Best {
+    double cost;
+    size_t first;  // of the last run
+    int64_t rows;
+  };
+  struct Written {
+    BatchedCall::Access access;
+    int by;
+  };
+
+  void Offer(size_t first, size_t end, int64_t rows, double cost) {
+    if (best_[first].cost + cost < best_[end].cost) best_[end] = {best_[first].cost + cost, first, rows};
+  }
+
+  double Far(double bytes) const { return std::max(0.0, std::log2(bytes / static_cast<double>(machine_.near_bytes))); }
+
+  static double RowBytes(const BatchedCall& call) {
+    double bytes = 0;
+    for (const auto* accesses : {&call.reads, &call.writes}) {
+      for (const BatchedCall::Access& access : *accesses) bytes += static_cast<double>(access.row_bytes);
+    }
+    return bytes;
+  }
+
+  // Calls, and the weights that each reads.
+  double Fixed(const BatchedCall& call, int64_t rows) const {
+    const auto weights = static_cast<double>(call.weight_bytes);
+    const double touched = weights + static_cast<double>(rows) * RowBytes(call);
+    const double per_call = machine_.threads > 1 ? kMicrosPerCallOfThreads : kMicrosPerCall;
+    return static_cast<double>(batch_ / rows) * (per_call + weights * (1 + Far(touched)) * kMicrosPerByte);
+  }
+
+  // What moving a value costs a call: it is as far as all that the call touches at once, or, where all rows lie between
+  // the value's two sides (`whole`), all that it ever touches.
+  double Moving(const BatchedCall& call, const BatchedCall::Access& access, int64_t rows, bool whole) const {
+    const double touched = static_cast<double>(whole ? batch_ : rows) * RowBytes(call);
+    return static_cast<double>(batch_) * static_cast<double>(access.row_bytes) * Far(touched) * kMicrosPerByte;
+  }
+
+  double Whole(const BatchedCall& call) const {
+    double cost = Fixed(call, batch_);
+    for (const auto* accesses : {&call.reads, &call.writes}) {
+      for (const BatchedCall::Access& access : *accesses) cost += Moving(call, access, batch_, /*whole=*/true);
+    }
+    return cost;
+  }
+
+  // Every run from `first` on.
+  void OfferRuns(size_t first, int64_t rows) {
+    double cost = 0;
+    int unaligned = 0;  // values that cross the run's end, whose parts would not be aligned
+    const size_t longest = std::min(calls_.size(), first + kLongestRun);
+    for (size_t i = first; i < longest && calls_[i].separable; ++i) {
+      const BatchedCall& call = calls_[i];
+      cost += Fixed(call, rows);
+      for (const BatchedCall::Access& read : call.reads) {
+        const bool whole = writer_[read.value] < static_cast<int>(first);
+        if (whole && !Aligned(read, rows)) return;
+        cost += Moving(call, read, rows, whole);
+      }
+      for (const BatchedCall::Access& write : call.writes) {
+        unaligned += !Aligned(write, rows);
+        cost += Moving(call, write, rows, /*whole=*/true);
+      }
+      for (const Written& last : ends_[i]) {
+        if (last.by < static_cast<int>(first)) continue;
+        const BatchedCall& writer = calls_[last.by];
+        unaligned -= !Aligned(last.access, rows);
+        cost += Moving(writer, last.access, rows, /*whole=*/false) - Moving(writer, last.access, rows, /*whole=*/true);
+      }
+      if (unaligned == 0) Offer(first, i + 1, rows, kCaution * cost);
+    }
+  }
+
+  static bool Aligned(const BatchedCall::Access& access, int64_t rows) {
+    return access.row_bytes * rows % kAlignment == 0;
+  }
+
+  const std::vector<BatchedCall>& calls_;
+  const std::vector<int>& last_use_;
+  const int64_t batch_;
+  const BatchMachine machine_;
+  std::vector<int> writer_;                 // by value
+  std::vector<std::vector<Written>> ends_;  // by call: values that it is the last to use
+  std::vector<Best> best_;
+};
+
+// The leading extent of main's first input that has several axes; 0: that is not known, or there is none.
+int64_t BatchOf(const ir::Function& main) {
+  const size_t inputs = main.params.size() - main.attrs.IntOr("num_lifted_params", 0);
+  for (size_t i = 0; i < inputs; ++i) {
+    if (!main.params[i]->type.is_tensor()) return 0;
+    const ir::TensorType& type = main.params[i]->type.tensor();
+    if (type.rank() >= 2) return type.is_static() ? type.dims[0].value() : 0;
+  }
+  return 0;
+}
+
+class BatchSplitter {
+ public:
+  BatchSplitter(Partitioned* partitioned, int64_t batch)
+      : partitioned_(*partitioned), main_(partitioned->module.functions.at("main")), batch_(batch) {
+    for (size_t i = 0; i < partitioned_.partitions.size(); ++i) {
+      index_of_[partitioned_.partitions[i].function] = static_cast<int>(i);
+    }
+  }
+
+  void Run() {
+    if (!Describe()) return;
+    const std::vector<int64_t> rows = ChooseRows(calls_, last_use_, batch_, Machine());
+    for (size_t i = 0; i < calls_.size(); ++i) {
+      if (rows[i] < batch_) Rewrite(&main_.body.bindings[binding_of_[i]], rows[i]);
+    }
+    DropUncalled();
+  }
+
+ private:
+  // What main's calls read and write; false where main is more than calls of partitions.
+  bool Describe() {
+    for (size_t b = 0; b < main_.body.bindings.size(); ++b) {
+      const ir::Binding& binding = main_.body.bindings[b];
+      const auto partition = index_of_.find(binding.callee);
+      if (binding.kind == ir::Binding::Kind::kTupleGetItem) continue;  // written by the call that makes the tuple
+      if (binding.kind != ir::Binding::Kind::kCallFunction || partition == index_of_.end()) return false;
+      BatchedCall call;
+      const ir::Function& callee = partitioned_.module.functions.at(binding.callee);
+      const std::optional<ir::Rebatched> by_row = ByRow(callee);
+      call.separable = by_row.has_value() && TakesFewerRows(partitioned_.partitions[partition->second]);
+      const std::vector<int64_t>& constants = callee.attrs.Ints(backend::kConstantParams);
+      for (size_t i = 0; i < binding.args.size(); ++i) {
+        const ir::Operand& arg = binding.args[i];
+        if (std::find(constants.begin(), constants.end(), static_cast<int64_t>(i)) != constants.end()) {
+          call.weight_bytes += arg.tensor_type().NumBytes();
+        } else if (arg.is_var() && HasBatch(arg.type())) {
+          const int value = ValueOf(*arg.var);
+          last_use_[value] = static_cast<int>(calls_.size());
+          call.reads.push_back({value, RowBytes(arg.type())});
+        }
+      }
+      AddWrites(b, &call);
+      binding_of_.push_back(b);
+      calls_.push_back(std::move(call));
+    }
+    for (const ir::Operand& result : main_.body.results) {
+      if (result.is_var() && HasBatch(result.type())) last_use_[ValueOf(*result.var)] = static_cast<int>(calls_.size());
+    }
+    return true;
+  }
+
+  void AddWrites(size_t b, BatchedCall* call) {
+    const ir::VarPtr& var = main_.body.bindings[b].var;
+    auto add = [&](const ir::Var& value) {
+      if (HasBatch(value.type)) call->writes.push_back({ValueOf(value), RowBytes(value.type)});
+    };
+    if (var->type.is_tensor()) return add(*var);
+    for (size_t i = b + 1; i < main_.body.bindings.size(); ++i) {
+      const ir::Binding& item = main_.body.bindings[i];
+      if (item.kind != ir::Binding::Kind::kTupleGetItem || item.args[0].var != var) break;
+      add(*item.var);
+    }
+  }
+
+  int ValueOf(const ir::Var& var) {
+    const auto [found, added] = value_of_.emplace(&var, static_cast<int>(last_use_.size()));
+    if (added) last_use_.push_back(-1);
+    return found->second;
+  }
+
+  bool HasBatch(const ir::Type& type) const {
+    return type.is_tensor() && type.tensor().rank() > 0 && type.tensor().dims[0] == ir::Dim(batch_);
+  }
+  int64_t RowBytes(const ir::Type& type) const { return type.tensor().NumBytes() / batch_; }
+
+  static std::optional<ir::Rebatched> Rebatched(const ir::Function& function, int64_t from, int64_t to) {
+    return ir::WithBatch(function, function.attrs.Ints(backend::kConstantParams), from, to);
+  }
+
+  const std::optional<ir::Rebatched>& ByRow(const ir::Function& callee) {
+    const auto [found, added] = by_row_.try_emplace(&callee);
+    if (added) found->second = Rebatched(callee, batch_, 1);
+    return found->second;
+  }
+
+  // A hidden backend's kernels are somebody's for just these shapes.
+  bool TakesFewerRows(const PartitionInfo& info) const {
+    const auto* backend = backend::BackendRegistry::Global().Find(target::BackendOfVariant(info.backend));
+    return backend != nullptr && !backend->is_hidden(partitioned_.module.config().target());
+  }
+
+  BatchMachine Machine() const {
+    const target::CompilationConfig& config = partitioned_.module.config();
+    const int threads = std::max(1, config.num_threads);
+    return {target::X86CpuCore(config.target().attr("mcpu", "x86-64")).l2_bytes * threads, threads};
+  }
+
+  void Rewrite(ir::Binding* call, int64_t rows) {
+    const std::string whole = call->callee;
+    const std::optional<ir::Rebatched> fewer = Rebatched(partitioned_.module.functions.at(whole), batch_, rows);
+    if (!fewer.has_value()) return;  // for one row it was possible; all rows at once are right too
+    const std::string name = PartitionName(fewer->function, partitioned_.module.config());
+    const auto [found, added] = index_of_.emplace(name, static_cast<int>(partitioned_.partitions.size()));
+    if (added) {
+      partitioned_.module.functions[name] = ir::Canonicalize(fewer->function);
+      PartitionInfo info = partitioned_.partitions[index_of_.at(whole)];
+      info.function = name;
+      info.call_sites = 0;
+      absl::StrAppend(&info.why, "; ", rows, " of ", batch_, " rows at a time");
+      partitioned_.partitions.push_back(std::move(info));
+    }
+    ++partitioned_.partitions[found->second].call_sites;
+    --partitioned_.partitions[index_of_.at(whole)].call_sites;
+    call->callee = name;
+    call->attrs.Set(ir::kMicroBatches, batch_ / rows);
+    partitioned_.has_micro_batches = true;
+  }
+
+  void DropUncalled() {
+    std::vector<PartitionInfo>& all = partitioned_.partitions;
+    for (const PartitionInfo& info : all) {
+      if (info.call_sites == 0) partitioned_.module.functions.erase(info.function);
+    }
+    all.erase(std::remove_if(all.begin(), all.end(), [](const PartitionInfo& info) { return info.call_sites == 0; }),
+              all.end());
+  }
+
+  Partitioned& partitioned_;
+  ir::Function& main_;
+  const int64_t batch_;
+  std::map<std::string, int> index_of_;  // partitions by function
+  std::map<const ir::Function*, std::optional<ir::Rebatched>> by_row_;
+  std::vector<BatchedCall> calls_;
+  std::vector<size_t> binding_of_;  // by call
+  std::unordered_map<const ir::Var*, int> value_of_;
+  std::vector<int> last_use_;  // by value
+};
+
+}  // namespace
+
+std::vector<int64_t> ChooseRows(const std::vector<BatchedCall>& calls, const std::vector<int>& last_use, int64_t batch,
+                                const BatchMachine& machine) {
+  return RowsChooser(calls, last_use, batch, machine).Run();
+}
+
+void UseMicroBatches(Partitioned* partitioned) {
+  const target::CompilationConfig& config = partitioned->module.config();
+  const auto main = partitioned->module.functions.find("main");
+  if (config.executor.kind == target::ExecutorKind::kVm || config.runtime.kind == target::RuntimeKind::kCrt ||
+      config.target().kind != "llvm" || main == partitioned->module.functions.end()) {
+    return;
+  }
+  const int64_t batch = BatchOf(main->second);
+  if (batch >= 2) BatchSplitter(partitioned, batch).Run();
+}
+
+}  // namespace inlay::collage

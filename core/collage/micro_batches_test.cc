@@ -1,0 +1,139 @@
+#include "core/collage/micro_batches.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/collage/cover.h"
+#include "core/ir/batch.h"
+#include "core/ir/op_registry.h"
+
+namespace inlay::collage {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+
+constexpr int64_t kKiB = 1024, kMiB = 1024 * kKiB;
+constexpr BatchMachine kMachine{512 * kKiB, 1};
+
+// A chain: each call reads what the one before wrote. `row_bytes`: of the input, then of each call's result.
+struct Chain {
+  std::vector<BatchedCall> calls;
+  std::vector<int> last_use;
+
+  Chain(const std::vector<int64_t>& row_bytes, const std::vector<int64_t>& weight_bytes) {
+    for (size_t i = 0; i < weight_bytes.size(); ++i) {
+      const int value = static_cast<int>(i);
+      calls.push_back({{{value, row_bytes[i]}}, {{value + 1, row_bytes[i + 1]}}, weight_bytes[i], true});
+    }
+    for (size_t i = 0; i <= weight_bytes.size(); ++i) last_use.push_back(static_cast<int>(i));
+  }
+  std::vector<int64_t> Rows(int64_t batch, BatchMachine machine = kMachine) const {
+    return ChooseRows(calls, last_use, batch, machine);
+  }
+};
+
+TEST(MicroBatches, LargeImagesGoOneByOneAndLargeWeightsOnce) {
+  const Chain chain({600 * kKiB, 3 * kMiB, 3 * kMiB, kMiB, 200 * kKiB, 100 * kKiB},
+                    {9 * kKiB, 40 * kKiB, 40 * kKiB, 2 * kMiB, 4 * kMiB});
+  EXPECT_THAT(chain.Rows(8), ElementsAre(1, 1, 1, 8, 8));
+}
+
+TEST(MicroBatches, WhatIsNearAnywayGoesAtOnce) {
+  EXPECT_THAT(Chain({8 * kKiB, 8 * kKiB, 8 * kKiB}, {kKiB, kKiB}).Rows(8), Each(8));
+}
+
+TEST(MicroBatches, SeveralRowsAtATimeWhereThatIsNearEnough) {
+  EXPECT_THAT(Chain({64 * kKiB, 64 * kKiB, 64 * kKiB, 64 * kKiB}, {64 * kKiB, 64 * kKiB, 64 * kKiB}).Rows(64), Each(4));
+}
+
+TEST(MicroBatches, ALoneCallGainsNothing) { EXPECT_THAT(Chain({3 * kMiB, 3 * kMiB}, {kKiB}).Rows(8), Each(8)); }
+
+TEST(MicroBatches, WhatMixesRowsEndsARun) {
+  Chain chain(std::vector<int64_t>(8, 3 * kMiB), std::vector<int64_t>(7, kKiB));
+  chain.calls[3].separable = false;
+  EXPECT_THAT(chain.Rows(4), ElementsAre(1, 1, 1, 4, 1, 1, 1));
+}
+
+// Rows of 25 floats: only what stays within a run may lie anywhere.
+TEST(MicroBatches, PartsOfWhatCrossesABorderAreAligned) {
+  Chain chain({3 * kMiB, 3 * kMiB, 3 * kMiB, 100, 3 * kMiB, 3 * kMiB, 3 * kMiB}, std::vector<int64_t>(6, kKiB));
+  EXPECT_THAT(chain.Rows(4), Each(1));
+  chain.last_use[3] = 6;  // a result as well
+  EXPECT_THAT(chain.Rows(4), ElementsAre(1, 1, 4, 4, 1, 1));
+}
+
+TEST(MicroBatches, AThousandCallsTakeNoTime) {
+  const Chain chain(std::vector<int64_t>(1001, kMiB), std::vector<int64_t>(1000, kKiB));
+  EXPECT_THAT(chain.Rows(64), Each(1));
+}
+
+class AnyOp : public backend::Backend {
+ public:
+  AnyOp() {
+    for (const std::string& op : ir::OpRegistry::Global().Names()) rules_.push_back({op, ir::Op(op), nullptr, 0});
+  }
+  std::string name() const override { return "any"; }
+  absl::Status CheckTarget(const target::Target&, const target::Target&) const override { return absl::OkStatus(); }
+  const std::vector<backend::PatternRule>& rules() const override { return rules_; }
+  bool is_fallback() const override { return true; }
+
+ private:
+  std::vector<backend::PatternRule> rules_;
+};
+
+// Three convolutions of large images, each a partition, then the images' means.
+class MicroBatchesTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() { backend::BackendRegistry::Global().Register(std::make_unique<AnyOp>()); }
+
+  Partitioned Cut(int64_t batch) {
+    ir::Function main;
+    ir::Builder b(&main);
+    ir::Operand x = b.Param("x", ir::MakeTensorType(ir::DType::kF32, {batch, 32, 112, 112}));
+    const ir::TensorType type = ir::MakeTensorType(ir::DType::kF32, {32, 32, 1, 1});
+    for (const char* name : {"a", "b", "c"}) x = *b.Call("conv", {x, ir::MakeWeight(type, Digest::Of(name), name)});
+    b.Return({*b.Call("reduce_mean", {x}, {{"axes", std::vector<int64_t>{2, 3}}})});
+    module_.functions["main"] = std::move(main);
+    Cover cover;
+    for (int i = 0; i < 4; ++i) {
+      cover.functions["main"].push_back({{i}, backend::BackendRegistry::Global().Find("any"), {"rule"}, 0});
+    }
+    return CutAlong(module_, cover);
+  }
+
+  static std::vector<int64_t> MicroBatchesOf(const Partitioned& partitioned) {
+    std::vector<int64_t> counts;
+    for (const ir::Binding& call : partitioned.module.functions.at("main").body.bindings) {
+      counts.push_back(call.attrs.IntOr(ir::kMicroBatches, 1));
+    }
+    return counts;
+  }
+
+  ir::IRModule module_;
+};
+
+TEST_F(MicroBatchesTest, PartitionsAreThoseOfASmallerBatch) {
+  const Partitioned partitioned = Cut(8);
+  EXPECT_THAT(MicroBatchesOf(partitioned), ElementsAre(8, 8, 8, 8));
+  ASSERT_EQ(partitioned.partitions.size(), 2);
+  EXPECT_EQ(partitioned.partitions[0].call_sites, 3);
+  EXPECT_THAT(partitioned.partitions[0].why, ::testing::HasSubstr("1 of 8 rows at a time"));
+  ASSERT_EQ(partitioned.module.functions.size(), 3);  // main among them
+  // So what was compiled for one image serves.
+  std::vector<std::string> of_one;
+  for (const PartitionInfo& partition : Cut(1).partitions) of_one.push_back(partition.function);
+  EXPECT_THAT(of_one, ElementsAre(partitioned.partitions[0].function, partitioned.partitions[1].function));
+}
+
+TEST_F(MicroBatchesTest, OneRowIsNoBatch) { EXPECT_THAT(MicroBatchesOf(Cut(1)), Each(1)); }
+
+TEST_F(MicroBatchesTest, ExecutorVmTakesAllRowsAtOnce) {
+  target::CompilationConfig config = module_.config();
+  config.executor.kind = target::ExecutorKind::kVm;
+  module_.set_config(config);
+  EXPECT_THAT(MicroBatchesOf(Cut(8)), Each(1));
+}
+
+}  // namespace
+}  // namespace inlay::collage

@@ -1,0 +1,108 @@
+"""A batch whose tensors are larger than the caches goes through a model a few images at a time, and computes the same."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from conftest import check_close, inputs_of, reference, run_everywhere
+from onnx import TensorProto, helper, numpy_helper
+
+import inlay
+from inlay._proto import config_pb2
+
+BATCH = 6
+
+
+def network() -> onnx.ModelProto:
+    """Convolutions of images of 60x60 with what stands between them in real networks: a shortcut, a concatenation, a
+    split, squeeze and excitation (whose 20 floats an image are no whole cache line), weights that images share, and a
+    result of the middle beside the classes."""
+    random = np.random.default_rng(11)
+    nodes, weights = [], []
+
+    def weight(*shape: int) -> str:
+        data = random.standard_normal(shape) / np.sqrt(max(np.prod(shape[1:]), 1))
+        weights.append(numpy_helper.from_array(data.astype(np.float32), f"w{len(weights)}"))
+        return weights[-1].name
+
+    def node(op: str, inputs: list[str], outputs: int = 1, **attributes) -> str:
+        names = [f"v{len(nodes)}_{i}" for i in range(outputs)]
+        nodes.append(helper.make_node(op, inputs, names, **attributes))
+        return names[0]
+
+    def conv(x: str, channels: int, out: int, kernel: int, stride: int = 1, groups: int = 1) -> str:
+        w = weight(out, channels // groups, kernel, kernel)
+        y = node("Conv", [x, w, weight(out)], strides=[stride] * 2, pads=[kernel // 2] * 4, group=groups)
+        return node("Relu", [y])
+
+    x = conv("x", 3, 40, 3)
+    y = node("Add", [conv(conv(x, 40, 40, 3, groups=40), 40, 40, 1), x])
+    middle = y = node("Mul", [y, weight(1, 40, 1, 1)])
+    left = node("Split", [y], 2, axis=1)
+    y = node("Concat", [conv(left, 20, 20, 3), left.removesuffix("0") + "1", x], axis=1)
+    y = conv(y, 80, 20, 1)
+    squeezed = node("GlobalAveragePool", [y])
+    y = node("Mul", [y, node("Sigmoid", [node("Conv", [squeezed, weight(20, 20, 1, 1)])])])
+    y = node("MaxPool", [y], kernel_shape=[2, 2], strides=[2, 2])
+    y = node("Flatten", [node("GlobalAveragePool", [conv(y, 20, 24, 3, stride=2)])])
+    y = node("Gemm", [y, weight(24, 10)])
+    results = [(y, (BATCH, 10)), (middle, (BATCH, 40, 60, 60))]
+    graph = helper.make_graph(
+        nodes,
+        "micro_batches",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, (BATCH, 3, 60, 60))],
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in results],
+        weights,
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10)
+
+
+def parts(executable: inlay.Executable) -> set[int]:
+    """In how many parts of the batch its steps go."""
+    assert executable.plan is not None
+    return {step.get("part", [0, 1])[1] for step in executable.plan["run"]}
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("executor", ["graph", "aot"])
+def test_a_few_images_at_a_time_compute_the_same(client, tmp_path, executor, threads):
+    model = network()
+    config = inlay.config.cpu("x86-64-v3", executor=executor, num_threads=threads)
+    executable = inlay.build(inlay.from_onnx(model), config, server=client, want_plan=True)
+    assert max(parts(executable)) > 1
+    inputs = inputs_of(executable)
+    want = reference(model, inputs)
+    for way, got in run_everywhere(executable, inputs, tmp_path).items():
+        check_close([np.from_dlpack(array) for array in got], want)
+        assert len(got) == 2, way
+
+
+def test_a_pinned_plan_says_whether_all_go_at_once(client):
+    model = network()
+    config = inlay.config.cpu("x86-64-v3", num_threads=1)
+    few = inlay.build(inlay.from_onnx(model), config, server=client, want_plan=True)
+    assert few.cover is not None and not few.cover.whole_batch
+    cover = config_pb2.Cover()
+    cover.CopyFrom(few.cover)
+    cover.whole_batch = True
+    whole = inlay.build(inlay.from_onnx(model), config.replace(pinned=cover), server=client, want_plan=True)
+    assert parts(whole) == {1}
+    assert max(parts(few)) > 1
+    inputs = inputs_of(few)
+    check_close([np.from_dlpack(a) for a in whole.jit()["main"](*inputs.values())], reference(model, inputs))
+
+
+def test_other_batches_share_what_was_compiled(client):
+    """Partitions for one image are the same ones whatever the batch."""
+
+    def compiled(batch: int) -> set[str]:
+        model = network()
+        for value in (*model.graph.input, *model.graph.output):
+            value.type.tensor_type.shape.dim[0].dim_value = batch
+        config = inlay.config.cpu("x86-64-v3", num_threads=1)
+        report = inlay.build(inlay.from_onnx(model), config, server=client).report
+        return {p.name for p in report.partitions if "rows at a time" in p.why}
+
+    of_six, of_nine = compiled(6), compiled(9)
+    assert of_six and len(of_six & of_nine) >= len(of_six) // 2
