@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "core/backend/backend.h"
 #include "core/collage/outline.h"
@@ -26,9 +27,12 @@ constexpr size_t kLongestRun = 256;        // partitions; bounds the time of the
 // Microseconds a byte costs for each time that what a call touches is twice the near cache: convolutional networks of
 // timm, one image and eight, on Zen 3.
 constexpr double kMicrosPerByte = 14e-6;
-// What one more call costs, ends of loops that do not come out even among it.
-constexpr double kMicrosPerCall = 2, kMicrosPerCallOfThreads = 8;
+// What one more call costs, and each thread beside the first, which waits for the others at its end: two on Zen 3, four
+// on Emerald Rapids.
+constexpr double kMicrosPerCall = 2, kMicrosPerThread = 9;
 
+// Where a configuration leaves the threads to the machine and says nothing of its cores.
+constexpr int kCoresOfSomeMachine = 8;
 // What a run promises to gain is no gain below this.
 constexpr double kCaution = 1.15;
 
@@ -98,7 +102,7 @@ class RowsChooser {
   double Fixed(const BatchedCall& call, int64_t rows) const {
     const auto weights = static_cast<double>(call.weight_bytes);
     const double touched = weights + static_cast<double>(rows) * RowBytes(call);
-    const double per_call = machine_.threads > 1 ? kMicrosPerCallOfThreads : kMicrosPerCall;
+    const double per_call = kMicrosPerCall + kMicrosPerThread * (machine_.threads - 1);
     return static_cast<double>(batch_ / rows) * (per_call + weights * (1 + Far(touched)) * kMicrosPerByte);
   }
 
@@ -261,7 +265,8 @@ class BatchSplitter {
 
   BatchMachine Machine() const {
     const target::CompilationConfig& config = partitioned_.module.config();
-    const int threads = std::max(1, config.num_threads);
+    int threads = config.num_threads;
+    if (threads == 0 && !absl::SimpleAtoi(config.target().attr("num-cores"), &threads)) threads = kCoresOfSomeMachine;
     return {target::X86CpuCore(config.target().attr("mcpu", "x86-64")).l2_bytes * threads, threads};
   }
 
@@ -276,10 +281,11 @@ class BatchSplitter {
       PartitionInfo info = partitioned_.partitions[index_of_.at(whole)];
       info.function = name;
       info.call_sites = 0;
+      info.cost_us *= static_cast<double>(rows) / static_cast<double>(batch_);
       absl::StrAppend(&info.why, "; ", rows, " of ", batch_, " rows at a time");
       partitioned_.partitions.push_back(std::move(info));
     }
-    ++partitioned_.partitions[found->second].call_sites;
+    partitioned_.partitions[found->second].call_sites += static_cast<int>(batch_ / rows);
     --partitioned_.partitions[index_of_.at(whole)].call_sites;
     call->callee = name;
     call->attrs.Set(ir::kMicroBatches, batch_ / rows);

@@ -85,6 +85,7 @@ class AnyOp : public backend::Backend {
 // Three convolutions of large images, each a partition, then the images' means.
 class MicroBatchesTest : public ::testing::Test {
  protected:
+  MicroBatchesTest() { SetThreads(1); }
   static void SetUpTestSuite() { backend::BackendRegistry::Global().Register(std::make_unique<AnyOp>()); }
 
   Partitioned Cut(int64_t batch) {
@@ -102,6 +103,13 @@ class MicroBatchesTest : public ::testing::Test {
     return CutAlong(module_, cover);
   }
 
+  void SetThreads(int threads, const std::string& cores = "") {
+    target::CompilationConfig config = module_.config();
+    config.num_threads = threads;
+    if (!cores.empty()) config.targets[0].attrs["num-cores"] = cores;
+    module_.set_config(config);
+  }
+
   static std::vector<int64_t> MicroBatchesOf(const Partitioned& partitioned) {
     std::vector<int64_t> counts;
     for (const ir::Binding& call : partitioned.module.functions.at("main").body.bindings) {
@@ -117,7 +125,7 @@ TEST_F(MicroBatchesTest, PartitionsAreThoseOfASmallerBatch) {
   const Partitioned partitioned = Cut(8);
   EXPECT_THAT(MicroBatchesOf(partitioned), ElementsAre(8, 8, 8, 8));
   ASSERT_EQ(partitioned.partitions.size(), 2);
-  EXPECT_EQ(partitioned.partitions[0].call_sites, 3);
+  EXPECT_EQ(partitioned.partitions[0].call_sites, 3 * 8);
   EXPECT_THAT(partitioned.partitions[0].why, ::testing::HasSubstr("1 of 8 rows at a time"));
   ASSERT_EQ(partitioned.module.functions.size(), 3);  // main among them
   // So what was compiled for one image serves.
@@ -127,6 +135,16 @@ TEST_F(MicroBatchesTest, PartitionsAreThoseOfASmallerBatch) {
 }
 
 TEST_F(MicroBatchesTest, OneRowIsNoBatch) { EXPECT_THAT(MicroBatchesOf(Cut(1)), Each(1)); }
+
+// Many cores have large caches together, and wait for each other at the end of each call.
+TEST_F(MicroBatchesTest, ThreadsThatAreNotKnownAreMany) {
+  SetThreads(0);
+  EXPECT_THAT(MicroBatchesOf(Cut(2)), Each(1));
+  SetThreads(0, "1");
+  EXPECT_THAT(MicroBatchesOf(Cut(2)), Each(2));
+  SetThreads(8);
+  EXPECT_THAT(MicroBatchesOf(Cut(2)), Each(1));
+}
 
 TEST_F(MicroBatchesTest, ExecutorVmTakesAllRowsAtOnce) {
   target::CompilationConfig config = module_.config();

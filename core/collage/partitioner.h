@@ -27,7 +27,7 @@ struct PartitionInfo {
   backend::ChannelsLast channels_last;  // at its borders
   std::string why;
   double cost_us = 0;
-  int call_sites = 0;
+  int call_sites = 0;  // how often the plan calls it
 };
 
 struct Partitioned {

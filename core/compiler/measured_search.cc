@@ -178,6 +178,7 @@ class MeasuredSearch {
       return winner;
     }
     ReportTiming(timings[1], &plans_[other]);
+    if (plans_[winner].measured_us() == 0) ReportTiming(timings[0], &plans_[winner]);  // it had no rival
     if (timings[0].code() != 0 || timings[1].code() != 0) return winner;
     const double scatter = timings[0].spread_us() + timings[1].spread_us();
     plans_[other].set_note(

@@ -93,6 +93,18 @@ def test_a_pinned_plan_says_whether_all_go_at_once(client):
     check_close([np.from_dlpack(a) for a in whole.jit()["main"](*inputs.values())], reference(model, inputs))
 
 
+def test_a_measured_search_tries_all_at_once_too(client):
+    model = network()
+    config = inlay.config.cpu("x86-64-v3", num_threads=1, backends=["native"], search="measured")
+    executable = inlay.build(inlay.from_onnx(model), config, server=client, want_plan=True)
+    few, whole = executable.report.plans
+    assert whole.name == f"{few.name}, all rows of the batch at once"
+    assert few.measured_us > 0
+    assert whole.measured_us > 0
+    assert (few.chosen, whole.chosen) == ((False, True) if executable.cover.whole_batch else (True, False))
+    assert (parts(executable) == {1}) == executable.cover.whole_batch
+
+
 def test_other_batches_share_what_was_compiled(client):
     """Partitions for one image are the same ones whatever the batch."""
 
