@@ -62,8 +62,8 @@ class RowsChooser {
     best_[0].cost = 0;
     for (size_t first = 0; first < n; ++first) {
       Offer(first, first + 1, batch_, Whole(calls_[first]));
-      for (int64_t rows = 1; rows < batch_; ++rows) {
-        if (batch_ % rows == 0 && batch_ / rows <= kMostMicroBatches) OfferRuns(first, rows);
+      for (int64_t count = 2; count <= std::min(batch_, kMostMicroBatches); ++count) {
+        if (batch_ % count == 0) OfferRuns(first, batch_ / count);
       }
     }
     std::vector<int64_t> chosen(n, batch_);
@@ -243,7 +243,8 @@ class BatchSplitter {
   }
 
   bool HasBatch(const ir::Type& type) const {
-    return type.is_tensor() && type.tensor().rank() > 0 && type.tensor().dims[0] == ir::Dim(batch_);
+    return type.is_tensor() && type.tensor().rank() > 0 && type.tensor().is_static() &&
+           type.tensor().dims[0] == ir::Dim(batch_);
   }
   int64_t RowBytes(const ir::Type& type) const { return type.tensor().NumBytes() / batch_; }
 

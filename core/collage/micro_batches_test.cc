@@ -63,9 +63,11 @@ TEST(MicroBatches, PartsOfWhatCrossesABorderAreAligned) {
   EXPECT_THAT(chain.Rows(4), ElementsAre(1, 1, 4, 4, 1, 1));
 }
 
-TEST(MicroBatches, AThousandCallsTakeNoTime) {
-  const Chain chain(std::vector<int64_t>(1001, kMiB), std::vector<int64_t>(1000, kKiB));
-  EXPECT_THAT(chain.Rows(64), Each(1));
+TEST(MicroBatches, AThousandCallsAndAMillionRowsTakeNoTime) {
+  const Chain images(std::vector<int64_t>(1001, kMiB), std::vector<int64_t>(1000, kKiB));
+  EXPECT_THAT(images.Rows(64), Each(1));
+  const Chain rows(std::vector<int64_t>(11, 64), std::vector<int64_t>(10, kKiB));
+  EXPECT_THAT(rows.Rows(1 << 20), Each((1 << 20) / 64));
 }
 
 class AnyOp : public backend::Backend {
