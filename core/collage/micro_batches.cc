@@ -187,7 +187,7 @@ class BatchSplitter {
     for (size_t i = 0; i < calls_.size(); ++i) {
       if (rows[i] < batch_) Rewrite(&main_.body.bindings[binding_of_[i]], rows[i]);
     }
-    DropUncalled();
+    ListAnew();
   }
 
  private:
@@ -293,13 +293,25 @@ class BatchSplitter {
     partitioned_.has_micro_batches = true;
   }
 
-  void DropUncalled() {
-    std::vector<PartitionInfo>& all = partitioned_.partitions;
-    for (const PartitionInfo& info : all) {
-      if (info.call_sites == 0) partitioned_.module.functions.erase(info.function);
+  // Without those that nobody calls any more; in order of first call, transform_params' before main's.
+  void ListAnew() {
+    std::map<std::string, size_t> first_call;
+    for (const ir::Binding& call : main_.body.bindings) first_call.emplace(call.callee, first_call.size() + 1);
+    auto order = [&](const PartitionInfo& info) {
+      const auto found = first_call.find(info.function);
+      return found == first_call.end() ? 0 : found->second;
+    };
+    std::vector<PartitionInfo> called;
+    for (PartitionInfo& info : partitioned_.partitions) {
+      if (info.call_sites > 0) {
+        called.push_back(std::move(info));
+      } else {
+        partitioned_.module.functions.erase(info.function);
+      }
     }
-    all.erase(std::remove_if(all.begin(), all.end(), [](const PartitionInfo& info) { return info.call_sites == 0; }),
-              all.end());
+    std::stable_sort(called.begin(), called.end(),
+                     [&](const PartitionInfo& a, const PartitionInfo& b) { return order(a) < order(b); });
+    partitioned_.partitions = std::move(called);
   }
 
   Partitioned& partitioned_;

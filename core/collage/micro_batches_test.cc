@@ -136,6 +136,28 @@ TEST_F(MicroBatchesTest, PartitionsAreThoseOfASmallerBatch) {
   EXPECT_THAT(of_one, ElementsAre(partitioned.partitions[0].function, partitioned.partitions[1].function));
 }
 
+// Large images first, then large weights.
+TEST_F(MicroBatchesTest, PartitionsAreListedInTheOrderOfTheirCalls) {
+  ir::Function main;
+  ir::Builder b(&main);
+  ir::Operand x = b.Param("x", ir::MakeTensorType(ir::DType::kF32, {8, 16, 112, 112}));
+  const ir::TensorType square = ir::MakeTensorType(ir::DType::kF32, {16, 16, 1, 1});
+  for (const char* name : {"a", "b"}) x = *b.Call("conv", {x, ir::MakeWeight(square, Digest::Of(name), name)});
+  x = *b.Call("reduce_mean", {x}, {{"axes", std::vector<int64_t>{2, 3}}});
+  x = *b.Call("matmul", {x, ir::MakeWeight(ir::MakeTensorType(ir::DType::kF32, {16, 100000}), Digest::Of("c"), "c")});
+  b.Return({x});
+  module_.functions["main"] = std::move(main);
+  Cover cover;
+  for (int i = 0; i < 4; ++i) {
+    cover.functions["main"].push_back({{i}, backend::BackendRegistry::Global().Find("any"), {"rule"}, 0});
+  }
+  const Partitioned partitioned = CutAlong(module_, cover);
+  EXPECT_THAT(MicroBatchesOf(partitioned), ElementsAre(8, 8, 8, 1));
+  std::vector<std::string> ops;
+  for (const PartitionInfo& partition : partitioned.partitions) ops.push_back(partition.ops.at(0));
+  EXPECT_THAT(ops, ElementsAre("conv", "reduce_mean", "matmul"));
+}
+
 TEST_F(MicroBatchesTest, OneRowIsNoBatch) { EXPECT_THAT(MicroBatchesOf(Cut(1)), Each(1)); }
 
 // Many cores have large caches together, and wait for each other at the end of each call.

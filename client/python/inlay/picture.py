@@ -88,7 +88,9 @@ def make_graph(plan: dict[str, Any], title: str, unusable: Sequence[str] = ()) -
         tooltip = f"{step.get('name', '')}\n{', '.join(info.get('ops', []))}"
         graph.node(node, graphviz.escape("\n".join(lines)), fillcolor=colour(backend), tooltip=graphviz.escape(tooltip))
         for argument in dict.fromkeys(inputs):
-            place = _place(buffers[argument]) if argument >= 0 else None
+            if argument < 0:
+                continue
+            place = _place(buffers[argument])
             if place in maker:
                 _edge(graph, maker[place], node, step_types.get(argument) or types[place], many)
         for argument in outputs:
