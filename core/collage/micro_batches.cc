@@ -185,6 +185,10 @@ class BatchSplitter {
     if (!Describe()) return;
     const std::vector<int64_t> rows = ChooseRows(calls_, last_use_, batch_, Machine());
     for (size_t i = 0; i < calls_.size(); ++i) {
+      // Where one row is possible, several are; if not, no run is cut in two: its parts need not be aligned there.
+      if (rows[i] < batch_ && !ForRows(CalleeOf(binding_of_[i]), rows[i]).has_value()) return;
+    }
+    for (size_t i = 0; i < calls_.size(); ++i) {
       if (rows[i] < batch_) Rewrite(&main_.body.bindings[binding_of_[i]], rows[i]);
     }
     ListAnew();
@@ -199,9 +203,8 @@ class BatchSplitter {
       if (binding.kind == ir::Binding::Kind::kTupleGetItem) continue;  // written by the call that makes the tuple
       if (binding.kind != ir::Binding::Kind::kCallFunction || partition == index_of_.end()) return false;
       BatchedCall call;
-      const ir::Function& callee = partitioned_.module.functions.at(binding.callee);
-      const std::optional<ir::Rebatched> by_row = ByRow(callee);
-      call.separable = by_row.has_value() && TakesFewerRows(partitioned_.partitions[partition->second]);
+      const ir::Function& callee = CalleeOf(b);
+      call.separable = ForRows(callee, 1).has_value() && TakesFewerRows(partitioned_.partitions[partition->second]);
       const std::vector<int64_t>& constants = callee.attrs.Ints(backend::kConstantParams);
       for (size_t i = 0; i < binding.args.size(); ++i) {
         const ir::Operand& arg = binding.args[i];
@@ -248,13 +251,13 @@ class BatchSplitter {
   }
   int64_t RowBytes(const ir::Type& type) const { return type.tensor().NumBytes() / batch_; }
 
-  static std::optional<ir::Rebatched> Rebatched(const ir::Function& function, int64_t from, int64_t to) {
-    return ir::WithBatch(function, function.attrs.Ints(backend::kConstantParams), from, to);
+  const ir::Function& CalleeOf(size_t b) const {
+    return partitioned_.module.functions.at(main_.body.bindings[b].callee);
   }
 
-  const std::optional<ir::Rebatched>& ByRow(const ir::Function& callee) {
-    const auto [found, added] = by_row_.try_emplace(&callee);
-    if (added) found->second = Rebatched(callee, batch_, 1);
+  const std::optional<ir::Rebatched>& ForRows(const ir::Function& callee, int64_t rows) {
+    const auto [found, added] = for_rows_.try_emplace({&callee, rows});
+    if (added) found->second = ir::WithBatch(callee, callee.attrs.Ints(backend::kConstantParams), batch_, rows);
     return found->second;
   }
 
@@ -273,12 +276,11 @@ class BatchSplitter {
 
   void Rewrite(ir::Binding* call, int64_t rows) {
     const std::string whole = call->callee;
-    const std::optional<ir::Rebatched> fewer = Rebatched(partitioned_.module.functions.at(whole), batch_, rows);
-    if (!fewer.has_value()) return;  // for one row it was possible; all rows at once are right too
-    const std::string name = PartitionName(fewer->function, partitioned_.module.config());
+    const ir::Function& fewer = ForRows(partitioned_.module.functions.at(whole), rows)->function;
+    const std::string name = PartitionName(fewer, partitioned_.module.config());
     const auto [found, added] = index_of_.emplace(name, static_cast<int>(partitioned_.partitions.size()));
     if (added) {
-      partitioned_.module.functions[name] = ir::Canonicalize(fewer->function);
+      partitioned_.module.functions[name] = ir::Canonicalize(fewer);
       PartitionInfo info = partitioned_.partitions[index_of_.at(whole)];
       info.function = name;
       info.call_sites = 0;
@@ -318,7 +320,7 @@ class BatchSplitter {
   ir::Function& main_;
   const int64_t batch_;
   std::map<std::string, int> index_of_;  // partitions by function
-  std::map<const ir::Function*, std::optional<ir::Rebatched>> by_row_;
+  std::map<std::pair<const ir::Function*, int64_t>, std::optional<ir::Rebatched>> for_rows_;
   std::vector<BatchedCall> calls_;
   std::vector<size_t> binding_of_;  // by call
   std::unordered_map<const ir::Var*, int> value_of_;

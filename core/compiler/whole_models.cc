@@ -42,21 +42,20 @@ absl::StatusOr<WholeModels::Timings> WholeModels::MeasureTie(const std::vector<i
     for (int plan : plans) timings.push_back(earlier_.at(plan));
     return timings;
   }
-  const Digest key = Key(absl::StrCat("tie ", measurement), plans);
-  if (std::optional<Timings> known = Known(key, plans.size())) return *std::move(known);
-  if (absl::Now() + last_run_ > deadline_) return Timings();
   // All gave the right results already.
-  INLAY_ASSIGN_OR_RETURN(Timings timings, Run(plans, kTieBudgetMs, kMinTieRounds, /*reference=*/-1));
-  Keep(key, timings);
-  return timings;
+  return KnownOrRun(absl::StrCat("tie ", measurement), plans, kTieBudgetMs, kMinTieRounds, /*reference=*/-1);
 }
 
 absl::StatusOr<WholeModels::Timings> WholeModels::MeasureBeside(int right, int other) {
-  const std::vector<int> plans = {right, other};
-  const Digest key = Key("beside", plans);
+  return KnownOrRun("beside", {right, other}, kBudgetMs, kMinRounds, /*reference=*/0);
+}
+
+absl::StatusOr<WholeModels::Timings> WholeModels::KnownOrRun(absl::string_view what, const std::vector<int>& plans,
+                                                             double budget_ms, int min_rounds, int reference) {
+  const Digest key = Key(what, plans);
   if (std::optional<Timings> known = Known(key, plans.size())) return *std::move(known);
   if (absl::Now() + last_run_ > deadline_) return Timings();
-  INLAY_ASSIGN_OR_RETURN(Timings timings, Run(plans, kBudgetMs, kMinRounds, /*reference=*/0));
+  INLAY_ASSIGN_OR_RETURN(Timings timings, Run(plans, budget_ms, min_rounds, reference));
   Keep(key, timings);
   return timings;
 }

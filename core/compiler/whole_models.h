@@ -56,6 +56,9 @@ class WholeModels {
     Digest key;  // of its actions
     proto::MeasureAction::Subject subject;
   };
+  // Empty where it is not known and no time is left.
+  absl::StatusOr<Timings> KnownOrRun(absl::string_view what, const std::vector<int>& plans, double budget_ms,
+                                     int min_rounds, int reference);
   absl::StatusOr<Timings> Run(const std::vector<int>& plans, double budget_ms, int min_rounds, int reference);
   Digest Key(absl::string_view what, const std::vector<int>& plans) const;
   std::optional<Timings> Known(const Digest& key, size_t plans) const;
