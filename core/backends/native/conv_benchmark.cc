@@ -12,7 +12,6 @@
 #include "core/backends/native/testing/kernel_jit.h"
 #include "core/backends/native/testing/measuring.h"
 #include "core/backends/native/testing/peak.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/BuiltinTypes.h"
 
 namespace inlay::native {
@@ -20,6 +19,7 @@ namespace {
 
 using mlir::Type;
 using mlir::Value;
+using testing::BiasRelu;
 using testing::KernelJit;
 using testing::Peak;
 using testing::Seconds;
@@ -156,10 +156,7 @@ double Measure(const std::string& cpu, const Layer& l, double* flops) {
     kernel.epilogue = [&](KernelBuilder& kb, Value batch, Value row, Value column, Value acc) {
       Value channel = kb.Add(kb.Mul(batch, l.m / l.groups), row);
       Value b = kb.Load(kb.b.getF32Type(), kb.At(p[4], channel, kb.b.getF32Type()));
-      if (mlir::isa<mlir::VectorType>(acc.getType())) b = kb.Splat(b, acc.getType());
-      acc = kb.b.create<mlir::arith::AddFOp>(kb.loc, acc, b);
-      acc = kb.b.create<mlir::arith::MaximumFOp>(kb.loc, acc, kb.Zero(acc.getType()));
-      kb.Store(acc, kb.At(p[2], kb.Add(kb.Mul(channel, s.pixels()), column), kb.b.getF32Type()));
+      kb.Store(BiasRelu(kb, acc, b), kb.At(p[2], kb.Add(kb.Mul(channel, s.pixels()), column), kb.b.getF32Type()));
     };
     EmitConvTasks(kb, kernel, kb.Int(0), kb.Int(plan.tasks()), p[3]);
   };

@@ -57,7 +57,7 @@ void Measure(const std::string& cpu, int64_t m, int64_t n, int64_t k, const std:
                                         : ColumnSource::kPacked;
   bool transposed = how.back() == 't' && how != "direct";
   GemmPlan plan = PlanGemm(WithCaches(jit.core()), source, 4, batch, m, n, k);
-  // For finding the rules: MR, NV, KC, MC override them.
+  // For finding the rules: MR, NV, KC, MC override them, AHEAD asks for results.
   plan.mr = Setting("MR", plan.mr);
   plan.nv = Setting("NV", plan.nv);
   plan.nv_last = CeilDiv(plan.n_last(), plan.lanes);
@@ -85,6 +85,11 @@ void Measure(const std::string& cpu, int64_t m, int64_t n, int64_t k, const std:
     int64_t per_batch = source == ColumnSource::kPacked ? plan.k * plan.packed_columns() : n * k;
     g.q.batch_offset = [=](KernelBuilder& kb, Value batch) { return kb.Mul(batch, per_batch); };
     g.inline_epilogue = light;
+    if (Setting("AHEAD", 0)) {
+      g.ahead = [&](KernelBuilder& kb, Value batch, Value row, Value column) {
+        kb.Prefetch(kb.At(p[3], kb.Add(kb.Mul(kb.Add(kb.Mul(batch, m), row), n), column), g.accumulator), true);
+      };
+    }
     g.epilogue = [&](KernelBuilder& kb, Value batch, Value row, Value column, Value acc) {
       Value x = kb.Load(acc.getType(), kb.At(p[2], column, g.accumulator));
       x = kb.b.create<mlir::arith::AddFOp>(kb.loc, x, acc);

@@ -14,7 +14,6 @@
 #include "core/backends/native/testing/kernel_jit.h"
 #include "core/backends/native/testing/measuring.h"
 #include "core/backends/native/winograd.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/BuiltinTypes.h"
 
 namespace inlay::native {
@@ -48,10 +47,7 @@ Epilogue BiasRelu(const ConvShape& s, const std::vector<Value>& p, int y, int bi
     Type f32 = kb.b.getF32Type();
     Value channel = kb.Add(kb.Mul(batch, s.m), row);
     Value b = kb.Load(f32, kb.At(p[bias], row, f32));
-    if (mlir::isa<mlir::VectorType>(acc.getType())) b = kb.Splat(b, acc.getType());
-    acc = kb.b.create<mlir::arith::AddFOp>(kb.loc, acc, b);
-    acc = kb.b.create<mlir::arith::MaximumFOp>(kb.loc, acc, kb.Zero(acc.getType()));
-    kb.Store(acc, kb.At(kb.At(p[y], kb.Mul(channel, s.pixels()), f32), column, f32));
+    kb.Store(testing::BiasRelu(kb, acc, b), kb.At(kb.At(p[y], kb.Mul(channel, s.pixels()), f32), column, f32));
   };
 }
 

@@ -56,6 +56,13 @@ inline bool InlineEpilogue(FunctionEmitter& f, const Node& node) {
   return cost <= 4 && ir::ByteSize(f.StoredTensor(node).dtype) >= 4;
 }
 
+// Whether a product's tiles ask for what they will store, and read besides, before they are computed: L2 does not hold
+// it, and its rows lie pages apart, which no prefetcher follows (`kernels.md`, "Results ahead").
+inline bool AsksForResults(const Core& core, int64_t bytes, int64_t row_bytes) {
+  constexpr int64_t kPageBytes = 4096;
+  return bytes > core.l2_bytes && row_bytes >= kPageBytes;
+}
+
 }  // namespace inlay::native
 
 #endif  // INLAY_CORE_BACKENDS_NATIVE_LOWERINGS_GEMM_SUPPORT_H_

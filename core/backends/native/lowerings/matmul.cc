@@ -94,14 +94,22 @@ absl::Status EmitMatmul(FunctionEmitter& f, const Node& n) {
     gemm.q.element = constant ? gemm.accumulator : stored;
     gemm.q.k_stride = b.row_stride.value();
     gemm.q.column_stride = b.column_stride.value();
-    gemm.epilogue = [&](KernelBuilder&, Value batch_index, Value row, Value column, Value acc) {
+    auto indices = [&](Value batch_index, Value row, Value column, int64_t lanes) {
       Indices at = Delinearise(kernel.o, batch_index, batch_shape);
       if (!vector_a) {
         for (const Index& i : Delinearise(kernel.o, row, row_shape)) at.push_back(i);
       }
-      if (!vector_b) at.push_back(Index(column, Ops::Lanes(acc) == 1 ? 0 : 1));
-      kernel.StoreResult(out, at, acc);
+      if (!vector_b) at.push_back(Index(column, lanes == 1 ? 0 : 1));
+      return at;
     };
+    gemm.epilogue = [&](KernelBuilder&, Value batch_index, Value row, Value column, Value acc) {
+      kernel.StoreResult(out, indices(batch_index, row, column, Ops::Lanes(acc)), acc);
+    };
+    if (AsksForResults(f.cpu().core, kernel.ResultBytes(out), columns * ir::ByteSize(out.dtype))) {
+      gemm.ahead = [&](KernelBuilder&, Value batch_index, Value row, Value column) {
+        kernel.PrefetchResult(out, indices(batch_index, row, column, plan.lanes), plan.lanes);
+      };
+    }
     EmitGemmTasks(kernel.o, gemm, begin, end, scratch);
   });
   return absl::OkStatus();

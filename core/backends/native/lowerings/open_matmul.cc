@@ -85,6 +85,8 @@ class OpenMatmul {
     panels_ = CeilDiv(columns_, plan_.nr());
     full_panels_ = columns_.IsMultipleOf(plan_.nr());
     inline_epilogue_ = !pack_rows_ && full_panels_ && InlineEpilogue(f_, n_);
+    const int64_t row_bytes = columns_.is_static() ? columns_.value() * ir::ByteSize(n_.out().dtype) : 0;
+    asks_for_results_ = !pack_rows_ && AsksForResults(f_.cpu().core, Nominal(m_) * row_bytes, row_bytes);
     int64_t slab = inline_epilogue_ ? 0 : mc_ * plan_.nr();
     p_offset_ = RoundUp(slab * types_.accumulator_bytes, kLineBytes);
     q_offset_ = p_offset_ + RoundUp(pack_rows_ ? plan_.mr * kc_.value() * types_.accumulator_bytes : 0, kLineBytes);
@@ -221,6 +223,7 @@ class OpenMatmul {
           Value asked = o_.Mul(o_.KernelBuilder::Add(before, tile), prefetch_step);
           t.prefetch = o_.At(from, o_.Mul(asked, g_->k_), o_.b.getI8Type());
         }
+        if (g_->asks_for_results_) AskForResults(rows, row);
         Values acc = rows == 1 ? OneRow(t) : EmitRegisterTile(o_, t, o_.Int(0), o_.Int(g_->k_), Zeros(rows));
         if (!g_->inline_epilogue_) return StoreTile(acc, Slab(row));
         for (int64_t r = 0; r < rows; ++r) {
@@ -228,6 +231,20 @@ class OpenMatmul {
           for (int64_t v = 0; v < plan().nv; ++v) {
             Store(at, o_.Add(first_column_, v * plan().lanes), acc[r * plan().nv + v]);
           }
+        }
+      });
+    }
+
+    // Of a tile. A run may begin anywhere in a line: its last element is asked for too.
+    void AskForResults(int64_t rows, Value row) {
+      const Value last = o_.Sub(columns_, o_.Int(1));
+      o_.For(rows, [&](Value r) {
+        const Indices at = RowIndices(o_.KernelBuilder::Add(row_begin_, o_.KernelBuilder::Add(row, r)));
+        for (int64_t v = 0; v <= plan().nv; ++v) {
+          Indices element = at;
+          const Value column = v == 0 ? o_.Int(0) : v == plan().nv ? last : o_.Min(o_.Int(v * plan().lanes), last);
+          element.push_back(Index(o_.KernelBuilder::Add(first_column_, column), 1));
+          kernel_.PrefetchResult(g_->n_.out(), element, plan().lanes);
         }
       });
     }
@@ -342,7 +359,8 @@ class OpenMatmul {
   const Node& n_;
   GemmTypes types_;
   Matrices a_, b_;
-  bool vector_a_, vector_b_, constant_, flat_rows_ = false, pack_rows_, full_panels_, inline_epilogue_;
+  bool vector_a_, vector_b_, constant_, flat_rows_ = false, pack_rows_, full_panels_, inline_epilogue_,
+                                        asks_for_results_;
   Extent m_, k_, columns_, kc_, row_blocks_, panels_;
   Shape batch_shape_, row_shape_;
   ShapeMap shapes_;

@@ -193,6 +193,23 @@ def test_contraction_tails(s):
         (1e-4, 1e-4),
         [1, 2],
     )
+    # Results of more than L2 holds, in rows pages apart: they are asked for (`AsksForResults`).
+    wide, wm, wv, wr = f32(s, 3, 121, 20), f32(s, 20, 5003), f32(s, 5003), f32(s, 3, 121, 5003)
+    for name, tail in {
+        "wide": lambda b, y, v, r: b.op("add", y, v),
+        "wide_residual": lambda b, y, v, r: b.op("gelu", b.op("add", r, b.op("add", y, v))),
+        "wide_row": lambda b, y, v, r: b.op(
+            "relu", b.op("mul", y, b.op("slice", r, begins=[0, 7, 0], ends=[3, 8, 5003], steps=[1, 1, 1]))
+        ),
+        "wide_transposed": lambda b, y, v, r: b.op("transpose", b.op("mul", y, v), perm=[2, 0, 1]),
+    }.items():
+        s.build(
+            name,
+            [wide, wm, wv, wr],
+            lambda b, x, m, v, r, tail=tail: tail(b, b.op("matmul", x, m), v, r),
+            (1e-4, 1e-4),
+            [1, 2],
+        )
     s.build("to_bool", [a, m], lambda b, a, m: b.op("greater", b.op("matmul", a, m), b.literal(0.3, "f32")), None, [1])
     s.build(
         "two_products",

@@ -8,8 +8,10 @@
 #include "llvm/ExecutionEngine/Orc/LLJIT.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/TargetSelect.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/BuiltinTypes.h"
 
 namespace inlay::native::testing {
 namespace {
@@ -75,6 +77,12 @@ KernelJit::Function KernelJit::Compile(int num_pointers, const Body& body) {
 
 std::string KernelJit::Assembly(int num_pointers, const Body& body) {
   return impl_->Code("kernel", num_pointers, body, CodeForm::kAssembly);
+}
+
+mlir::Value BiasRelu(KernelBuilder& kb, mlir::Value acc, mlir::Value bias) {
+  if (mlir::isa<mlir::VectorType>(acc.getType())) bias = kb.Splat(bias, acc.getType());
+  mlir::Value x = kb.b.create<mlir::arith::AddFOp>(kb.loc, acc, bias), zero = kb.Zero(acc.getType());
+  return kb.Select(kb.b.create<mlir::arith::CmpFOp>(kb.loc, mlir::arith::CmpFPredicate::OGT, zero, x), zero, x);
 }
 
 }  // namespace inlay::native::testing

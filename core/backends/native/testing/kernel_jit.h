@@ -34,6 +34,9 @@ class KernelJit {
   std::unique_ptr<Impl> impl_;
 };
 
+// max(acc + bias, 0) as fused operators compute it: NaN stays NaN.
+mlir::Value BiasRelu(KernelBuilder& kb, mlir::Value acc, mlir::Value bias);
+
 // The core with the caches of Intel's servers.
 inline Core WithFarCaches(Core core) {
   core.far_caches = true;

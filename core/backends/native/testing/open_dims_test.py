@@ -110,6 +110,7 @@ def test_matmul_with_open_rows(s):
     def gelu(b, _, x, w, bias, residual):
         return b.op("add", b.op("gelu", b.op("add", b.op("matmul", x, w), bias)), residual)
 
+    s.open("wide", [("m", "n", 12), (12, 5003), (5003,), ("m", "n", 5003)], gelu, [*both, {"m": 2, "n": 70}], constant=(1, 2), low=-1, high=1, tolerance=(1e-4, 1e-4))  # fmt: skip
     s.open("tail", [("m", "n", 64), (64, 128), (128,), ("m", "n", 128)], gelu, both, constant=(1, 2), low=-1, high=1, tolerance=(1e-4, 1e-4))  # fmt: skip
     s.open("row_tail", [("m", "n", 64), (64, 40), (40,), ("m", 1, 40)], gelu, both, constant=(1, 2), low=-1, high=1, tolerance=(1e-4, 1e-4))  # fmt: skip
     s.check()
