@@ -10,9 +10,7 @@ A row a model; medians of the rounds in ms, and of the rounds' ratios.
 from __future__ import annotations
 
 import argparse
-import io
 import time
-import warnings
 from collections.abc import Callable
 
 import numpy as np
@@ -23,23 +21,18 @@ import inlay
 from inlay._proto import config_pb2
 from inlay.bench import random_architectures
 
-REST_SECONDS = 0.05  # in which other runtimes' threads stop to spin
+REST_SECONDS = 0.2  # onnxruntime's threads spin for 55 ms after a run, longer where the machine is busy
 
 
 def export(name: str, batch: int) -> onnx.ModelProto:
-    random_architectures._repair_torchvision()
+    random_architectures.repair_torchvision()
     import timm
     import torch
 
     torch.manual_seed(1)
-    network = random_architectures._lively(timm.create_model(name).eval())
+    network = random_architectures.lively(timm.create_model(name).eval())
     side = network.default_cfg["input_size"][-1]
-    buffer = io.BytesIO()
-    with warnings.catch_warnings(), torch.no_grad():
-        warnings.simplefilter("ignore")
-        images = torch.randn(batch, 3, side, side)
-        torch.onnx.export(network, (images,), buffer, opset_version=17, dynamo=False, input_names=["x"])
-    return onnx.load_from_string(buffer.getvalue())
+    return random_architectures.to_onnx(network, (torch.randn(batch, 3, side, side),), ["x"])
 
 
 def peer(model: onnx.ModelProto, threads: int) -> Callable[[np.ndarray], np.ndarray]:

@@ -55,18 +55,18 @@ def module(seed: int, number: int, attention: str = "sdpa") -> Any:
     try:
         import torch
 
-        _repair_torchvision()
+        repair_torchvision()
         torch.manual_seed(hash((seed, number)) & 0x7FFFFFFF)
         network = source.network(family, sizes, attention)
     except ImportError as error:
         raise InlayError(f"{family}: {error}; deploy/setup.sh --bench installs what it needs") from None
-    return _lively(network.eval())
+    return lively(network.eval())
 
 
 _TORCHVISION: list[Any] = []  # torch forgets what a Library defined when that is collected
 
 
-def _repair_torchvision() -> None:
+def repair_torchvision() -> None:
     """Where PyPI's torchvision (for CUDA) meets the CPU build of torch, importing it fails, and with it transformers and
     timm: it describes two operators that its library, which can't be loaded, should have defined. No model needs them."""
     import torch
@@ -82,7 +82,7 @@ def _repair_torchvision() -> None:
         _TORCHVISION.append(library)
 
 
-def _lively(network: Any) -> Any:
+def lively(network: Any) -> Any:
     """Batch-norm statistics and scales as training leaves them, not zeros and ones."""
     import torch
 
@@ -104,7 +104,7 @@ def inputs(seed: int, number: int) -> tuple[Any, ...]:
     """Seeded inputs of `module`, in its order; masks are ones."""
     import torch
 
-    _repair_torchvision()
+    repair_torchvision()
     source, family, sizes, batch = _choice(seed, number)
     return source.inputs(family, sizes, batch, torch.Generator().manual_seed(seed))
 
@@ -112,17 +112,20 @@ def inputs(seed: int, number: int) -> tuple[Any, ...]:
 def export(seed: int, number: int) -> onnx.ModelProto:
     """The ONNX form, as PyTorch's exporter writes it. Raises InlayError where it can't."""
     network = module(seed, number, attention="eager")
+    source, family, _, _ = _choice(seed, number)
+    return to_onnx(network, inputs(seed, number), source.input_names(family))
+
+
+def to_onnx(network: Any, examples: tuple[Any, ...], input_names: list[str]) -> onnx.ModelProto:
+    """A PyTorch module of one result, of the examples' shapes. Raises InlayError where the exporter can't."""
     import torch
 
-    examples = inputs(seed, number)
     buffer: Any = io.BytesIO()
     with warnings.catch_warnings(), torch.no_grad(), contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
-        source, family, _, _ = _choice(seed, number)
-        names = source.input_names(family)
-        options: dict[str, Any] = {"input_names": names, "output_names": ["output"]}
+        names: dict[str, Any] = {"input_names": input_names, "output_names": ["output"]}
         try:
-            torch.onnx.export(network, examples, buffer, opset_version=OPSET, dynamo=False, **options)
+            torch.onnx.export(network, examples, buffer, opset_version=OPSET, dynamo=False, **names)
         except Exception as error:  # noqa: BLE001  the exporter raises whatever it meets
             raise InlayError(f"PyTorch can't export it: {error}") from None
     return onnx.load_from_string(buffer.getvalue())

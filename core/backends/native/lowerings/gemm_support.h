@@ -57,10 +57,10 @@ inline bool InlineEpilogue(FunctionEmitter& f, const Node& node) {
 }
 
 // Whether a product's tiles ask for what they will store, and read besides, before they are computed: L2 does not hold
-// it, and its rows lie pages apart, which no prefetcher follows (`kernels.md`, "Results ahead").
-inline bool AsksForResults(const Core& core, int64_t bytes, int64_t row_bytes) {
+// it, and its rows lie pages apart, which no prefetcher follows, or are read as well (`kernels.md`, "Results ahead").
+inline bool AsksForResults(const Core& core, int64_t bytes, int64_t row_bytes, bool reads) {
   constexpr int64_t kPageBytes = 4096;
-  return bytes > core.l2_bytes && row_bytes >= kPageBytes;
+  return bytes > core.l2_bytes && (reads || row_bytes >= kPageBytes);
 }
 
 }  // namespace inlay::native

@@ -85,8 +85,8 @@ class OpenMatmul {
     panels_ = CeilDiv(columns_, plan_.nr());
     full_panels_ = columns_.IsMultipleOf(plan_.nr());
     inline_epilogue_ = !pack_rows_ && full_panels_ && InlineEpilogue(f_, n_);
-    const int64_t row_bytes = columns_.is_static() ? columns_.value() * ir::ByteSize(n_.out().dtype) : 0;
-    asks_for_results_ = !pack_rows_ && AsksForResults(f_.cpu().core, Nominal(m_) * row_bytes, row_bytes);
+    const int64_t row_bytes = columns_.is_static() ? columns_.value() * ir::ByteSize(f_.StoredTensor(n_).dtype) : 0;
+    asks_for_results_ = !pack_rows_ && AsksForResults(f_.cpu().core, Nominal(m_) * row_bytes, row_bytes, false);
     int64_t slab = inline_epilogue_ ? 0 : mc_ * plan_.nr();
     p_offset_ = RoundUp(slab * types_.accumulator_bytes, kLineBytes);
     q_offset_ = p_offset_ + RoundUp(pack_rows_ ? plan_.mr * kc_.value() * types_.accumulator_bytes : 0, kLineBytes);
