@@ -152,6 +152,9 @@ class FunctionEmitter {
   // elements transposed in registers. With `transposed` operands these alone, and the rest along the last.
   void EmitTransposed(const Loop& loop, int along, int following, int64_t lanes,
                       const std::vector<const Tensor*>& transposed = {});
+  // The one at i of the last dimension, whose other side is at `band` of `along`.
+  void EmitSquare(Kernel& k, const Loop& loop, const Indices& indices, int along, mlir::Value band, mlir::Value i,
+                  int64_t side, const std::vector<const Tensor*>& transposed);
   // That along the last dimension that lets all accesses be regular; false, and no kernel, where none does.
   bool EmitSquares(const Loop& loop, const std::vector<const Tensor*>& tensors,
                    const std::function<int(int along)>& following, const std::vector<const Tensor*>& transposed = {});

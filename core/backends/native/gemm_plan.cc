@@ -275,6 +275,8 @@ static int64_t LinesHeld(int64_t stride_bytes, int64_t way_bytes, int64_t ways) 
   return way_bytes / std::gcd(stride_bytes, way_bytes) * ways;
 }
 
+int64_t L1LinesHeld(int64_t stride_bytes) { return LinesHeld(stride_bytes, kL1WayBytes, kL1Ways); }
+
 // A panel's rows come line by line: more of them than the sets they fall into can hold (images of 64x64: 4 of L2's)
 // come from afar for every tile (Zen 3, 512 channels of 32x32 to 256: 43 to 55 GFLOP/s, copied 92), and where a panel
 // exceeds what a small L1 has room for they are late, too (256x196x1024: 28 and 93).
@@ -282,7 +284,7 @@ bool CopiesRows(const Core& core, int64_t m, int64_t k, int64_t stride_bytes) {
   if (core.waits_for_l3()) {
     // Rows that share their sets of L1 come from L2 for every tile (Zen 3, 16 channels of 64x64 to 40: 41 GFLOP/s,
     // copied 74; 3 x 40 of 32x32 to as many: 50 and 65).
-    const bool far = k >= 2 * LinesHeld(stride_bytes, kL1WayBytes, kL1Ways);
+    const bool far = k >= 2 * L1LinesHeld(stride_bytes);
     return m >= (far ? kMinCopiedFarRows : kMinCopiedRows);
   }
   if (m < kMinCopiedRows) return false;

@@ -38,6 +38,8 @@ struct Core {
 
 // Of L1: what lies a multiple of kL1WayBytes apart shares a set of kL1Ways lines.
 inline constexpr int64_t kL1Ways = 8, kL1WayBytes = 4 << 10;
+// How many lines that are `stride_bytes` apart L1 holds.
+int64_t L1LinesHeld(int64_t stride_bytes);
 
 // The plans' scratch fits a task's stack.
 inline constexpr int64_t kMaxScratchBytes = 240 << 10;

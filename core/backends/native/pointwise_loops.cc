@@ -3,6 +3,7 @@
 
 #include "core/backends/native/function_emitter.h"
 #include "core/backends/native/lowering.h"
+#include "core/backends/native/rounding.h"
 
 namespace inlay::native {
 
@@ -161,55 +162,77 @@ void TransposeSquare(Ops& o, std::vector<Value>* rows) {
 
 }  // namespace
 
+// How many squares beside each other are done together, so that a line of what is transposed is read once: not where L1
+// has too few sets for the rows that they store.
+static int64_t SquaresOfLine(const Tensor& root, const Shape& shape, int along, const Extent& length, int64_t side) {
+  const int64_t element_bytes = ir::ByteSize(root.dtype), squares = kLineBytes / (side * element_bytes);
+  const Extent stride = Product(shape, along + 1, static_cast<int>(shape.size()));
+  if (squares < 2 || !length.is_static() || !stride.is_static()) return 1;
+  const int64_t rows = squares * side;
+  const bool even = length.value() % rows == 0 || length.value() >= 8 * rows;
+  return even && L1LinesHeld(stride.value() * element_bytes) >= 2 * rows ? squares : 1;
+}
+
 void FunctionEmitter::EmitTransposed(const Loop& loop, int along, int following, int64_t side,
                                      const std::vector<const Tensor*>& transposed) {
-  const Node& node = *loop.root.producer;
-  const Lowering& lowering = *FindLowering(node.op);
   Shape outer = loop.shape;
   int last = static_cast<int>(loop.shape.size()) - 1;
   Extent length = Product(loop.shape, along + 1 - following, along + 1), inner = loop.shape[last];
+  const int64_t squares = SquaresOfLine(loop.root, loop.shape, along, length, side);
   for (int d = along + 1 - following; d < along; ++d) outer[d] = 1;
-  outer[along] = CeilDiv(length, side);
+  outer[along] = CeilDiv(length, squares * side);
   outer.pop_back();
-  Cycles cycles = Cycles(inner) * (loop.cost + 8);
+  Cycles cycles = Cycles(inner) * (squares * (loop.cost + 8));
   ParallelEach(Product(outer), cycles, [&](Kernel& k, Value item) {
     Ops& o = k.o;
     k.shapes = loop.shapes;
     Indices indices = Delinearise(o, item, outer);
-    Value band = o.Min(o.Mul(indices[along].base, side), o.Int(length - side));
+    Value first = o.Mul(indices[along].base, squares * side);
     o.For(o.Int(0), o.Int(inner), side, [&](Value i) {
       if (!inner.IsMultipleOf(side)) i = o.Min(i, o.Int(inner - side));
-      Indices at = indices;
-      at.push_back(i);
-      at[along] = Index(band, 1);
-      auto square_of = [&](const std::function<Value(Eval&, const Indices&)>& element) {
-        std::vector<Value> square;
-        for (int64_t r = 0; r < side; ++r) {
-          Eval e(k, side);
-          at[last] = o.Add(i, r);
-          square.push_back(element(e, at));
-        }
-        TransposeSquare(o, &square);
-        return square;
-      };
-      std::vector<std::vector<Value>> operands;
-      for (const Tensor* t : transposed) {
-        operands.push_back(square_of([&](Eval& e, const Indices& from) { return e.At(*t, from); }));
-      }
-      auto element = [&](Eval& e, const Indices& from) { return lowering.element(e, node, loop.output, from); };
-      std::vector<Value> square;
-      if (transposed.empty()) square = square_of(element);
-      at[last] = Index(o.Add(i, o.Int(loop.first)), 1);
-      for (int64_t r = 0; r < side; ++r) {
-        at[along] = o.Add(band, r);
-        Eval e(k, side);
-        for (size_t t = 0; t < transposed.size(); ++t) {
-          e.Provide(loop.whole != nullptr ? *loop.whole : *transposed[t], operands[t][r]);
-        }
-        k.StoreElement(loop.root, at, transposed.empty() ? square[r] : element(e, at));
+      for (int64_t s = 0; s < squares; ++s) {
+        Value band = o.Min(o.Add(first, s * side), o.Int(length - side));
+        EmitSquare(k, loop, indices, along, band, i, side, transposed);
       }
     });
   });
+}
+
+void FunctionEmitter::EmitSquare(Kernel& k, const Loop& loop, const Indices& indices, int along, Value band, Value i,
+                                 int64_t side, const std::vector<const Tensor*>& transposed) {
+  Ops& o = k.o;
+  const Node& node = *loop.root.producer;
+  const Lowering& lowering = *FindLowering(node.op);
+  const size_t last = indices.size();
+  Indices at = indices;
+  at.push_back(i);
+  at[along] = Index(band, 1);
+  auto square_of = [&](const std::function<Value(Eval&, const Indices&)>& element) {
+    std::vector<Value> square;
+    for (int64_t r = 0; r < side; ++r) {
+      Eval e(k, side);
+      at[last] = o.Add(i, r);
+      square.push_back(element(e, at));
+    }
+    TransposeSquare(o, &square);
+    return square;
+  };
+  std::vector<std::vector<Value>> operands;
+  for (const Tensor* t : transposed) {
+    operands.push_back(square_of([&](Eval& e, const Indices& from) { return e.At(*t, from); }));
+  }
+  auto element = [&](Eval& e, const Indices& from) { return lowering.element(e, node, loop.output, from); };
+  std::vector<Value> square;
+  if (transposed.empty()) square = square_of(element);
+  at[last] = Index(o.Add(i, o.Int(loop.first)), 1);
+  for (int64_t r = 0; r < side; ++r) {
+    at[along] = o.Add(band, r);
+    Eval e(k, side);
+    for (size_t t = 0; t < transposed.size(); ++t) {
+      e.Provide(loop.whole != nullptr ? *loop.whole : *transposed[t], operands[t][r]);
+    }
+    k.StoreElement(loop.root, at, transposed.empty() ? square[r] : element(e, at));
+  }
 }
 
 }  // namespace inlay::native

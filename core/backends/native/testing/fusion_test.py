@@ -40,14 +40,17 @@ def test_resize_tails(s):
     s.check()
 
 
-def test_transpositions_of_short_rows(s):
-    """Where dimensions stay neighbours, vectors run on over them."""
+def test_transpositions(s):
+    """Where dimensions stay neighbours, vectors run on over them; squares that share lines are done together."""
     for shape, perm in {
         (2, 24, 7, 7): [0, 2, 3, 1],
         (1, 17, 3, 5): [0, 2, 3, 1],
         (3, 7, 7, 24): [0, 3, 1, 2],
         (2, 19, 3, 3, 5): [0, 2, 3, 4, 1],
         (2, 21, 3, 3, 5): [2, 3, 0, 4, 1],
+        (2, 37, 130): [0, 2, 1],
+        (1, 40, 6, 8): [0, 2, 3, 1],
+        (1, 512, 32): [0, 2, 1],
     }.items():
         x = f32(s, *shape)
         name = "_".join(str(p) for p in (*shape, *perm))
