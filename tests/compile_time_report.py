@@ -8,6 +8,7 @@ cost nothing more. Use it on a quiet machine.
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import pathlib
 import sys
@@ -46,4 +47,9 @@ def main(names: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:] or ["resnet50", "bert_base"])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="*", metavar="MODEL", help=", ".join(models.NAMES))
+    names = parser.parse_args().models or ["resnet50", "bert_base"]
+    if unknown := set(names) - set(models.NAMES):
+        parser.error(f"no built-in model {', '.join(sorted(unknown))}; there are {', '.join(models.NAMES)}")
+    main(names)

@@ -359,8 +359,8 @@ class OpenMatmul {
   const Node& n_;
   GemmTypes types_;
   Matrices a_, b_;
-  bool vector_a_, vector_b_, constant_, flat_rows_ = false, pack_rows_, full_panels_, inline_epilogue_,
-                                        asks_for_results_;
+  bool vector_a_, vector_b_, constant_, flat_rows_ = false, pack_rows_, full_panels_, inline_epilogue_;
+  bool asks_for_results_;
   Extent m_, k_, columns_, kc_, row_blocks_, panels_;
   Shape batch_shape_, row_shape_;
   ShapeMap shapes_;
