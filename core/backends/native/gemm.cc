@@ -238,8 +238,7 @@ class TaskEmitter {
                   g_.p.element);
   }
 
-  // Of a tile. A run of C may begin anywhere in a line: its last element is asked for too, but where the next tile
-  // goes on with it.
+  // Of a tile. Transposed, the next tile goes on with a run of C, and asks for its end.
   void Ahead(int64_t rows, Value tile) {
     if (!g_.ahead) return;
     const Value row = kb_.Mul(tile, plan_.mr), column = kb_.Mul(panel_, plan_.nr());
@@ -249,12 +248,8 @@ class TaskEmitter {
       });
       return;
     }
-    const Value last = kb_.Sub(columns_, kb_.Int(1));
     kb_.For(row, kb_.Add(row, rows), 1, [&](Value r) {
-      for (int64_t v = 0; v < nv_; ++v) {
-        g_.ahead(kb_, batch_, r, kb_.Add(column, v == 0 ? kb_.Int(0) : kb_.Min(kb_.Int(v * plan_.lanes), last)));
-      }
-      g_.ahead(kb_, batch_, r, kb_.Add(column, last));
+      AskForRun(kb_, column, columns_, nv_, plan_.lanes, [&](Value at) { g_.ahead(kb_, batch_, r, at); });
     });
   }
 
@@ -352,6 +347,15 @@ class TaskEmitter {
 };
 
 }  // namespace
+
+void AskForRun(KernelBuilder& kb, Value first, Value columns, int64_t vectors, int64_t lanes,
+               const std::function<void(Value column)>& ask) {
+  const Value last = kb.Sub(columns, kb.Int(1));
+  for (int64_t v = 0; v < vectors; ++v) {
+    ask(kb.Add(first, v == 0 ? kb.Int(0) : kb.Min(kb.Int(v * lanes), last)));
+  }
+  ask(kb.Add(first, last));
+}
 
 void EmitGemmTasks(KernelBuilder& kb, const GemmKernel& kernel, Value begin, Value end, Value scratch) {
   kb.For(begin, end, 1, [&](Value task) { TaskEmitter(kb, kernel, task, scratch).Emit(); });

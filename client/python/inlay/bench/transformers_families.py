@@ -65,8 +65,8 @@ class Floats:
 
 
 def _sides(sizes: Sizes) -> tuple[int, int]:
-    side = sizes["image_size"]
-    return tuple(side) if isinstance(side, list) else (side, side)
+    extent = sizes["image_size"]
+    return tuple(extent) if isinstance(extent, list) else (extent, extent)
 
 
 IMAGE = Floats("pixel_values", lambda sizes: (3, *_sides(sizes)))

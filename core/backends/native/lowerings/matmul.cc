@@ -106,7 +106,7 @@ absl::Status EmitMatmul(FunctionEmitter& f, const Node& n) {
       kernel.StoreResult(out, indices(batch_index, row, column, Ops::Lanes(acc)), acc);
     };
     const int64_t element_bytes = ir::ByteSize(f.StoredTensor(n).dtype), bytes = kernel.ResultBytes(out);
-    const bool reads = bytes > batch * m * columns * element_bytes;
+    const bool reads = bytes > out.NumElements() * element_bytes;
     if (AsksForResults(f.cpu().core, bytes, columns * element_bytes, reads)) {
       gemm.ahead = [&](KernelBuilder&, Value batch_index, Value row, Value column) {
         kernel.PrefetchResult(out, indices(batch_index, row, column, plan.lanes), plan.lanes);

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "core/backends/native/function_emitter.h"
+#include "core/backends/native/gemm.h"
 #include "core/backends/native/loops.h"
 #include "core/backends/native/lowerings/gemm_support.h"
 #include "core/backends/native/lowerings/matrices.h"
@@ -235,17 +236,14 @@ class OpenMatmul {
       });
     }
 
-    // Of a tile. A run may begin anywhere in a line: its last element is asked for too.
     void AskForResults(int64_t rows, Value row) {
-      const Value last = o_.Sub(columns_, o_.Int(1));
       o_.For(rows, [&](Value r) {
         const Indices at = RowIndices(o_.KernelBuilder::Add(row_begin_, o_.KernelBuilder::Add(row, r)));
-        for (int64_t v = 0; v <= plan().nv; ++v) {
+        AskForRun(o_, first_column_, columns_, plan().nv, plan().lanes, [&](Value column) {
           Indices element = at;
-          const Value column = v == 0 ? o_.Int(0) : v == plan().nv ? last : o_.Min(o_.Int(v * plan().lanes), last);
-          element.push_back(Index(o_.KernelBuilder::Add(first_column_, column), 1));
+          element.push_back(Index(column, 1));
           kernel_.PrefetchResult(g_->n_.out(), element, plan().lanes);
-        }
+        });
       });
     }
 
