@@ -124,7 +124,6 @@ Features HostFeatures() {
   return features;
 }
 
-// The table's CPU for this family and model, or the highest x86-64 level whose features are all there.
 std::string HostCpu(const Features& features) {
   const Registers l0 = Cpuid(0), l1 = Cpuid(1);
   char vendor[13] = {};
@@ -134,53 +133,7 @@ std::string HostCpu(const Features& features) {
   uint32_t family = (l1.a >> 8) & 0xf, model = (l1.a >> 4) & 0xf;
   if (family == 0xf) family += (l1.a >> 20) & 0xff;
   if (family == 6 || family >= 0xf) model |= ((l1.a >> 16) & 0xf) << 4;
-  std::string cpu;
-  if (std::strcmp(vendor, "AuthenticAMD") == 0) {
-    if (family == 0x17) cpu = model >= 0x30 ? "znver2" : "znver1";
-    if (family == 0x19) cpu = (model >= 0x10 && model <= 0x1f) || model >= 0x60 ? "znver4" : "znver3";
-    if (family == 0x1a) cpu = "znver5";
-  } else if (std::strcmp(vendor, "GenuineIntel") == 0 && family == 6) {
-    switch (model) {
-      case 0x3c:
-      case 0x3f:
-      case 0x45:
-      case 0x46:  // clang-format off
-        cpu = "haswell"; break;
-      case 0x3d: case 0x47: case 0x4f: case 0x56:
-        cpu = "broadwell"; break;
-      case 0x4e: case 0x5e: case 0x8e: case 0x9e: case 0xa5: case 0xa6:
-        cpu = "skylake"; break;
-      case 0x55:
-        cpu = features.count("avx512bf16") ? "cooperlake" : features.count("avx512vnni") ? "cascadelake" : "skylake-avx512";
-        break;
-      case 0x7d: case 0x7e:
-        cpu = "icelake-client"; break;
-      case 0x6a: case 0x6c:
-        cpu = "icelake-server"; break;
-      case 0x8c: case 0x8d:
-        cpu = "tigerlake"; break;
-      case 0xa7:
-        cpu = "rocketlake"; break;
-      case 0x8f:
-        cpu = "sapphirerapids"; break;
-      case 0xcf:
-        cpu = "emeraldrapids"; break;
-      case 0xad:
-        cpu = "graniterapids"; break;
-      case 0x97: case 0x9a:
-        cpu = "alderlake"; break;
-      case 0xb7: case 0xba: case 0xbf:
-        cpu = "raptorlake"; break;
-      case 0xaa: case 0xac:
-        cpu = "meteorlake"; break;  // clang-format on
-    }
-  }
-  if (!cpu.empty()) return cpu;
-  for (const char* level : {"x86-64-v4", "x86-64-v3", "x86-64-v2"}) {
-    const Features& needed = *X86CpuFeatures(level);
-    if (std::includes(features.begin(), features.end(), needed.begin(), needed.end())) return level;
-  }
-  return "x86-64";
+  return X86CpuOf(vendor, family, model, features);
 }
 
 Target Detect() {

@@ -167,5 +167,27 @@ TEST(X86CpusTest, Cores) {
   EXPECT_FALSE(X86CpuCore("znver5").far_caches);
 }
 
+TEST(X86CpusTest, AModelThatTheFeaturesBelieIsNotTaken) {
+  const auto cpu_of = [](absl::string_view vendor, uint32_t family, uint32_t model, absl::string_view cpu,
+                         std::vector<std::string> more = {}) {
+    Features features = *X86CpuFeatures(cpu);
+    features.insert(more.begin(), more.end());
+    return X86CpuOf(vendor, family, model, features);
+  };
+  const char *intel = "GenuineIntel", *amd = "AuthenticAMD";
+  EXPECT_EQ(cpu_of(intel, 6, 0xa7, "rocketlake"), "rocketlake");
+  EXPECT_EQ(cpu_of(intel, 6, 0xcf, "emeraldrapids"), "emeraldrapids");
+  EXPECT_EQ(cpu_of(intel, 6, 0xa7, "sapphirerapids"), "sapphirerapids");  // seen: a cloud's Granite Rapids
+  EXPECT_EQ(cpu_of(intel, 6, 0xcf, "haswell"), "emeraldrapids");          // features are hidden, the core is the same
+  EXPECT_EQ(cpu_of(intel, 6, 0x97, "alderlake"), "alderlake");
+  EXPECT_EQ(cpu_of(intel, 19, 1, "graniterapids", {"avxifma"}), "graniterapids");  // of no table
+  EXPECT_EQ(cpu_of(intel, 19, 1, "skylake"), "x86-64-v3");
+  EXPECT_EQ(cpu_of(amd, 0x19, 0x61, "znver4"), "znver4");
+  EXPECT_EQ(cpu_of(amd, 0x17, 0x31, "znver4"), "znver4");
+  EXPECT_EQ(cpu_of(amd, 0x1b, 0, "znver5"), "znver5");
+  EXPECT_EQ(cpu_of("HygonGenuine", 0x18, 0, "x86-64-v3"), "x86-64-v3");
+  EXPECT_EQ(cpu_of("", 0, 0, "x86-64"), "x86-64");
+}
+
 }  // namespace
 }  // namespace inlay::target

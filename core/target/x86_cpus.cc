@@ -254,6 +254,67 @@ const Features* X86CpuFeatures(absl::string_view cpu) {
   return it == table->end() ? nullptr : &it->second;
 }
 
+namespace {
+
+constexpr absl::string_view kAmd = "AuthenticAMD", kIntel = "GenuineIntel";
+
+// "": not in the table.
+absl::string_view CpuOfModel(absl::string_view vendor, uint32_t family, uint32_t model, const Features& features) {
+  if (vendor == kAmd) {
+    if (family == 0x17) return model >= 0x30 ? "znver2" : "znver1";
+    if (family == 0x19) return (model >= 0x10 && model <= 0x1f) || model >= 0x60 ? "znver4" : "znver3";
+    if (family == 0x1a) return "znver5";
+  }
+  if (vendor != kIntel || family != 6) return "";
+  switch (model) {  // clang-format off
+    case 0x3c: case 0x3f: case 0x45: case 0x46: return "haswell";
+    case 0x3d: case 0x47: case 0x4f: case 0x56: return "broadwell";
+    case 0x4e: case 0x5e: case 0x8e: case 0x9e: case 0xa5: case 0xa6: return "skylake";
+    case 0x55:
+      return features.count("avx512bf16") ? "cooperlake" : features.count("avx512vnni") ? "cascadelake" : "skylake-avx512";
+    case 0x7d: case 0x7e: return "icelake-client";
+    case 0x6a: case 0x6c: return "icelake-server";
+    case 0x8c: case 0x8d: return "tigerlake";
+    case 0xa7: return "rocketlake";
+    case 0x8f: return "sapphirerapids";
+    case 0xcf: return "emeraldrapids";
+    case 0xad: return "graniterapids";
+    case 0x97: case 0x9a: return "alderlake";
+    case 0xb7: case 0xba: case 0xbf: return "raptorlake";
+    case 0xaa: case 0xac: return "meteorlake";
+  }  // clang-format on
+  return "";
+}
+
+// What each generation of servers brought, newest first.
+struct Telling {
+  absl::string_view vendor, feature, cpu;
+};
+constexpr Telling kTelling[] = {
+    {kIntel, "amx-fp16", "graniterapids"},    {kIntel, "amx-bf16", "sapphirerapids"},
+    {kIntel, "avx512fp16", "sapphirerapids"}, {kIntel, "avx512vbmi2", "icelake-server"},
+    {kIntel, "avx512bf16", "cooperlake"},     {kIntel, "avx512vnni", "cascadelake"},
+    {kIntel, "avx512bw", "skylake-avx512"},   {kAmd, "avx512vp2intersect", "znver5"},
+    {kAmd, "avx512vbmi2", "znver4"},
+};
+
+}  // namespace
+
+std::string X86CpuOf(absl::string_view vendor, uint32_t family, uint32_t model, const Features& features) {
+  const absl::string_view named = CpuOfModel(vendor, family, model, features);
+  for (const Telling& row : kTelling) {
+    if (row.vendor != vendor || features.count(std::string(row.feature)) == 0) continue;
+    if (!named.empty() && X86CpuFeatures(named)->count(std::string(row.feature)) != 0) break;
+    return std::string(row.cpu);
+  }
+  if (!named.empty()) return std::string(named);
+  for (const char* level : {"x86-64-v4", "x86-64-v3", "x86-64-v2"}) {
+    const Features& needed = *X86CpuFeatures(level);
+    if (std::includes(features.begin(), features.end(), needed.begin(), needed.end())) return level;
+  }
+  return "x86-64";
+}
+
 std::vector<std::string> X86CpuNames() {
   std::vector<std::string> names;
   for (const Row& row : kCpus) names.emplace_back(row.name);

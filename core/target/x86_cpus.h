@@ -30,6 +30,11 @@ struct X86Core {
 // Of a CPU that is not known: small caches.
 X86Core X86CpuCore(absl::string_view cpu);
 
+// LLVM's name for what CPUID calls `vendor`, `family` and `model`. A hypervisor may give another CPU's numbers, and a
+// newer CPU's are in no table: where the features say that it can't be that one, the CPU that they tell of, and else the
+// highest x86-64 level whose features are all there.
+std::string X86CpuOf(absl::string_view vendor, uint32_t family, uint32_t model, const Features& features);
+
 bool IsX86Feature(absl::string_view feature);
 // LLVM knows it, but no generated code uses it (sgx, pku, ...): accepted and dropped.
 bool IsX86SystemFeature(absl::string_view feature);
