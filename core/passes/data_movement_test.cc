@@ -74,13 +74,29 @@ TEST(SinkReshapesTest, SumsAndNorms) {
             "  return %2\n");
 }
 
+TEST(SinkReshapesTest, OneArgumentGoesInFrontOfAnyViews) {
+  FunctionBuilder b;
+  VarPtr x = b.Param("x", F32({1, 6, 8}));
+  VarPtr y = b.Call("transpose", {b.Call("tanh", {x})}, {{"perm", Ints{0, 2, 1}}});
+  y = b.Call("reshape", {b.Call("relu", {y})}, {{"shape", Ints{1, 8, 2, 3}}});
+  b.Return({b.Call("neg", {b.Call("neg", {y})})});
+  EXPECT_EQ(Body(RunPass(RunPass(b.Module(), SinkReshapes()), DeadCode())),
+            "  %0: f32[1, 6, 8] = tanh(%x)\n"
+            "  %1: f32[1, 6, 8] = relu(%0)\n"
+            "  %2: f32[1, 6, 8] = neg(%1)\n"
+            "  %3: f32[1, 6, 8] = neg(%2)\n"
+            "  %4: f32[1, 8, 6] = transpose(%3, perm=[0, 2, 1])\n"
+            "  %5: f32[1, 8, 2, 3] = reshape(%4, shape=[1, 8, 2, 3])\n"
+            "  return %5\n");
+}
+
 TEST(SinkReshapesTest, OthersStay) {
   FunctionBuilder b;
   VarPtr x = b.Param("x", F32({2, 2, 8})), z = b.Param("z", F32({4, 8})), q = b.Param("q", F32({4, 1, 8}));
   VarPtr flat = b.Call("reshape", {x}, {{"shape", Ints{4, 8}}});
   VarPtr other = b.Call("reshape", {q}, {{"shape", Ints{4, 8}}});
   VarPtr last = b.Call("reshape", {x}, {{"shape", Ints{2, 16}}});
-  b.Return({b.Call("add", {flat, z}), b.Call("add", {flat, other}), b.Call("neg", {last}),
+  b.Return({b.Call("add", {flat, z}), b.Call("add", {flat, other}), b.Call("neg", {last}), last,
             b.Call("softmax", {flat}, {{"axis", int64_t{0}}}), b.Call("matmul", {flat, z}, {{"transpose_a", true}})});
   EXPECT_EQ(BodyAfter(b, SinkReshapes()), Body(b.Module()));
 }

@@ -7,6 +7,12 @@
 //   %3 = add(%2, @b)                            becomes    %2 = add(%1, @b)
 //   %4 = reshape(%3, shape=[1, 64, 3072])                  %3 = gelu(%2)
 //   %5 = gelu(%4)
+//
+// An operator of one argument goes in front of any reshapes and transposes, for the same reason.
+//
+//   %1 = transpose(%0, perm=[0, 2, 1])
+//   %2 = reshape(%1, shape=[1, 256, 14, 14])    becomes    %1 = relu(%0)
+//   %3 = relu(%2)                                          %2 = transpose(%1, ..)  %3 = reshape(%2, ..)
 #include "core/base/status_macros.h"
 #include "core/ir/op_registry.h"
 #include "core/passes/passes.h"
@@ -20,6 +26,9 @@ using ir::Operand;
 using ir::TensorType;
 
 class Sinker : public Rewriter {
+ public:
+  Sinker() : Rewriter(/*counts_uses=*/true) {}
+
  protected:
   Replacement Visit(Binding* binding) override {
     if (binding->kind != Binding::Kind::kCall || binding->args.empty() || !binding->var->type.is_tensor() ||
@@ -30,6 +39,7 @@ class Sinker : public Rewriter {
     if (op == "matmul") return VisitMatmul(*binding);
     if (op == "softmax" || op == "log_softmax" || op == "layer_norm") return VisitLastAxis(*binding);
     const ir::OpPattern pattern = ir::OpRegistry::Global().Find(op)->pattern;
+    if (pattern == ir::OpPattern::kElementwise && binding->args.size() == 1) return VisitUnary(*binding);
     if (pattern == ir::OpPattern::kElementwise) return VisitElementwise(*binding);
     if (pattern == ir::OpPattern::kBroadcast && op != "batch_norm" && op != "expand") return VisitElementwise(*binding);
     return absl::nullopt;
@@ -70,6 +80,24 @@ class Sinker : public Rewriter {
     ir::Attrs attrs = binding.attrs;
     attrs.Set("axis", int64_t{x->tensor_type().rank() - 1});
     return Finish(binding, std::move(args), std::move(attrs));
+  }
+
+  Replacement VisitUnary(const Binding& binding) {
+    std::vector<const Binding*> views;  // the last one first
+    Operand x = binding.args[0];
+    while (NumUses(x) <= 1) {  // none: between views that the walk put behind another operator
+      const Binding* view = DefCall(x, "transpose");
+      if (view == nullptr) view = DefCall(x, "reshape");
+      if (view == nullptr) break;
+      views.push_back(view);
+      x = view->args[0];
+    }
+    if (views.empty()) return VisitElementwise(binding);
+    INLAY_ASSIGN_OR_RETURN(Operand out, Call(binding.callee, {x}, binding.attrs));
+    for (auto view = views.rbegin(); view != views.rend(); ++view) {
+      INLAY_ASSIGN_OR_RETURN(out, Call((*view)->callee, {out}, (*view)->attrs));
+    }
+    return {out};
   }
 
   // Every argument was merged in the same way, or lies along the last axis alone.

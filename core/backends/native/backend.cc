@@ -9,6 +9,7 @@
 #include "core/backends/native/channels_last.h"
 #include "core/backends/native/cost.h"
 #include "core/backends/native/depthwise_pattern.h"
+#include "core/backends/native/depthwise_tokens.h"
 #include "core/backends/native/native_backend.h"
 #include "core/backends/native/open_ops.h"
 #include "core/ir/op_registry.h"
@@ -99,6 +100,9 @@ class NativeBackend : public backend::Backend {
     rules.push_back({"native.attention", AttentionWithViews(),
                      [](const ir::PatternMatch& match, const target::Target&) { return CheckAttention(match); }, 10});
     rules.push_back({"native.depthwise_block", DepthwiseBlock(), CheckDepthwiseBlock, 10});
+    rules.push_back({"native.depthwise_tokens", DepthwiseTokens(),
+                     [](const ir::PatternMatch& match, const target::Target&) { return CheckDepthwiseTokens(match); },
+                     10});
     return rules;
   }
 };

@@ -3,22 +3,32 @@
 #include <algorithm>
 #include <set>
 #include <unordered_map>
+#include <unordered_set>
 
+#include "core/backend/backend.h"
 #include "core/backends/native/attention_pattern.h"
+#include "core/backends/native/depthwise_tokens.h"
 
 namespace inlay::native {
 namespace {
 
 constexpr int64_t kMaxPlanes = 16;  // in turns along a row; code is emitted for each
 
+std::unordered_set<const ir::Var*> ConstantsOf(const ir::Function& function) {
+  std::unordered_set<const ir::Var*> constants;
+  for (int64_t i : function.attrs.IntsOr(backend::kConstantParams, {})) constants.insert(function.params[i].get());
+  return constants;
+}
+
 class Folder {
  public:
-  Folder(const ir::Function& function, Graph* graph) : graph_(*graph), def_use_(function.body) {
+  Folder(const ir::Function& function, Graph* graph) : graph_(*graph), def_use_(function.body, ConstantsOf(function)) {
     for (const auto& node : graph_.nodes) by_binding_[node->binding] = node.get();
   }
 
   void Run() {
     for (Node* node : NodesOf("matmul")) FoldAttention(node);
+    for (Node* node : NodesOf("transpose")) FoldDepthwiseTokens(node);
     for (Node* node : NodesOf("transpose")) FoldDepthToSpace(node);
     for (size_t i = 0; i < graph_.nodes.size(); ++i) graph_.nodes[i]->id = static_cast<int>(i);
   }
@@ -77,6 +87,27 @@ class Folder {
     Node* transpose = OnlyUser(context, "transpose");
     const bool keeps_rows = transpose != nullptr && transpose->attrs->Ints("perm").back() == context.out().rank() - 1;
     return keeps_rows ? transpose : nullptr;
+  }
+
+  void FoldDepthwiseTokens(Node* to_last) {
+    ir::PatternMatch match;
+    if (!ir::Match(DepthwiseTokens(), *to_last->binding, def_use_, &match) || !CheckDepthwiseTokens(match).ok()) return;
+    std::set<Node*> inside;
+    for (const ir::Binding* binding : match.bindings) inside.insert(by_binding_.at(binding));
+    Node* conv = by_binding_.at(match.Find("conv"));
+    auto composite = std::make_unique<Node>();
+    composite->op = kDepthwiseTokens;
+    composite->binding = conv->binding;
+    composite->attrs = conv->attrs;
+    composite->parts = {{"conv", conv}, {"last", conv}};
+    for (const ir::Binding* binding : match.bindings) {
+      if (binding->IsCall("reshape") || binding->IsCall("transpose")) continue;
+      composite->parts["last"] = by_binding_.at(binding);
+    }
+    composite->inputs = conv->inputs;
+    composite->inputs[0] = by_binding_.at(match.Find("to_first"))->inputs[0];
+    composite->outputs = to_last->outputs;
+    Replace(inside, std::move(composite));
   }
 
   void FoldDepthToSpace(Node* transpose) {

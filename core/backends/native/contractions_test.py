@@ -281,6 +281,69 @@ def depthwise_blocks(suite):
     depthwise_block(suite, (1, 16, 112, 112), 96, 3, -1, strides=[2, 2])  # by the rule
 
 
+def depthwise_tokens(
+    suite, extents, channels, kernel, batch=1, act=None, tail=None, flat=True, merged=None, with_bias=True, constant=True,
+    read_twice=False, **attrs
+):  # fmt: skip
+    """[batch, h * w, channels] (or, not flat, [batch, h, w, channels]) as an image, a depthwise convolution of it and
+    `act`, and back; `merged`: what the pixels of the result are reshaped to."""
+    f = FunctionBuilder()
+    attrs = {"strides": [1, 1], "dilations": [1, 1], "pads": [kernel // 2] * 4} | attrs
+    shapes = [(batch, extents[0] * extents[1], channels) if flat else (batch, *extents, channels)]
+    shapes += [(channels, 1, kernel, kernel), (channels,)][: 1 + with_bias]
+    p = [f.param(f"p{i}", "f32", shape) for i, shape in enumerate(shapes)]
+    inputs = [values(shape) for shape in shapes]
+    y = f.op("transpose", p[0], perm=[0, 2, 1] if flat else [0, 3, 1, 2])
+    if flat:
+        y = f.op("reshape", y, shape=[batch, channels, *extents])
+    y = image = f.op("conv", y, *p[1:], **attrs, groups=channels)
+    if act:
+        y = f.op(act, y)
+    if flat or merged:
+        y = f.op("reshape", y, shape=[batch, channels, *(merged or [y.shape[2] * y.shape[3]])])
+    y = f.op("transpose", y, perm=[0, *range(2, len(y.shape)), 1])
+    if tail:
+        y = tail(f, y, inputs)
+    suite.add(
+        f"tokens {extents} {channels} {kernel} {batch} {act} {tail} {flat} {merged} {with_bias} {constant} {attrs}",
+        f.finish([y, image] if read_twice else [y]),
+        inputs,
+        tolerance=(2e-5, 1e-3),
+        constant=tuple(range(1, len(p))) if constant else (),
+    )
+
+
+def tokens(suite):
+    for channels in (8, 9, 16, 40, 129, 300):
+        for extents in ((1, 1), (1, 7), (7, 2), (5, 9), (14, 14)):
+            depthwise_tokens(suite, extents, channels, 3, batch=2, tail=long_tail)
+    for kernel in (1, 2, 5, 7):
+        for stride in (1, 2, 3):
+            depthwise_tokens(suite, (13, 11), 24, kernel, strides=[stride, stride], tail=silu)
+            depthwise_tokens(suite, (6, 18), 19, kernel, strides=[3, stride], flat=False, with_bias=False)
+    depthwise_tokens(suite, (9, 16), 33, 3, act="gelu", flat=False, batch=3)
+    depthwise_tokens(suite, (9, 16), 33, 3, act="relu", flat=False, merged=[2, 72], tail=silu)
+    depthwise_tokens(suite, (9, 16), 33, 3, act="silu", merged=[3, 4, 12])
+    depthwise_tokens(suite, (9, 16), 33, 3, pads=[2, 0, 1, 3], act="tanh", tail=residual)
+    depthwise_tokens(suite, (9, 16), 20, 3, pads=[0, 4, 5, 6])
+    # Not one kernel: dilated, too many taps, few channels, weights of each call, an image that is wanted as well.
+    depthwise_tokens(suite, (9, 16), 20, 3, dilations=[1, 2], pads=[1, 2, 1, 2])
+    depthwise_tokens(suite, (9, 16), 20, 9)
+    depthwise_tokens(suite, (9, 16), 3, 3)
+    depthwise_tokens(suite, (9, 16), 20, 3, constant=False)
+    depthwise_tokens(suite, (9, 16), 20, 3, read_twice=True)
+
+
+@pytest.mark.parametrize("flat", [True, False])
+def test_the_image_of_tokens_is_in_no_memory(flat):
+    for kernel, inside in ((3, True), (9, False)):  # the latter has too many taps
+        suite = Suite()
+        depthwise_tokens(suite, (14, 14), 64, kernel, flat=flat, act="gelu")
+        assert suite.run(TARGETS[0]) == []
+        workspace = suite.workspace_bytes.popitem()[1]
+        assert (workspace < 14 * 14 * 64 * 4) == inside
+
+
 def test_the_image_in_a_depthwise_block_is_in_no_memory():
     """By the rule where it is large; what is in it of weights is elsewhere."""
     for extent, inside in ((112, True), (14, False)):
@@ -310,7 +373,7 @@ def test_depthwise_block_choice_is_checked():
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("group", [matmuls, attention, views, convs, winograd, depthwise_blocks])
+@pytest.mark.parametrize("group", [matmuls, attention, views, convs, winograd, depthwise_blocks, tokens])
 @pytest.mark.parametrize("threads", [3])
 def test_contractions(target, group, threads):
     suite = Suite()

@@ -12,6 +12,7 @@ const LoweringTable& Lowerings() {
     RegisterCasts(t);
     RegisterDataMovement(t);
     RegisterDepthToSpace(t);
+    RegisterDepthwiseTokens(t);
     RegisterIndexing(t);
     RegisterReductions(t);
     RegisterScans(t);

@@ -59,6 +59,7 @@ void RegisterElementwise(LoweringTable* table);
 void RegisterCasts(LoweringTable* table);
 void RegisterDataMovement(LoweringTable* table);
 void RegisterDepthToSpace(LoweringTable* table);
+void RegisterDepthwiseTokens(LoweringTable* table);
 void RegisterIndexing(LoweringTable* table);
 void RegisterReductions(LoweringTable* table);
 void RegisterScans(LoweringTable* table);
