@@ -39,6 +39,16 @@ double LoadsPerCycle(const Core& core) { return core.waits_for_l2() ? 1.6 : 2; }
 // 4x16 on AVX2 was seen at 85-93% of 6x16 on Zen 5; ten (5x2) are 10% behind twelve on Zen 3.
 double ChainCycles(const Core& core) { return core.waits_for_l2() ? 5.2 : 5; }
 
+// Cycles that a step takes beyond its multiply-adds for each accumulator that a tile has less than so many, where L2 is
+// late: few are under way (Granite Rapids, 500x768x768, per cent of the peak: 5x2 83 to 87, 4x3 87, 6x2 89, 7x2 91, 8x2
+// 92 to 96, 10x2 95 to 98, 12x2 97, 13x2 98; with a tail wider tiles than 8x2 gain nothing: 128x3072x768 97 by it, 93
+// by 13x2).
+constexpr double kMissingAccumulatorCycles = 0.16;
+constexpr int64_t kEnoughAccumulators = 16, kVeryFewRows = 8;  // of P: below, weights come late whatever the tile
+// And where it reads more than two vectors of a panel that L1 does not hold (9x3 89 to 93, 8x3 87 to 100 from one shape
+// to the next; 35x512x512 92 by 5x4, 98 by 12x2).
+constexpr double kWidePanelCycles = 0.5;
+
 // Parts of L2.
 int64_t PackedBlockBytes(const Core& core) { return std::min<int64_t>(core.l2_bytes * 3 / 16, 96 << 10); }
 int64_t SlabBytes(const Core& core) { return std::min<int64_t>(core.l2_bytes / 4, 128 << 10); }
@@ -113,6 +123,11 @@ double TileCycles(const GemmPlan& plan, int64_t rows, int64_t vectors) {
   const bool in_l1 = plan.k * step_bytes <= plan.core.l1_panel_bytes();
   const double loading = in_l1 ? 0 : 2.0 * step_bytes / (plan.lanes * plan.element_bytes);
   double per_step = std::max({rows * vectors / 2.0, (rows + vectors) / LoadsPerCycle(plan.core), chain, loading});
+  if (plan.core.far_caches && plan.core.vector_bytes == 64 && plan.m >= kVeryFewRows) {
+    per_step +=
+        kMissingAccumulatorCycles * static_cast<double>(std::max(kEnoughAccumulators - rows * vectors, int64_t{0}));
+    if (vectors > 2 && !in_l1) per_step += kWidePanelCycles;
+  }
   return per_step * plan.k + (is_short ? kShortTileOverheadCycles : kTileOverheadCycles) +
          FarCycles(plan, rows, vectors);
 }
