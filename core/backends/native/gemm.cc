@@ -172,17 +172,36 @@ class TaskEmitter {
     });
   }
 
+  // How the tiles share out the next panel's rows where lines are late from L3: from `first_tile` on each asks for a
+  // line of some rows, a step in `every` for one. All of a tile's share at once wait for each other (Emerald Rapids,
+  // 256 channels of 56x56 to 64: 79 and 83% of the peak), and so do those of a line a step, for which the core has no
+  // fill buffers (Granite Rapids, the same: 70, with a line in four steps 88); a tile that copies its own panel waits
+  // enough.
+  struct RowsAsked {
+    int64_t first_tile = 0, every = 1;
+  };
+  RowsAsked AsksForRows() const {
+    const int64_t tiles = TilesOfPanel(), lines = CeilDiv(plan_.nr() * plan_.element_bytes, kLineBytes);
+    if (tiles - 1 < 2 * lines || plan_.unrolled_steps() == 1) return {};
+    RowsAsked asked{FirstTilePacks() ? 1 : 0, plan_.unrolled_steps()};
+    while (lines * asked.every > tiles - asked.first_tile) asked.every /= 2;
+    return asked;
+  }
+
   std::vector<Value> Tile(int64_t rows, Value tile, Value q, Value k_begin, Value k_end, const std::vector<Value>& in) {
     Value prefetch, prefetch_step;
+    int64_t ask_every = 1;
+    const bool unrolls = g_.p.inner.empty() && rows == plan_.mr && !packs_;
     if (plan_.prefetch && plan_.source != ColumnSource::kPacked) {
       if (plan_.core.waits_for_l2()) {
         PrefetchRows(tile, k_begin, k_end);
-      } else {
-        // The first tiles ask for a line of each of the next panel's rows, a step one: the lines of all rows at once
-        // wait for each other (Emerald Rapids, 256 channels of 56x56 to 64: 79 and 83% of the peak).
+      } else if (const RowsAsked asked = AsksForRows(); !packs_ || asked.first_tile == 0) {
         const int64_t line = kLineBytes / (g_.q.element.getIntOrFloatBitWidth() / 8);
-        Value at = kb_.Min(InPanel(tile), kb_.Int(CeilDiv(plan_.nr(), line) - 1));
-        prefetch = kb_.At(RowAt(k_begin, kb_.Add(panel_, 1)), kb_.Mul(at, line), g_.q.element);
+        const int64_t lines = CeilDiv(plan_.nr(), line);
+        if (unrolls) ask_every = asked.every;
+        Value turn = kb_.Min(kb_.Sub(InPanel(tile), kb_.Int(asked.first_tile)), kb_.Int(lines * asked.every - 1));
+        Value row = RowAt(kb_.Add(k_begin, kb_.Div(turn, lines)), kb_.Add(panel_, 1));
+        prefetch = kb_.At(row, kb_.Mul(kb_.Rem(turn, lines), line), g_.q.element);
         prefetch_step = kb_.Int(g_.q.k_stride * kLineBytes / line);
       }
     } else if (plan_.prefetch) {
@@ -217,6 +236,7 @@ class TaskEmitter {
     if (packs_) t.copy = packed_;
     t.prefetch = prefetch;
     t.prefetch_step = prefetch_step;
+    t.ask_every = ask_every;
     if (plan_.prefetch_p() && plan_.transpose_output && t.inner.empty()) {
       t.next_p = NextPixels(tile, tile_stride, k_begin, k_end);
       t.next_p_step = t.p_k_stride;
@@ -224,7 +244,7 @@ class TaskEmitter {
       t.next_p = kb_.At(t.p, tile_stride, g_.p.element);
       t.next_p_step = plan_.mr;
     }
-    if (t.inner.empty() && rows == plan_.mr && !packs_) t.unrolled = plan_.unrolled_steps();
+    if (unrolls) t.unrolled = plan_.unrolled_steps();
     return EmitRegisterTile(kb_, t, kb_.Int(0), kb_.Div(kb_.Sub(k_end, k_begin), inner), in);
   }
 

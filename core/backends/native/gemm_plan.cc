@@ -123,7 +123,8 @@ double TileCycles(const GemmPlan& plan, int64_t rows, int64_t vectors) {
   const bool in_l1 = plan.k * step_bytes <= plan.core.l1_panel_bytes();
   const double loading = in_l1 ? 0 : 2.0 * step_bytes / (plan.lanes * plan.element_bytes);
   double per_step = std::max({rows * vectors / 2.0, (rows + vectors) / LoadsPerCycle(plan.core), chain, loading});
-  if (plan.core.far_caches && plan.core.vector_bytes == 64 && plan.m >= kVeryFewRows) {
+  const bool is_product = plan.source == ColumnSource::kPacked && !plan.transpose_output;
+  if (is_product && plan.core.far_caches && plan.core.vector_bytes == 64 && plan.m >= kVeryFewRows) {
     per_step +=
         kMissingAccumulatorCycles * static_cast<double>(std::max(kEnoughAccumulators - rows * vectors, int64_t{0}));
     if (vectors > 2 && !in_l1) per_step += kWidePanelCycles;
@@ -147,7 +148,8 @@ double EstimateCycles(const GemmPlan& plan) {
 
 int64_t GemmPlan::unrolled_steps() const {
   const bool is_product = source == ColumnSource::kPacked && !transpose_output;
-  const bool counts = core.waits_for_l2() ? nv == 2 && source != ColumnSource::kDirect : core.far_caches && is_product;
+  const bool counts = core.waits_for_l2() ? nv == 2 && source != ColumnSource::kDirect
+                                          : core.far_caches && (is_product || source == ColumnSource::kOnTheFly);
   return counts && kc % kUnrolled == 0 && k % kUnrolled == 0 ? kUnrolled : 1;
 }
 

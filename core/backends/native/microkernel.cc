@@ -66,7 +66,7 @@ std::vector<Value> EmitRegisterTile(KernelBuilder& kb, const RegisterTile& tile,
   const int64_t outer_stride = tile.inner_of_q ? tile.q_k_stride : tile.p_k_stride;
   return kb.For(begin, end, tile.unrolled, accumulators, [&](Value k, std::vector<Value> sums) {
     for (int64_t u = 0; u < tile.unrolled; ++u) {
-      asks = tile.prefetch && (u == 0 || !asks_once);
+      asks = tile.prefetch && (u == 0 || !asks_once) && u % tile.ask_every == 0;
       Value step = kb.Add(k, u);
       sums = nest(0, step, kb.Mul(step, outer_stride), sums);
     }

@@ -35,6 +35,7 @@ struct RegisterTile {
   // Unless null: step k asks for the cache line at prefetch + k * prefetch_step bytes; where those that are unrolled
   // ask for one line, the first of them.
   mlir::Value prefetch, prefetch_step;
+  int64_t ask_every = 1;  // steps, of those that are unrolled
   // Unless null: an element of P that another tile meets; step k asks for the line of what lies k * next_p_step
   // further.
   mlir::Value next_p;
