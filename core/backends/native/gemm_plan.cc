@@ -42,7 +42,8 @@ double ChainCycles(const Core& core) { return core.waits_for_l2() ? 5.2 : 5; }
 // Cycles that a step takes beyond its multiply-adds for each accumulator that a tile has less than so many, where L2 is
 // late: few are under way (Granite Rapids, 500x768x768, per cent of the peak: 5x2 83 to 87, 4x3 87, 6x2 89, 7x2 91, 8x2
 // 92 to 96, 10x2 95 to 98, 12x2 97, 13x2 98; with a tail wider tiles than 8x2 gain nothing: 128x3072x768 97 by it, 93
-// by 13x2).
+// by 13x2; pixels as P, 3x3 of 128 channels of 28x28, of 256 of 14x14, 3x3/2 of 256 of 28x28, by 7x2 and 14x2: 94, 97,
+// 89 and 100, 104, 97).
 constexpr double kMissingAccumulatorCycles = 0.16;
 constexpr int64_t kEnoughAccumulators = 16, kVeryFewRows = 8;  // of P: below, weights come late whatever the tile
 // And where it reads more than two vectors of a panel that L1 does not hold (9x3 89 to 93, 8x3 87 to 100 from one shape
@@ -123,7 +124,7 @@ double TileCycles(const GemmPlan& plan, int64_t rows, int64_t vectors) {
   const bool in_l1 = plan.k * step_bytes <= plan.core.l1_panel_bytes();
   const double loading = in_l1 ? 0 : 2.0 * step_bytes / (plan.lanes * plan.element_bytes);
   double per_step = std::max({rows * vectors / 2.0, (rows + vectors) / LoadsPerCycle(plan.core), chain, loading});
-  const bool is_product = plan.source == ColumnSource::kPacked && !plan.transpose_output;
+  const bool is_product = plan.source == ColumnSource::kPacked;
   if (is_product && plan.core.far_caches && plan.core.vector_bytes == 64 && plan.m >= kVeryFewRows) {
     per_step +=
         kMissingAccumulatorCycles * static_cast<double>(std::max(kEnoughAccumulators - rows * vectors, int64_t{0}));
@@ -190,7 +191,8 @@ bool LastPanelFitsRegisters(const Core& core, const GemmPlan& plan) {
 void ChooseTile(const Core& core, int64_t fixed_mr, GemmPlan* plan) {
   GemmPlan best = *plan;
   double best_cycles = -1;
-  int64_t low = fixed_mr > 0 ? fixed_mr : 1, high = fixed_mr > 0 ? fixed_mr : std::min<int64_t>(plan->m, 13);
+  const int64_t most = core.far_caches && !plan->transpose_output ? 14 : 13;  // not timed on others
+  const int64_t low = fixed_mr > 0 ? fixed_mr : 1, high = fixed_mr > 0 ? fixed_mr : std::min(plan->m, most);
   for (int64_t mr = low; mr <= high; ++mr) {
     for (int64_t nv = 1; nv <= 8; ++nv) {
       if (!FitsRegisters(core, mr, nv) || (nv > 4 && mr > 2)) continue;
