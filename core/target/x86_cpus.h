@@ -31,8 +31,8 @@ struct X86Core {
 X86Core X86CpuCore(absl::string_view cpu);
 
 // LLVM's name for what CPUID calls `vendor`, `family` and `model`. A hypervisor may give another CPU's numbers, and a
-// newer CPU's are in no table: where the features say that it can't be that one, the CPU that they tell of, and else the
-// highest x86-64 level whose features are all there.
+// newer CPU's are in no table: where the features say that it can't be that one, the CPU that they tell of, and else
+// the highest x86-64 level whose features are all there.
 std::string X86CpuOf(absl::string_view vendor, uint32_t family, uint32_t model, const Features& features);
 
 bool IsX86Feature(absl::string_view feature);
