@@ -5,13 +5,16 @@ Run: .venv/bin/python -m pytest core/backends/native/contractions_test.py   (aft
 """
 
 import pathlib
+import re
+import subprocess
 import sys
+import tempfile
 
 import numpy as np
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "testing"))
-from harness import FunctionBuilder, Suite, runnable
+from harness import COMPILER, FunctionBuilder, Suite, runnable
 
 TARGETS = runnable(["llvm -mcpu=x86-64-v4", "llvm -mcpu=x86-64-v3", "llvm -mcpu=x86-64-v2"])
 random = np.random.default_rng(5)
@@ -356,6 +359,36 @@ def test_the_image_in_a_depthwise_block_is_in_no_memory():
         image = 96 * extent * extent * 4
         assert sizes[1] >= image
         assert (sizes[0] < image) == inside
+
+
+def loops_of_products(code: pathlib.Path) -> list[list[str]]:
+    """The innermost loops with 16 vectors of multiply-adds and more, as lines of disassembly."""
+    text = subprocess.run(["llvm-objdump-19", "-d", "--no-show-raw-insn", code], capture_output=True, text=True).stdout
+    lines = re.findall(r"^ *([0-9a-f]+):\s+(.*)$", text, re.MULTILINE)
+    places = {int(place, 16): i for i, (place, _) in enumerate(lines)}
+    loops: list[tuple[int, int]] = []
+    for end, (place, line) in enumerate(lines):
+        jump = re.match(r"j\w+\s+0x([0-9a-f]+)", line)
+        begin = places.get(int(jump[1], 16)) if jump and int(jump[1], 16) < int(place, 16) else None
+        if begin is not None and not any(begin <= b for b, _ in loops[-3:]):
+            loops.append((begin, end))
+    bodies = [[line for _, line in lines[begin : end + 1]] for begin, end in loops]
+    return [body for body in bodies if sum("vfmadd" in line and "zmm" in line for line in body) >= 16]
+
+
+def test_constants_of_a_tail_leave_registers_to_accumulators():
+    """The first tile copies its pixels, so that its tail stands in front of the loop over the others."""
+    suite = Suite()
+    conv(suite, (1, 50, 56, 56), (96, 50, 1, 1), with_bias=True, tail=lambda f, y, _: f.op("gelu", y))
+    with tempfile.TemporaryDirectory() as directory:
+        for name, (_, proto, *_) in suite.cases.items():
+            pathlib.Path(directory, name + ".pb").write_bytes(proto.SerializeToString())
+        subprocess.run([COMPILER, "llvm -mcpu=emeraldrapids", directory], check=True, capture_output=True)
+        (code,) = pathlib.Path(directory).glob("*.o")
+        loops = loops_of_products(code)
+    assert len(loops) >= 2
+    for loop in loops:
+        assert not [line for line in loop if re.match(r"vmov\w+\s+%zmm\d+, (0x[0-9a-f]+)?\(%rsp\)", line)]
 
 
 def test_winograd_choice_is_checked():
