@@ -24,20 +24,6 @@ bool IsImage(const ir::Type& type) {
   return type.is_tensor() && type.tensor().is_static() && type.tensor().rank() >= 3 && type.tensor().rank() <= 5;
 }
 
-// As transpose's attribute.
-Dims ToLast(int rank) {
-  Dims perm(rank);
-  std::iota(perm.begin() + 1, perm.end() - 1, 2);
-  perm.back() = 1;
-  return perm;
-}
-Dims ToFirst(int rank) {
-  Dims perm(rank);
-  perm[1] = rank - 1;
-  std::iota(perm.begin() + 2, perm.end(), 1);
-  return perm;
-}
-
 bool IsTranspose(const Binding& call, Dims (*perm)(int)) {
   return call.IsCall("transpose") && call.args[0].is_var() && IsImage(call.var->type) &&
          call.attrs.Ints("perm") == perm(call.var->type.tensor().rank());
@@ -267,6 +253,19 @@ class Rewriter {
 };
 
 }  // namespace
+
+std::vector<int64_t> ToLast(int rank) {
+  Dims perm(rank);
+  std::iota(perm.begin() + 1, perm.end() - 1, 2);
+  perm.back() = 1;
+  return perm;
+}
+std::vector<int64_t> ToFirst(int rank) {
+  Dims perm(rank);
+  perm[1] = rank - 1;
+  std::iota(perm.begin() + 2, perm.end(), 1);
+  return perm;
+}
 
 backend::ChannelsLast PrefersChannelsLast(const ir::Function& partition) {
   Classes classes(partition);

@@ -6,11 +6,18 @@
 #ifndef INLAY_CORE_BACKENDS_NATIVE_CHANNELS_LAST_H_
 #define INLAY_CORE_BACKENDS_NATIVE_CHANNELS_LAST_H_
 
+#include <cstdint>
+#include <vector>
+
 #include "absl/status/statusor.h"
 #include "core/backend/backend.h"
 #include "core/ir/ir_module.h"
 
 namespace inlay::native {
+
+// Of a transpose from [N, C, S...] to [N, S..., C], and back; of rank 3 and more.
+std::vector<int64_t> ToLast(int rank);
+std::vector<int64_t> ToFirst(int rank);
 
 // Parameters and results that nothing but transposes between [N, C, S...] and [N, S..., C], and elementwise operators
 // beside such, touch.

@@ -5,7 +5,6 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "core/backend/backend.h"
 #include "core/backends/native/attention_pattern.h"
 #include "core/backends/native/depthwise_tokens.h"
 
@@ -14,15 +13,18 @@ namespace {
 
 constexpr int64_t kMaxPlanes = 16;  // in turns along a row; code is emitted for each
 
-std::unordered_set<const ir::Var*> ConstantsOf(const ir::Function& function) {
+std::unordered_set<const ir::Var*> ConstantsOf(const ir::Function& function, const Graph& graph) {
   std::unordered_set<const ir::Var*> constants;
-  for (int64_t i : function.attrs.IntsOr(backend::kConstantParams, {})) constants.insert(function.params[i].get());
+  for (size_t i = 0; i < function.params.size(); ++i) {
+    if (graph.param_is_constant[i]) constants.insert(function.params[i].get());
+  }
   return constants;
 }
 
 class Folder {
  public:
-  Folder(const ir::Function& function, Graph* graph) : graph_(*graph), def_use_(function.body, ConstantsOf(function)) {
+  Folder(const ir::Function& function, Graph* graph)
+      : graph_(*graph), def_use_(function.body, ConstantsOf(function, *graph)) {
     for (const auto& node : graph_.nodes) by_binding_[node->binding] = node.get();
   }
 

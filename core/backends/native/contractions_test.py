@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "testing"))
-from harness import COMPILER, FunctionBuilder, Suite, runnable
+from harness import FunctionBuilder, Suite, runnable
 
 TARGETS = runnable(["llvm -mcpu=x86-64-v4", "llvm -mcpu=x86-64-v3", "llvm -mcpu=x86-64-v2"])
 random = np.random.default_rng(5)
@@ -381,9 +381,7 @@ def test_constants_of_a_tail_leave_registers_to_accumulators():
     suite = Suite()
     conv(suite, (1, 50, 56, 56), (96, 50, 1, 1), with_bias=True, tail=lambda f, y, _: f.op("gelu", y))
     with tempfile.TemporaryDirectory() as directory:
-        for name, (_, proto, *_) in suite.cases.items():
-            pathlib.Path(directory, name + ".pb").write_bytes(proto.SerializeToString())
-        subprocess.run([COMPILER, "llvm -mcpu=emeraldrapids", directory], check=True, capture_output=True)
+        suite.compile("llvm -mcpu=emeraldrapids", directory)
         (code,) = pathlib.Path(directory).glob("*.o")
         loops = loops_of_products(code)
     assert len(loops) >= 2

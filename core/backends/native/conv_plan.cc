@@ -52,7 +52,7 @@ double TransposedCycles(const GemmPlan& plan) {
 double FarPixelCycles(const GemmPlan& plan, int64_t pixel_bytes) {
   // Where caches are far, L2 should hold a panel of weights beside them (Granite Rapids, 512 channels of 28x28 to 128:
   // 76% of the peak, 95 by kPointwise).
-  const int64_t near = plan.core.far_caches ? plan.core.l2_bytes * 5 / 8 : plan.core.l2_bytes;
+  const int64_t near = plan.core.far_caches ? plan.core.near_bytes() : plan.core.l2_bytes;
   if (!plan.core.waits_for_l3() || pixel_bytes <= near) return 0;
   return kFarLineCycles * plan.batch * plan.panels() * pixel_bytes / kLineBytes;
 }

@@ -10,8 +10,7 @@ namespace {
 constexpr int64_t kBytes = 4;  // f32 alone
 // The planes of a task, which are written and read while the pixels that they come from stay in L2 as well.
 int64_t ExpandedBytes(const Core& core) { return core.l2_bytes * 7 / 32; }
-int64_t NearBytes(const Core& core) { return core.l2_bytes * 5 / 8; }  // of L2, for the pixels and planes of a task
-constexpr int64_t kPageBytes = 4096;                                   // planes as far apart share their sets of L1
+constexpr int64_t kPageBytes = 4096;  // planes as far apart share their sets of L1
 constexpr int64_t kMostChannels = 32;
 constexpr int64_t kMinTasks = 16, kFewChannels = 8;  // threads want a few each, tiles some rows
 // Bytes a cycle, written and read again. Between two kernels, images of up to 2.4 MB cost nothing to speak of, for L3
@@ -77,7 +76,7 @@ std::optional<DepthwiseBlockPlan> PlanTasks(const Core& core, const ConvShape& e
   const double gemms = static_cast<double>(depthwise.n * plan.blocks() * rows_computed) / plan.in_rows;
   const int64_t expanded = plan.expanded_elements() * kBytes, pixels = expand.c * plan.in_rows * width * kBytes;
   const double traffic =
-      Traffic(core, expanded, NearBytes(core)) + Traffic(core, pixels, NearBytes(core) - expanded) / 2;
+      Traffic(core, expanded, core.near_bytes()) + Traffic(core, pixels, core.near_bytes() - expanded) / 2;
   plan.cycles = gemms * EstimateCycles(plan.gemm) + plan.tasks() * (plan.planes.cycles + traffic);
   return plan;
 }

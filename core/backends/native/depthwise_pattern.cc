@@ -21,10 +21,8 @@ using ir::PatternPtr;
 constexpr int kMaxPointwise = 4;  // operators between the two
 
 PatternPtr OneMore(const PatternPtr& x) {
-  return Or(
-      {OpOf({"relu", "clip", "silu", "sigmoid", "hard_sigmoid", "tanh", "gelu", "elu", "leaky_relu", "softplus"}, {x}),
-       OpOf({"add", "mul", "sub", "div", "maximum", "minimum"}, {x, IsConstant()}),
-       OpOf({"add", "mul", "maximum", "minimum"}, {IsConstant(), x})});
+  return Or({Activation(x), OpOf({"add", "mul", "sub", "div", "maximum", "minimum"}, {x, IsConstant()}),
+             OpOf({"add", "mul", "maximum", "minimum"}, {IsConstant(), x})});
 }
 
 bool IsImageOfFloats(const ir::TensorType& type) {
@@ -38,6 +36,11 @@ ConvShape ShapeOf(const Binding& conv) {
 }
 
 }  // namespace
+
+ir::PatternPtr Activation(const ir::PatternPtr& x) {
+  return OpOf({"relu", "clip", "silu", "sigmoid", "hard_sigmoid", "tanh", "gelu", "elu", "leaky_relu", "softplus"},
+              {x});
+}
 
 const ir::PatternPtr& DepthwiseBlock() {
   static const auto* pattern = [] {

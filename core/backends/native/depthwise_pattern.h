@@ -9,6 +9,9 @@
 
 namespace inlay::native {
 
+// An operator of one argument, on x.
+ir::PatternPtr Activation(const ir::PatternPtr& x);
+
 // Rooted at the depthwise convolution, "depthwise"; "expand" is the other.
 const ir::PatternPtr& DepthwiseBlock();
 

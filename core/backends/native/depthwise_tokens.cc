@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <numeric>
 #include <vector>
+
+#include "core/backends/native/channels_last.h"
+#include "core/backends/native/depthwise_pattern.h"
 
 namespace inlay::native {
 namespace {
@@ -12,7 +14,6 @@ using ir::Any;
 using ir::Binding;
 using ir::IsConstant;
 using ir::Op;
-using ir::OpOf;
 using ir::Or;
 using ir::PatternPtr;
 
@@ -22,37 +23,17 @@ constexpr int kMaxPointwise = 4;  // operators behind the convolution
 // Code for each tap is emitted several times.
 constexpr int64_t kMaxTaps = 49;
 
-std::vector<int64_t> PermOf(const Binding& transpose) { return transpose.attrs.IntsOr("perm", {}); }
-
-// [N, pixels..., C] to [N, C, pixels...].
-bool MovesChannelsFirst(const Binding& transpose) {
-  const std::vector<int64_t> perm = PermOf(transpose);
-  const int64_t rank = static_cast<int64_t>(perm.size());
-  if (rank < 3 || perm[0] != 0 || perm[1] != rank - 1) return false;
-  std::vector<int64_t> pixels(rank - 2);
-  std::iota(pixels.begin(), pixels.end(), 1);
-  return std::equal(pixels.begin(), pixels.end(), perm.begin() + 2);
+bool Permutes(const Binding& transpose, std::vector<int64_t> (*perm)(int rank)) {
+  const int rank = transpose.var->type.tensor().rank();
+  return rank >= 3 && transpose.attrs.Ints("perm") == perm(rank);
 }
-
-// And back.
-bool MovesChannelsLast(const Binding& transpose) {
-  const std::vector<int64_t> perm = PermOf(transpose);
-  const int64_t rank = static_cast<int64_t>(perm.size());
-  if (rank < 3 || perm[0] != 0 || perm[rank - 1] != 1) return false;
-  std::vector<int64_t> pixels(rank - 2);
-  std::iota(pixels.begin(), pixels.end(), 2);
-  return std::equal(pixels.begin(), pixels.end(), perm.begin() + 1);
-}
+bool MovesChannelsFirst(const Binding& transpose) { return Permutes(transpose, ToFirst); }
+bool MovesChannelsLast(const Binding& transpose) { return Permutes(transpose, ToLast); }
 
 // Images and channels stay what they are: only pixels are merged or split.
 bool KeepsChannels(const Binding& reshape) {
   const ir::TensorType &from = reshape.args[0].tensor_type(), &to = reshape.var->type.tensor();
   return from.rank() >= 3 && to.rank() >= 3 && from.dims[0] == to.dims[0] && from.dims[1] == to.dims[1];
-}
-
-PatternPtr OneMore(const PatternPtr& x) {
-  return OpOf({"relu", "clip", "silu", "sigmoid", "hard_sigmoid", "tanh", "gelu", "elu", "leaky_relu", "softplus"},
-              {x});
 }
 
 bool IsOnes(const std::vector<int64_t>& values) {
@@ -66,7 +47,7 @@ const ir::PatternPtr& DepthwiseTokens() {
     PatternPtr first = If(Op("transpose", {Any()}, "to_first"), MovesChannelsFirst);
     PatternPtr image = Or({If(Op("reshape", {first}), KeepsChannels), first});
     PatternPtr conv = Op("conv", {image, IsConstant()}, "conv");
-    PatternPtr made = Chain(conv, kMaxPointwise, OneMore);
+    PatternPtr made = Chain(conv, kMaxPointwise, Activation);
     PatternPtr planes = Or({If(Op("reshape", {made}), KeepsChannels), made});
     return new PatternPtr(If(Op("transpose", {planes}), MovesChannelsLast));
   }();

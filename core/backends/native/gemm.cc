@@ -161,10 +161,12 @@ class TaskEmitter {
   int64_t TilesOfPanel() const { return CeilDiv(plan_.rows_fastest ? plan_.m : plan_.mc, plan_.mr); }
   Value InPanel(Value tile) { return plan_.rows_fastest ? tile : kb_.Sub(tile, tile_begin_); }
 
+  int64_t LineOfQ() const { return kLineBytes / (g_.q.element.getIntOrFloatBitWidth() / 8); }  // in elements
+
   // This tile's share of the next panel, whose rows lie apart: no prefetcher of the processor's follows them.
   void PrefetchRows(Value tile, Value k_begin, Value k_end) {
     const int64_t share = CeilDiv(plan_.kc, TilesOfPanel());
-    const int64_t line = kLineBytes / (g_.q.element.getIntOrFloatBitWidth() / 8);
+    const int64_t line = LineOfQ();
     Value begin = kb_.Add(k_begin, kb_.Mul(InPanel(tile), share));
     kb_.For(begin, kb_.Min(kb_.Add(begin, share), k_end), 1, [&](Value k) {
       Value row = RowAt(k, kb_.Add(panel_, 1));
@@ -181,7 +183,7 @@ class TaskEmitter {
     int64_t first_tile = 0, every = 1;
   };
   RowsAsked AsksForRows() const {
-    const int64_t tiles = TilesOfPanel(), lines = CeilDiv(plan_.nr() * plan_.element_bytes, kLineBytes);
+    const int64_t tiles = TilesOfPanel(), lines = CeilDiv(plan_.nr(), LineOfQ());
     if (tiles - 1 < 2 * lines || plan_.unrolled_steps() == 1) return {};
     RowsAsked asked{FirstTilePacks() ? 1 : 0, plan_.unrolled_steps()};
     while (lines * asked.every > tiles - asked.first_tile) asked.every /= 2;
@@ -196,8 +198,7 @@ class TaskEmitter {
       if (plan_.core.waits_for_l2()) {
         PrefetchRows(tile, k_begin, k_end);
       } else if (const RowsAsked asked = AsksForRows(); !packs_ || asked.first_tile == 0) {
-        const int64_t line = kLineBytes / (g_.q.element.getIntOrFloatBitWidth() / 8);
-        const int64_t lines = CeilDiv(plan_.nr(), line);
+        const int64_t line = LineOfQ(), lines = CeilDiv(plan_.nr(), line);
         if (unrolls) ask_every = asked.every;
         Value turn = kb_.Min(kb_.Sub(InPanel(tile), kb_.Int(asked.first_tile)), kb_.Int(lines * asked.every - 1));
         Value row = RowAt(kb_.Add(k_begin, kb_.Div(turn, lines)), kb_.Add(panel_, 1));

@@ -62,10 +62,9 @@ int64_t RowBlockBytes(const Core& core, int64_t q_bytes) {
   return core.multiply_adds == 1 && q_bytes > core.l2_bytes ? 2 * core.l2_bytes : core.row_block_bytes();
 }
 
-// Of P and two panels, this one and the one that is asked for: what L2 holds beside all else, and what a block of k has
-// where that is less (Emerald Rapids, 2 MiB, weights from memory, per cent of the peak: 128x768x3072 92 -> 96,
-// 64x768x3072 91 -> 96, 256x1024x4096 90 -> 96; 197x384x1536, whose 1.05 MB fit, 98, in blocks of 1024 93).
-int64_t NearBytes(const Core& core) { return core.l2_bytes * 5 / 8; }
+// Of P and two panels, this one and the one that is asked for: what a block of k has where near_bytes() are less
+// (Emerald Rapids, 2 MiB, weights from memory, per cent of the peak: 128x768x3072 92 -> 96, 64x768x3072 91 -> 96,
+// 256x1024x4096 90 -> 96; 197x384x1536, whose 1.05 MB fit, 98, in blocks of 1024 93).
 int64_t NearBlockBytes(const Core& core) { return core.l2_bytes / 4; }
 
 // Weights that no cache holds between two calls: 128x768x768 rises from 232 to 252 GFLOP/s, 64x768x3072 from 195 to
@@ -155,9 +154,8 @@ double EstimateCycles(const GemmPlan& plan) {
 }
 
 int64_t GemmPlan::unrolled_steps() const {
-  const bool is_product = source == ColumnSource::kPacked && !transpose_output;
   const bool counts = core.waits_for_l2() ? nv == 2 && source != ColumnSource::kDirect
-                                          : core.far_caches && (is_product || source == ColumnSource::kOnTheFly);
+                                          : core.far_caches && source != ColumnSource::kDirect && !transpose_output;
   return counts && kc % kUnrolled == 0 && k % kUnrolled == 0 ? kUnrolled : 1;
 }
 
@@ -287,7 +285,7 @@ GemmPlan PlanGemm(const Core& core, ColumnSource source, int64_t element_bytes, 
   } else {
     BlockRows(rows, &plan);
     const int64_t step_bytes = (plan.mc + 2 * plan.nr()) * element_bytes;
-    if (core.far_caches && source == ColumnSource::kPacked && m >= kFewRows && k * step_bytes > NearBytes(core)) {
+    if (core.far_caches && source == ColumnSource::kPacked && m >= kFewRows && k * step_bytes > core.near_bytes()) {
       blocks = CeilDiv(k, NearBlockBytes(core) / step_bytes);
     }
   }

@@ -33,6 +33,7 @@ struct Core {
   bool blocks_k_for_l1() const { return has_small_l1() || far_caches; }
   // What L2 does not hold comes late (Intel's: 30 GB/s a core, from L3 as from memory).
   bool waits_for_l3() const { return waits_for_l2() || far_caches; }
+  int64_t near_bytes() const { return l2_bytes * 5 / 8; }   // of L2, beside all else
   int64_t row_block_bytes() const { return l2_bytes / 2; }  // of P, which all panels read
 };
 

@@ -17,6 +17,7 @@ std::vector<Value> EmitRegisterTile(KernelBuilder& kb, const RegisterTile& tile,
   Type q_vector = KernelBuilder::Vector(tile.lanes, tile.q_element);
   int64_t bytes = 0;
   const bool asks_once = tile.prefetch && IsConstant(tile.prefetch_step, &bytes) && bytes * tile.unrolled <= kLineBytes;
+  const int64_t ask_every = asks_once ? tile.unrolled : tile.ask_every;
   bool asks = false;  // the step that is being emitted
   // k: steps done; at: of the operand that has the inner loops.
   auto step = [&](Value k, Value at, const std::vector<Value>& in) {
@@ -66,7 +67,7 @@ std::vector<Value> EmitRegisterTile(KernelBuilder& kb, const RegisterTile& tile,
   const int64_t outer_stride = tile.inner_of_q ? tile.q_k_stride : tile.p_k_stride;
   return kb.For(begin, end, tile.unrolled, accumulators, [&](Value k, std::vector<Value> sums) {
     for (int64_t u = 0; u < tile.unrolled; ++u) {
-      asks = tile.prefetch && (u == 0 || !asks_once) && u % tile.ask_every == 0;
+      asks = tile.prefetch && u % ask_every == 0;
       Value step = kb.Add(k, u);
       sums = nest(0, step, kb.Mul(step, outer_stride), sums);
     }

@@ -129,11 +129,9 @@ class DepthwiseTokens {
         }
         Indices at = {image_};
         Value pixel = o.Add(o.Mul(row_, s_.out[2]), o.KernelBuilder::Add(column, i));
-        if (n_.parts.at("last") != n_.parts.at("conv")) {
-          Eval e(*k_, lanes_);
-          e.Provide(n_.parts.at("conv")->out(), sum);
-          sum = e.At(n_.parts.at("last")->out(), {image_, channel[0], row_, o.KernelBuilder::Add(column, i)});
-        }
+        Eval last(*k_, lanes_);
+        last.Provide(n_.parts.at("conv")->out(), sum);
+        sum = last.At(n_.parts.at("last")->out(), {image_, channel[0], row_, o.KernelBuilder::Add(column, i)});
         for (const Index& index : Delinearise(o, pixel, pixels_)) at.push_back(index);
         at.push_back(channel[0]);
         k_->StoreResult(n_.out(), at, sum);
