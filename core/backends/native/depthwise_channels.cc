@@ -87,20 +87,7 @@ class ChannelTasks {
     sums = kb_.For(begin, end, 1, sums, [&](Value h, std::vector<Value> sums) {
       Value x = kb_.At(x_, kb_.Mul(kb_.Add(top, h), s_.in[2] * lanes_), type_);
       Value w = kb_.At(weights_, kb_.Mul(h, s_.kernel[2] * lanes_), type_);
-      std::vector<Value> taps(s_.kernel[2]);
-      const int64_t left = first * s_.stride[2] - s_.pad[2];
-      for (int64_t j = 0; j < (count - 1) * s_.stride[2] + s_.kernel[2]; ++j) {
-        if (left + j < 0 || left + j >= s_.in[2]) continue;
-        Value column;
-        for (int64_t c = 0; c < count; ++c) {
-          int64_t t = j - c * s_.stride[2];
-          if (t < 0 || t >= s_.kernel[2]) continue;
-          if (!column) column = kb_.Load(vector_, kb_.At(x, (left + j) * lanes_, type_));
-          if (!taps[t]) taps[t] = kb_.Load(vector_, kb_.At(w, t * lanes_, type_));
-          sums[c] = kb_.MultiplyAdd(taps[t], column, sums[c]);
-        }
-      }
-      return sums;
+      return EmitChannelRow(kb_, s_, type_, x, w, lanes_, first, sums);
     });
     Value to = kb_.At(sums_, kb_.Mul(kb_.Add(kb_.Mul(row, s_.out[2]), first), lanes_), type_);
     for (int64_t c = 0; c < count; ++c) kb_.Store(sums[c], kb_.At(to, c * lanes_, type_));
@@ -117,6 +104,26 @@ class ChannelTasks {
 };
 
 }  // namespace
+
+std::vector<Value> EmitChannelRow(KernelBuilder& kb, const ConvShape& shape, Type element, Value x, Value w,
+                                  int64_t pitch, int64_t first, std::vector<Value> sums) {
+  const Type vector = sums[0].getType();
+  const int64_t count = static_cast<int64_t>(sums.size()), stride = shape.stride[2];
+  const int64_t left = first * stride - shape.pad[2];
+  std::vector<Value> taps(shape.kernel[2]);
+  for (int64_t j = 0; j < (count - 1) * stride + shape.kernel[2]; ++j) {
+    if (left + j < 0 || left + j >= shape.in[2]) continue;
+    Value column;
+    for (int64_t c = 0; c < count; ++c) {
+      const int64_t t = j - c * stride;
+      if (t < 0 || t >= shape.kernel[2]) continue;
+      if (!column) column = kb.Load(vector, kb.At(x, (left + j) * pitch, element));
+      if (!taps[t]) taps[t] = kb.Load(vector, kb.At(w, t * pitch, element));
+      sums[c] = kb.MultiplyAdd(taps[t], column, sums[c]);
+    }
+  }
+  return sums;
+}
 
 void EmitDepthwiseChannelTasks(KernelBuilder& kb, const ConvKernel& kernel, Value begin, Value end, Value scratch) {
   ChannelTasks tasks(kb, kernel, scratch);

@@ -3,10 +3,11 @@
 // each pixel that they see is loaded once a row of the kernel for all of them; what falls into the padding is not
 // computed. Channels go in blocks whose pixels and weights L1 holds, rows of the image one after the other.
 #include <algorithm>
-#include <string>
+#include <utility>
 #include <vector>
 
 #include "core/backends/native/composites.h"
+#include "core/backends/native/depthwise.h"
 #include "core/backends/native/function_emitter.h"
 #include "core/backends/native/lowering.h"
 #include "core/backends/native/lowerings/conv_support.h"
@@ -142,26 +143,14 @@ class DepthwiseTokens {
   std::vector<Value> Sums(Value column, int64_t like, int64_t count, Value c) {
     Ops& o = k_->o;
     Type type = o.b.getF32Type(), vector = KernelBuilder::Vector(lanes_, type);
-    const int64_t left = like * s_.stride[2] - s_.pad[2], pitch = s_.in[2] * s_.c;
+    const int64_t pitch = s_.in[2] * s_.c;
     Value shift = o.Mul(o.KernelBuilder::Add(column, -like), s_.stride[2]);
     Value first_row = o.Add(o.Mul(image_, s_.in[1]), top_);
     Value x = o.At(k_->Pointer(x_), o.Add(o.Mul(first_row, pitch), o.Add(o.Mul(shift, s_.c), c)), type);
     Value w = o.At(k_->Pointer(weights_), c, type);
     auto row = [&](Value h, std::vector<Value> sums) {
       Value x_row = o.At(x, o.Mul(h, pitch), type), w_row = o.At(w, o.Mul(h, s_.kernel[2] * s_.c), type);
-      std::vector<Value> taps(s_.kernel[2]);
-      for (int64_t j = 0; j < (count - 1) * s_.stride[2] + s_.kernel[2]; ++j) {
-        if (left + j < 0 || left + j >= s_.in[2]) continue;
-        Value pixel;
-        for (int64_t i = 0; i < count; ++i) {
-          const int64_t tap = j - i * s_.stride[2];
-          if (tap < 0 || tap >= s_.kernel[2]) continue;
-          if (!pixel) pixel = o.Load(vector, o.At(x_row, (left + j) * s_.c, type));
-          if (!taps[tap]) taps[tap] = o.Load(vector, o.At(w_row, tap * s_.c, type));
-          sums[i] = o.MultiplyAdd(taps[tap], pixel, sums[i]);
-        }
-      }
-      return sums;
+      return EmitChannelRow(o, s_, type, x_row, w_row, s_.c, like, std::move(sums));
     };
     std::vector<Value> sums(count, o.Zero(vector));
     if (!sees_all_) return o.For(tap_begin_, tap_end_, 1, sums, row);
