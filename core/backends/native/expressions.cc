@@ -120,6 +120,7 @@ bool FunctionEmitter::MergeDims(const Node& node, const std::vector<int>& groups
 int FunctionEmitter::FollowingDims(const Tensor& root, int d) {
   const Node* node = root.producer;
   if (node == nullptr || node->op != "transpose" || node->in(0).inlined) return 1;
+  if (root.dims[d] == Extent(1)) return 1;  // whose index is left out of addresses
   const std::vector<int64_t> perm = node->attrs->Ints("perm");
   int count = 1;
   while (count <= d && perm[d - count] + 1 == perm[d - count + 1] && root.dims[d - count].is_static()) ++count;
@@ -169,7 +170,7 @@ const Tensor* FunctionEmitter::Concatenation(const Tensor& root) {
 }
 
 int FunctionEmitter::FollowingDims(const Tensor& root, const Operands& operands, int d) {
-  int count = d + 1;
+  int count = root.dims[d] == Extent(1) ? 1 : d + 1;
   for (const Tensor* t : operands.transposed) count = std::min(count, FollowingDims(*t, d));
   while (count > 1 && !GroupMerges(operands.others, root, d + 1 - count, d + 1)) --count;
   return count;

@@ -247,8 +247,10 @@ bool ResizeRows(FunctionEmitter& f, const Node& n, const std::vector<Table>& tab
       for (size_t tap = 0; tap < base.size(); ++tap) {
         if (tap == 0 || windows.base[tap] != windows.base[tap - 1]) {
           Indices from = row;
-          if (flat) from.push_back(e.Constant(0));  // x has memory, in which the rows of an image follow each other
           from.emplace_back(o.LoadElements(DType::kI64, k.Pointer(base[tap]), j), 1);
+          // x has memory, in which the rows of an image follow each other. An index of an extent of 1 is left out of
+          // addresses.
+          if (flat) from.insert(x.shape[last] == 1 ? from.end() : from.end() - 1, e.Constant(0));
           window = sum_of_others(0, from);
         }
         Value v = permuted(window, o.LoadElements(DType::kI32, k.Pointer(relative[tap]), first, lanes));

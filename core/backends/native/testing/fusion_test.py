@@ -51,6 +51,8 @@ def test_transpositions(s):
         (2, 37, 130): [0, 2, 1],
         (1, 40, 6, 8): [0, 2, 3, 1],
         (1, 512, 32): [0, 2, 1],
+        (2, 48, 13, 1): [0, 2, 3, 1],
+        (12, 5, 1, 16, 1): [1, 3, 4, 2, 0],
     }.items():
         x = f32(s, *shape)
         name = "_".join(str(p) for p in (*shape, *perm))
@@ -128,6 +130,7 @@ def test_layer_norm_of_a_transposition(s):
         (1, 37, 3, 21): [0, 2, 3, 1],  # no multiples of a vector
         (1, 5, 3, 40): [0, 2, 3, 1],  # rows shorter than one
         (2, 24, 7, 7): [0, 2, 3, 1],  # vectors that span image rows
+        (2, 16, 40, 1): [0, 2, 3, 1],
         (64, 40): [1, 0],
         (3, 20, 30): [2, 0, 1],
     }.items():  # fmt: skip
