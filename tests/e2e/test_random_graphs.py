@@ -1,0 +1,28 @@
+"""Random models compute what onnxruntime says, and read nothing beyond their arguments (tests/random_graphs_report.py)."""
+
+from __future__ import annotations
+
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+REPORT = pathlib.Path(__file__).resolve().parents[1] / "random_graphs_report.py"
+MODELS = 40  # of a test
+
+
+def check(daemon, *arguments: str) -> None:
+    """In a process of its own, which a read outside of an input would end."""
+    command = [sys.executable, "-X", "faulthandler", REPORT, "--server", daemon.address, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr[-3000:]}"
+
+
+@pytest.mark.parametrize("first", range(0, 6 * MODELS, MODELS))
+def test_random_graphs(shared_daemon, first):
+    check(shared_daemon, "--seeds", f"{first}:{first + MODELS}")
+
+
+def test_large_random_graphs(shared_daemon):
+    check(shared_daemon, "--large", "--seeds", "0:20")

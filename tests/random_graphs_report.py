@@ -1,0 +1,244 @@
+#!/usr/bin/env python3
+"""Compiles random models (random_graphs/) in random ways and compares what they compute with onnxruntime.
+
+    python tests/random_graphs_report.py [--seeds 0:500] [--steps N] [--large] [--search measured] [--keep DIR]
+
+Each seed draws a model and how it is compiled: executor, threads, instruction set, backends and how these are chosen,
+the floats' type, extents that are left open. A model that differs, or that is refused, is cut down node by node to the
+smallest part that still does, printed and, with --keep, saved. Exits 1 if there was one. Inputs lie between pages that
+nobody may touch: run it with `python -X faulthandler`; the last number printed is the seed of a crash.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import pathlib
+import sys
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "client" / "python")]
+
+import ml_dtypes
+import numpy as np
+import onnx
+from random_graphs import LARGE, ONNXRUNTIME_ERRORS, SMALL, RandomGraph, random_graph, run_nodes
+from random_graphs.guarded import guarded
+
+import inlay
+from inlay.errors import UnsupportedOperatorError
+from inlay.runtime import as_numpy
+from inlay.server_errors import CompileError, UnsupportedError
+
+TOLERANCE = 1e-3  # of the largest value of an output
+NUDGE = 2.0**-22  # of inputs and weights; what that does to a result is its own, and not inlay's
+BACKENDS = ("onednn", "xnnpack", "libxsmm", "openblas", "csource")
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """How a model is compiled and compared: all floats of `dtype`; `open_axes` of the first input are left open."""
+
+    config: inlay.CompilationConfig
+    dtype: np.dtype
+    open_axes: tuple[int, ...]
+
+    @property
+    def tolerance(self) -> float:
+        return {"float16": 3e-2, "bfloat16": 2e-1}.get(self.dtype.name, TOLERANCE)
+
+    @property
+    def amplified(self) -> float:
+        """How many nudges all roundings together are worth."""
+        return 30 * {"float16": 2**11, "bfloat16": 2**14}.get(self.dtype.name, 1)
+
+
+def random_case(seed: int) -> Case:
+    """Every backend alone, too, wherever it may."""
+    random = np.random.default_rng((seed, 1))
+
+    def pick(*values):
+        return values[random.integers(len(values))]
+
+    backends: list[str] = []
+    search = "analytic"
+    way = pick("any", "native", "one", "all")
+    if way == "native":
+        backends = ["native"]
+    elif way == "one":
+        backends, search = [pick(*BACKENDS), "native"], "none"
+    elif way == "all":
+        backends, search = [*map(str, random.permutation(BACKENDS)), "native"], "none"
+    config = inlay.config.cpu(
+        pick("native", "native", "x86-64-v3", "x86-64-v2"),
+        executor=pick("graph", "aot", "graph", "aot", "vm"),
+        num_threads=pick(1, 1, 2, 3),
+        backends=backends,
+        search=search,
+    )
+    dtype = np.dtype(pick(*["float32"] * 9, "float16", ml_dtypes.bfloat16, "float64"))
+    open_axes = pick(*[()] * 12, (0,), (1,), (0, 1), (2,))
+    if open_axes:
+        config = config.replace(executor="vm", backends=[], search="analytic")
+    return Case(config, dtype, open_axes)
+
+
+def nudged(values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    random = np.random.default_rng(0)
+    return {
+        name: (x * (1 + NUDGE * random.choice([-1, 1], x.shape))).astype(x.dtype)
+        if x.dtype == np.float32 and x.size > 1
+        else x
+        for name, x in values.items()
+    }
+
+
+def rounded(values: dict[str, np.ndarray], dtype: np.dtype) -> dict[str, np.ndarray]:
+    return {name: x.astype(dtype) if x.dtype == np.float32 else x for name, x in values.items()}
+
+
+def compared(graph: RandomGraph, case: Case, inputs: dict[str, np.ndarray], run) -> str:
+    """Of one run."""
+    model = graph.model
+    try:
+        want = run_nodes(model, inputs)
+    except ONNXRUNTIME_ERRORS:  # another size than the model is for
+        return ""
+    weights = {name: nudged({name: x})[name] for name, x in graph.weights.items()}
+    slack = run_nodes(dataclasses.replace(graph, weights=weights).model, nudged(inputs))
+    got = run(rounded(inputs, case.dtype))
+    for name, a, b, c in zip(graph.outputs, got, want, slack, strict=True):
+        wanted = case.dtype if b.dtype == np.float32 else b.dtype
+        if a.shape != b.shape or a.dtype != wanted:
+            return f"{name} is {a.dtype}{list(a.shape)}, not {wanted}{list(b.shape)}"
+        if b.dtype == np.float32:
+            error = np.abs(a.astype(np.float32) - b)
+            limit = case.tolerance * max(float(np.abs(b).max()), 1e-3) + case.amplified * float(np.abs(c - b).max())
+            if not (error <= limit).all():
+                where = np.unravel_index(int(np.argmax(np.nan_to_num(error, nan=np.inf))), b.shape)
+                count = int((~(error <= limit)).sum())
+                where = tuple(map(int, where))
+                return f"{name}{list(b.shape)} differs in {count}, at {where} {a[where]} for {b[where]}"
+        elif not np.array_equal(a, b):
+            return f"{name} differs"
+    return ""
+
+
+def difference(graph: RandomGraph, case: Case, server) -> str:
+    """What is wrong with what inlay makes of it, or nothing."""
+    model = dataclasses.replace(
+        graph,
+        inputs=rounded(graph.inputs, case.dtype),
+        weights=rounded(graph.weights, case.dtype),
+        values=rounded(graph.values, case.dtype),
+    ).model
+    first = next(iter(graph.inputs), None)
+    axes = [axis for axis in case.open_axes if first is not None and axis < graph.inputs[first].ndim]
+    for axis in axes:
+        model.graph.input[0].type.tensor_type.shape.dim[axis].dim_param = f"d{axis}"
+    if axes:
+        del model.graph.output[:]
+        model.graph.output.extend(onnx.helper.make_empty_tensor_value_info(name) for name in graph.outputs)
+    try:
+        executable = inlay.build(inlay.from_onnx(model), case.config, server=server)
+        main = executable.jit()["main"]
+    except inlay.InlayError as error:
+        refused = isinstance(error, UnsupportedError | UnsupportedOperatorError | CompileError)
+        return "" if axes and refused else f"{type(error).__name__}: {error}"
+
+    def run(inputs):
+        inputs = {name: guarded(value, i % 2 == 0) for i, (name, value) in enumerate(inputs.items())}
+        got = main(*[inputs[spec[0]] for spec in executable.inputs])
+        return [as_numpy(y) for y in (got if isinstance(got, tuple) else (got,))]
+
+    problem = compared(graph, case, graph.inputs, run)
+    if not axes or problem:
+        return problem
+    for extent in (1, 2, 7, 18):
+        x = graph.inputs[first]
+        shape = [extent if axis in axes else d for axis, d in enumerate(x.shape)]
+        problem = compared(graph, case, {**graph.inputs, first: np.resize(x, shape)}, run)
+        if problem:
+            return f"open extents {extent}: {problem}"
+    return ""
+
+
+def minimised(graph: RandomGraph, case: Case, server) -> RandomGraph:
+    """The smallest part found that still differs."""
+    for name in list(graph.outputs):
+        if len(graph.outputs) > 1:
+            less = RandomGraph(
+                graph.nodes, graph.inputs, graph.weights, graph.values, [y for y in graph.outputs if y != name]
+            )
+            if difference(less, case, server):
+                graph = less
+    shrunk = True
+    while shrunk:
+        shrunk = False
+        for i in reversed(range(len(graph.nodes))):
+            less = graph.cut(i)
+            candidates = [less] if less.outputs else []
+            # A cut at the end makes what was read there the result.
+            last = [y for y in graph.nodes[i].input if any(y in node.output for node in less.nodes)]
+            if not less.outputs and last:
+                candidates = [RandomGraph(less.nodes, less.inputs, less.weights, less.values, [last[0]])]
+            for candidate in candidates:
+                if candidate.nodes and difference(candidate, case, server):
+                    graph, shrunk = candidate, True
+                    break
+    return graph
+
+
+def listing(graph: RandomGraph) -> str:
+    def typed(name: str) -> str:
+        value = graph.values.get(name)
+        if value is None:
+            return "-"
+        if value.dtype != np.float32 and value.size < 9:
+            return str(value.tolist())
+        return f"{name}:{'x'.join(map(str, value.shape))}"
+
+    lines = []
+    for node in graph.nodes:
+        attributes = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
+        results, arguments = (", ".join(map(typed, names)) for names in (node.output, node.input))
+        lines.append(f"    {results} = {node.op_type}({arguments}) {attributes or ''}")
+    return "\n".join([f"    inputs {', '.join(map(typed, graph.inputs))}", *lines, f"    outputs {graph.outputs}"])
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", default="0:500", help="FIRST:LAST")
+    parser.add_argument("--server", default=None)
+    parser.add_argument("--steps", type=int, default=None, help="of each model; else 1 to 14")
+    parser.add_argument("--large", action="store_true", help="images of up to 112x112, batches of up to 8")
+    parser.add_argument("--search", default=None, help="instead of what a seed draws")
+    parser.add_argument("--keep", type=pathlib.Path, default=None, help="a folder for models that differ")
+    args = parser.parse_args()
+    first, last = map(int, args.seeds.split(":"))
+    failures = 0
+    start = time.monotonic()
+    for seed in range(first, last):
+        graph, case = random_graph(seed, args.steps, LARGE if args.large else SMALL), random_case(seed)
+        if not graph.outputs:
+            continue
+        if args.search and case.config.backends != ["native"] and not case.open_axes:
+            case = dataclasses.replace(case, config=case.config.replace(search=args.search))
+        print(f"{seed} ", end="", file=sys.stderr, flush=True)
+        problem = difference(graph, case, args.server)
+        if not problem:
+            continue
+        failures += 1
+        graph = minimised(graph, case, args.server)
+        print(f"seed {seed}: {problem}\n  {case}\n  smallest: {difference(graph, case, args.server)}")
+        print(listing(graph), flush=True)
+        if args.keep:
+            args.keep.mkdir(parents=True, exist_ok=True)
+            onnx.save(graph.model, args.keep / f"{seed}.onnx")
+    print(f"{last - first} models, {failures} failed, {time.monotonic() - start:.0f} s")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
