@@ -15,14 +15,17 @@ import argparse
 import dataclasses
 import pathlib
 import sys
+import tempfile
 import time
+from collections.abc import Sequence
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "client" / "python")]
+sys.path[:0] = [str(HERE), str(HERE / "e2e"), str(HERE.parent / "client" / "python")]
 
 import ml_dtypes
 import numpy as np
 import onnx
+from micro_build import SANITIZED, Library
 from random_graphs import LARGE, ONNXRUNTIME_ERRORS, SMALL, RandomGraph, random_graph, run_nodes
 from random_graphs.guarded import guarded
 
@@ -43,6 +46,10 @@ class Case:
     config: inlay.CompilationConfig
     dtype: np.dtype
     open_axes: tuple[int, ...]
+
+    @property
+    def is_c(self) -> bool:
+        return self.config.targets[0].kind == "c"
 
     @property
     def tolerance(self) -> float:
@@ -140,21 +147,39 @@ def difference(graph: RandomGraph, case: Case, server) -> str:
     if axes:
         del model.graph.output[:]
         model.graph.output.extend(onnx.helper.make_empty_tensor_value_info(name) for name in graph.outputs)
-    try:
-        executable = inlay.build(inlay.from_onnx(model), case.config, server=server)
-        main = executable.jit()["main"]
-    except inlay.InlayError as error:
-        refused = isinstance(error, UnsupportedError | UnsupportedOperatorError | CompileError)
-        return "" if axes and refused else f"{type(error).__name__}: {error}"
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            executable = inlay.build(inlay.from_onnx(model), case.config, server=server)
+            run = program(executable, pathlib.Path(folder)) if case.is_c else function(executable)
+            return compared_at_all_extents(graph, case, axes, run)
+        except AssertionError as error:  # of a C compiler, or of a sanitizer
+            return str(error)
+        except inlay.InlayError as error:
+            refused = isinstance(error, UnsupportedError | UnsupportedOperatorError | CompileError)
+            return "" if (axes or case.is_c) and refused else f"{type(error).__name__}: {error}"
+
+
+def function(executable: inlay.Executable):
+    main = executable.jit()["main"]
 
     def run(inputs):
         inputs = {name: guarded(value, i % 2 == 0) for i, (name, value) in enumerate(inputs.items())}
         got = main(*[inputs[spec[0]] for spec in executable.inputs])
         return [as_numpy(y) for y in (got if isinstance(got, tuple) else (got,))]
 
+    return run
+
+
+def program(executable: inlay.Executable, folder: pathlib.Path):
+    library = Library(executable.export_library(folder / "model.tar"), folder / "model")
+    return lambda inputs: library.run(SANITIZED, [inputs[spec[0]] for spec in executable.inputs]).outputs
+
+
+def compared_at_all_extents(graph: RandomGraph, case: Case, axes: Sequence[int], run) -> str:
     problem = compared(graph, case, graph.inputs, run)
     if not axes or problem:
         return problem
+    first = next(iter(graph.inputs))
     for extent in (1, 2, 7, 18):
         x = graph.inputs[first]
         shape = [extent if axis in axes else d for axis, d in enumerate(x.shape)]
@@ -214,6 +239,7 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=None, help="of each model; else 1 to 14")
     parser.add_argument("--large", action="store_true", help="images of up to 112x112, batches of up to 8")
     parser.add_argument("--search", default=None, help="instead of what a seed draws")
+    parser.add_argument("--c", action="store_true", help="as C sources, built with gcc's sanitizers")
     parser.add_argument("--keep", type=pathlib.Path, default=None, help="a folder for models that differ")
     args = parser.parse_args()
     first, last = map(int, args.seeds.split(":"))
@@ -225,6 +251,9 @@ def main() -> int:
             continue
         if args.search and case.config.backends != ["native"] and not case.open_axes:
             case = dataclasses.replace(case, config=case.config.replace(search=args.search))
+        if args.c:
+            config = inlay.config.micro(executor=inlay.Executor("aot", {"interface-api": "c"}))
+            case = Case(config, np.dtype("float32"), ())
         print(f"{seed} ", end="", file=sys.stderr, flush=True)
         problem = difference(graph, case, args.server)
         if not problem:

@@ -26,3 +26,8 @@ def test_random_graphs(shared_daemon, first):
 
 def test_large_random_graphs(shared_daemon):
     check(shared_daemon, "--large", "--seeds", "0:20")
+
+
+def test_random_graphs_as_c_sources(shared_daemon):
+    """Without warnings, and with nothing for gcc's sanitizers to find."""
+    check(shared_daemon, "--c", "--seeds", "0:30")

@@ -25,6 +25,7 @@ from inlay.server_errors import DaemonError
 
 IDLE_EXIT_S = 1800  # a daemon that a client started leaves after half an hour without a request
 START_TIMEOUT_S = 30.0
+LEAVE_TIMEOUT_S = 60.0
 SERVER_VARIABLE = "INLAY_SERVER"  # an address to use instead of a local daemon
 BINARY_VARIABLE = "INLAY_DAEMON"  # the program to start, for those who have it elsewhere
 _MAX_SOCKET_PATH = 107  # bytes; sockaddr_un
@@ -44,6 +45,11 @@ class Paths:
     @property
     def lock(self) -> pathlib.Path:
         return self.directory / "inlayd.lock"
+
+    @property
+    def socket_lock(self) -> pathlib.Path:
+        """The daemon's own: it holds it as long as it lives."""
+        return self.directory / "inlayd.sock.lock"
 
     @property
     def state(self) -> pathlib.Path:
@@ -118,6 +124,7 @@ def ensure(paths: Paths | None = None, options: Sequence[str] = ()) -> Client:
             if _is_current(paths):
                 return client
             stop(client, paths)
+        _wait_for_the_last(paths)
         return _start(paths, options)
 
 
@@ -192,12 +199,33 @@ def stop(client: Client, paths: Paths) -> None:
     with contextlib.suppress(InlayError):
         client.drain(timeout=60)
     client.close()
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + LEAVE_TIMEOUT_S
     while time.monotonic() < deadline:
         if _is_gone(pid):
             return
         time.sleep(0.05)
     raise DaemonError(f"the daemon (pid {pid}) at {paths.socket} does not leave; end it and try again")
+
+
+def _wait_for_the_last(paths: Paths) -> None:
+    """One that was told to drain answers no more, and keeps its socket until what is under way is done."""
+    deadline = time.monotonic() + LEAVE_TIMEOUT_S
+    try:
+        file = paths.socket_lock.open("r+")
+    except OSError:
+        return
+    with file:
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise DaemonError(
+                        f"a daemon has {paths.socket} and does not answer: it finishes what is under way, or hangs; "
+                        f"end it (`fuser {paths.socket_lock}` names it) and try again"
+                    ) from None
+            time.sleep(0.05)
 
 
 def _is_gone(pid: int) -> bool:

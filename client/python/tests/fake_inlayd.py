@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pathlib
 import signal
 import sys
 import threading
+import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
@@ -34,12 +36,20 @@ def main() -> int:
     if flags.get("fail"):
         print(f"inlayd: {flags['fail']}", file=sys.stderr)
         return 3
+    socket = pathlib.Path(flags["listen"].removeprefix("unix:"))
+    lock = os.open(f"{socket}.lock", os.O_CREAT | os.O_RDWR, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        print(f"inlayd: another inlayd listens on {socket}", file=sys.stderr)
+        return 1
     pathlib.Path(flags["log_file"]).write_text("started\n")
     daemon = Daemon(flags["listen"])
     signal.signal(signal.SIGTERM, lambda *_: daemon.ended.set())
     daemon.ended.wait(60)
     daemon.stop()
-    pathlib.Path(flags["listen"].removeprefix("unix:")).unlink(missing_ok=True)
+    time.sleep(float(flags.get("under_way_s", 0)))
+    socket.unlink(missing_ok=True)
     return 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pathlib
 import shutil
@@ -73,6 +74,23 @@ def test_a_daemon_that_was_killed_is_started_anew(home):
         pass
     assert daemon.default_paths().socket.exists()  # what a kill leaves behind
     assert daemon.ensure().server_info().pid != pid
+
+
+def test_one_that_still_finishes_its_work_is_waited_for(home):
+    client = daemon.ensure(options=["--under_way_s=1.5"])
+    pid = client.server_info().pid
+    client.drain()
+    assert daemon.ensure().server_info().pid != pid
+    assert daemon._is_gone(pid)
+
+
+def test_one_that_never_answers_is_named(home, monkeypatch):
+    monkeypatch.setattr(daemon, "LEAVE_TIMEOUT_S", 0.2)
+    lock = daemon.default_paths().socket_lock
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(inlay.DaemonError, match=r"does not answer.*fuser .*sock\.lock"):
+            daemon.ensure()
 
 
 def test_a_failing_start_says_why(home):

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <map>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -62,11 +63,12 @@ class FunctionEmitter {
       top.Append(kKernelAbi);
       top.Append(kLaunch);
     }
+    Writer code, run(1);
+    for (size_t i = 0; i < plan_.size(); ++i) EmitKernel(static_cast<int>(i), &code, &run);
+    CopyResults(&run);
     EmitLiterals(&top);
     INLAY_RETURN_IF_ERROR(DeclareUserKernels(&top));
-    Writer run(1);
-    for (size_t i = 0; i < plan_.size(); ++i) EmitKernel(static_cast<int>(i), &top, &run);
-    CopyResults(&run);
+    top.Append(code.text());
     top.Line("");
     if (plain()) {
       EmitPlainEntry(run, &top);
@@ -154,13 +156,10 @@ class FunctionEmitter {
     return absl::OkStatus();
   }
 
+  // Those whose arrays are read; others are numbers where they stand.
   void EmitLiterals(Writer* top) {
     for (const auto& t : graph_.tensors) {
-      if (t->literal == nullptr) continue;
-      const bool used = t->size() > 1 || t->is_result ||
-                        std::any_of(t->users.begin(), t->users.end(),
-                                    [](const Node* n) { return n->user_kernel != nullptr || !FindOp(n->op)->element; });
-      if (!used) continue;  // a number where it stands
+      if (literals_.count(t.get()) == 0) continue;
       result_.constant_bytes += t->bytes();
       std::vector<std::string> values;
       for (int64_t i = 0; i < t->size(); ++i) values.push_back(LiteralElement(*t, i));
@@ -215,6 +214,7 @@ class FunctionEmitter {
     top->Line("");
     top->Line("/* ", Title(kernel), " */");
     top->Append(emitted.text);
+    literals_.insert(emitted.literals.begin(), emitted.literals.end());
     if (plain()) {
       scratch_bytes_ = std::max(scratch_bytes_, emitted.scratch_bytes);
       run->Line(name, "(args, workspace, ", emitted.scratch_bytes > 0 ? absl::StrCat("workspace + ", scratch_) : "NULL",
@@ -232,6 +232,7 @@ class FunctionEmitter {
   // What is no value of its own: an argument handed on, a literal, a result that is there twice.
   void CopyResults(Writer* run) {
     for (const auto& [result, base] : copies_) {
+      if (base->literal != nullptr) literals_.insert(base);
       const std::string from = base->literal != nullptr ? absl::StrCat("c", base->id) : places_.at(base);
       run->Line("memcpy(args[", graph_.params.size() + result, "], ", from, ", ", base->bytes(), ");");
     }
@@ -243,6 +244,7 @@ class FunctionEmitter {
   std::vector<Kernel> plan_;
   std::map<const Tensor*, std::string> places_;
   std::vector<std::pair<int, const Tensor*>> copies_;
+  std::set<const Tensor*> literals_;
   int64_t scratch_ = 0, scratch_bytes_ = 0;
   EmittedFunction result_;
 };

@@ -179,8 +179,9 @@ Expr KernelEmitter::Pointer(const Tensor& t) {
                                                                   : "t",
                                         base.param >= 0 ? base.param : base.id);
   const absl::string_view type = StorageType(base.dtype);
-  // A literal is an array of the file.
-  if (base.literal == nullptr) {
+  if (base.literal != nullptr) {
+    result_.literals.insert(&base);  // an array of the file
+  } else {
     pointers_.emplace(name, absl::StrCat(written ? "" : "const ", type, " *restrict ", name, " = (",
                                          written ? "" : "const ", type, " *)", locate_(base), ";"));
   }

@@ -29,8 +29,9 @@ using Locate = std::function<std::string(const Tensor&)>;
 struct EmittedKernel {
   std::string text;
   int64_t units = 1;
-  double work = 0;            // of all units, in additions
-  int64_t scratch_bytes = 0;  // of each task that runs at the same time as others
+  double work = 0;                   // of all units, in additions
+  int64_t scratch_bytes = 0;         // of each task that runs at the same time as others
+  std::set<const Tensor*> literals;  // whose arrays it reads
 };
 
 // Neighbouring dimensions that one loop can run over: [begin, end).
