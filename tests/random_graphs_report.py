@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compiles random models (random_graphs/) in random ways and compares what they compute with onnxruntime.
 
-    python tests/random_graphs_report.py [--seeds 0:500] [--steps N] [--large] [--search measured] [--keep DIR]
+    python tests/random_graphs_report.py [--seeds 0:500] [--steps N] [--sizes large] [--search measured] [--keep DIR]
 
 Each seed draws a model and how it is compiled: executor, threads, instruction set, backends and how these are chosen,
 the floats' type, extents that are left open. A model that differs, or that is refused, is cut down node by node to the
@@ -26,7 +26,7 @@ import ml_dtypes
 import numpy as np
 import onnx
 from micro_build import SANITIZED, Library
-from random_graphs import LARGE, ONNXRUNTIME_ERRORS, SMALL, RandomGraph, random_graph, run_nodes
+from random_graphs import LARGE, ONNXRUNTIME_ERRORS, SMALL, TINY, RandomGraph, random_graph, run_nodes
 from random_graphs.guarded import guarded
 
 import inlay
@@ -34,6 +34,7 @@ from inlay.errors import UnsupportedOperatorError
 from inlay.runtime import as_numpy
 from inlay.server_errors import CompileError, UnsupportedError
 
+SIZES = {"tiny": TINY, "small": SMALL, "large": LARGE}
 TOLERANCE = 1e-3  # of the largest value of an output
 NUDGE = 2.0**-22  # of inputs and weights; what that does to a result is its own, and not inlay's
 BACKENDS = ("onednn", "xnnpack", "libxsmm", "openblas", "csource")
@@ -237,7 +238,7 @@ def main() -> int:
     parser.add_argument("--seeds", default="0:500", help="FIRST:LAST")
     parser.add_argument("--server", default=None)
     parser.add_argument("--steps", type=int, default=None, help="of each model; else 1 to 14")
-    parser.add_argument("--large", action="store_true", help="images of up to 112x112, batches of up to 8")
+    parser.add_argument("--sizes", choices=SIZES, default="small", help="tiny: many extents of 1; large: up to 112x112")
     parser.add_argument("--search", default=None, help="instead of what a seed draws")
     parser.add_argument("--c", action="store_true", help="as C sources, built with gcc's sanitizers")
     parser.add_argument("--keep", type=pathlib.Path, default=None, help="a folder for models that differ")
@@ -246,7 +247,7 @@ def main() -> int:
     failures = 0
     start = time.monotonic()
     for seed in range(first, last):
-        graph, case = random_graph(seed, args.steps, LARGE if args.large else SMALL), random_case(seed)
+        graph, case = random_graph(seed, args.steps, SIZES[args.sizes]), random_case(seed)
         if not graph.outputs:
             continue
         if args.search and case.config.backends != ["native"] and not case.open_axes:

@@ -19,13 +19,14 @@ def check(daemon, *arguments: str) -> None:
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr[-3000:]}"
 
 
-@pytest.mark.parametrize("first", range(0, 6 * MODELS, MODELS))
-def test_random_graphs(shared_daemon, first):
-    check(shared_daemon, "--seeds", f"{first}:{first + MODELS}")
+@pytest.mark.parametrize("first", range(0, 3 * MODELS, MODELS))
+@pytest.mark.parametrize("sizes", ["tiny", "small"])
+def test_random_graphs(shared_daemon, first, sizes):
+    check(shared_daemon, "--sizes", sizes, "--seeds", f"{first}:{first + MODELS}")
 
 
 def test_large_random_graphs(shared_daemon):
-    check(shared_daemon, "--large", "--seeds", "0:20")
+    check(shared_daemon, "--sizes", "large", "--seeds", "0:20")
 
 
 def test_random_graphs_as_c_sources(shared_daemon):

@@ -13,9 +13,9 @@ from __future__ import annotations
 import numpy as np
 
 from . import images, movement, tokens  # noqa: F401  they register their steps
-from .builder import LARGE, ONNXRUNTIME_ERRORS, SMALL, STEPS, Builder, RandomGraph, Sizes, run_nodes
+from .builder import LARGE, ONNXRUNTIME_ERRORS, SMALL, STEPS, TINY, Builder, RandomGraph, Sizes, run_nodes
 
-__all__ = ["LARGE", "ONNXRUNTIME_ERRORS", "SMALL", "RandomGraph", "Sizes", "random_graph", "run_nodes"]
+__all__ = ["LARGE", "ONNXRUNTIME_ERRORS", "SMALL", "TINY", "RandomGraph", "Sizes", "random_graph", "run_nodes"]
 
 
 def random_graph(seed: int, steps: int | None = None, sizes: Sizes = SMALL) -> RandomGraph:

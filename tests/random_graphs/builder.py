@@ -34,6 +34,13 @@ SMALL = Sizes(
     tokens=(1, 2, 3, 5, 8, 16, 17, 32, 49, 50, 64),
     most_elements=1 << 18,
 )
+TINY = Sizes(
+    batches=(1, 1, 2, 3),
+    channels=(1, 1, 2, 3, 8, 16, 17, 33, 64),
+    pixels=(1, 1, 2, 3, 16, 17, 40),
+    tokens=(1, 1, 2, 3, 16, 17, 65),
+    most_elements=1 << 16,
+)
 LARGE = Sizes(
     batches=(1, 1, 2, 4, 6, 8),
     channels=(3, 16, 24, 31, 32, 40, 48, 64, 96, 97, 128, 192, 256, 320, 384, 512),

@@ -21,7 +21,7 @@ void FunctionEmitter::Pointwise(const Tensor& root) {
   bool pointwise = false;
   int cost = 0;
   std::vector<const Tensor*> tensors = Expression(root, nullptr, &pointwise, &cost);
-  Loop loop{root, 0, {}, {}, false, cost};
+  Loop loop{root, 0, {}, {}, 0, false, cost};
   if (pointwise) MergeDimsOf(root, MergeableGroups(root), &loop.shapes);
   loop.shape = loop.shapes.count(&root) ? loop.shapes[&root] : root.dims;
   loop.scalar = loop.shape.empty();
@@ -29,6 +29,10 @@ void FunctionEmitter::Pointwise(const Tensor& root) {
   while (root.producer->outputs[loop.output] != &root) ++loop.output;
   if (!pointwise && !loop.scalar) {
     if (const Tensor* whole = Concatenation(root)) return EmitPieces(loop, *whole, tensors);
+  }
+  while (!pointwise && loop.shape.size() > 1 && loop.shape.back() == Extent(1)) {
+    loop.shape.pop_back();
+    ++loop.trailing;
   }
 
   const Extent& inner = loop.shape.back();
@@ -130,6 +134,7 @@ void FunctionEmitter::EmitRows(const Loop& loop, int64_t lanes) {
         Indices at = indices;
         at.push_back(Index(v == 0 ? i : o.Add(i, v), lanes == 1 ? 0 : 1));
         if (loop.scalar) at.clear();
+        at.insert(at.end(), loop.trailing, e.Constant(0));
         if (loop.whole != nullptr) {
           e.Provide(*loop.whole, e.At(*loop.piece, at));
           at.back() = e.Add(at.back(), loop.first);
@@ -206,6 +211,7 @@ void FunctionEmitter::EmitSquare(Kernel& k, const Loop& loop, const Indices& ind
   const size_t last = indices.size();
   Indices at = indices;
   at.push_back(i);
+  at.insert(at.end(), loop.trailing, Index(o.Int(0)));
   at[along] = Index(band, 1);
   auto square_of = [&](const std::function<Value(Eval&, const Indices&)>& element) {
     std::vector<Value> square;

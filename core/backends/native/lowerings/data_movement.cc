@@ -173,6 +173,26 @@ bool PadsVectors(Eval& e, const Node& n, const Indices& at) {
          e.o.ComputeType(n.out().dtype) == e.o.ComputeType(ir::DType::kF32);
 }
 
+// Where position `at` of a padded axis comes from; constant: clamped, and `inside` says whether it is an element.
+Value PadSource(Ops& o, const std::string& mode, const Extent& in, int64_t before, int64_t after, Value at,
+                Value* inside) {
+  // What negative pads crop is gone before the others are filled from the rest.
+  const int64_t skip = std::max<int64_t>(-before, 0);
+  const Extent rest = in - skip - std::max<int64_t>(-after, 0);
+  Value v = o.Add(at, -std::max<int64_t>(before, 0));
+  Value extent = o.Int(rest), last = o.Int(Extent::Max(rest - 1, 0)), zero = o.Int(0);
+  if (mode == "constant") {
+    *inside = o.CompareI(Compare::kLt, v, extent, false);  // unsigned: negative is large
+  } else if (mode == "reflect") {
+    v = o.Select(o.Less(v, zero), o.Sub(zero, v), v);
+    v = o.Select(o.Less(last, v), o.Sub(o.Add(last, last), v), v);
+  } else if (mode == "wrap") {
+    v = o.Select(o.Less(v, zero), o.Add(v, extent), v);
+    v = o.Select(o.Less(last, v), o.Sub(v, extent), v);
+  }
+  return o.Add(o.Min(o.Max(v, zero), last), skip);
+}
+
 Value Pad(Eval& e, const Node& n, int, const Indices& at) {
   const std::vector<int64_t>& pads = n.attrs->Ints("pads");
   std::string mode = n.attrs->StringOr("mode", "constant");
@@ -197,22 +217,9 @@ Value Pad(Eval& e, const Node& n, int, const Indices& at) {
         from.push_back(ev.Add(where[i], -before));
         continue;
       }
-      // What negative pads crop is gone before the others are filled from the rest.
-      int64_t skip = std::max<int64_t>(-before, 0);
-      Extent rest = in[i] - skip - std::max<int64_t>(-after, 0);
-      Value v = o.Add(where[i].base, -std::max<int64_t>(before, 0));
-      Value extent = o.Int(rest), last = o.Int(Extent::Max(rest - 1, 0)), zero = o.Int(0);
-      if (mode == "constant") {
-        Value ok = o.CompareI(Compare::kLt, v, extent, false);  // unsigned: negative is large
-        inside = inside ? o.And(inside, ok) : ok;
-      } else if (mode == "reflect") {
-        v = o.Select(o.Less(v, zero), o.Sub(zero, v), v);
-        v = o.Select(o.Less(last, v), o.Sub(o.Add(last, last), v), v);
-      } else if (mode == "wrap") {
-        v = o.Select(o.Less(v, zero), o.Add(v, extent), v);
-        v = o.Select(o.Less(last, v), o.Sub(v, extent), v);
-      }
-      from.push_back(o.Add(o.Min(o.Max(v, zero), last), skip));
+      Value ok, v = PadSource(o, mode, in[i], before, after, where[i].base, &ok);
+      if (ok) inside = inside ? o.And(inside, ok) : ok;
+      from.push_back(v);
     }
     Value value = ev.At(n.in(0), from);
     Value padding = PadConstant(o, n, ev.lanes());
@@ -227,6 +234,90 @@ Value Pad(Eval& e, const Node& n, int, const Indices& at) {
     return inside ? o.Select(inside, value, padding) : value;
   };
   return lanes_vary && !shifted ? e.PerLane(at, element) : element(e, at);
+}
+
+// Row by row: what lies between the pads is copied by vectors. Where the last axes are not padded, they and the last
+// one that is are one, if the argument has memory.
+absl::Status PadKernel(FunctionEmitter& f, const Node& n) {
+  constexpr int64_t kLongRow = 4096;  // elements: not longer for this, so that threads share them
+  const Tensor &x = n.in(0), &out = n.out();
+  const std::vector<int64_t>& pads = n.attrs->Ints("pads");
+  const std::string mode = n.attrs->StringOr("mode", "constant");
+  const int rank = out.rank();
+  auto is_padded = [&](int axis) { return pads[axis] != 0 || pads[axis + rank] != 0; };
+  const bool is_plain = rank > 0 && x.is_static() && out.is_static() && !x.IsEmpty() && !out.IsEmpty();
+  int last = rank - 1;
+  while (is_plain && !x.inlined && last > 0 && !is_padded(last) && Product(out.dims, last, rank).value() < kLongRow) {
+    --last;
+  }
+  const int64_t left = is_plain ? std::max<int64_t>(pads[last], 0) : 0;
+  const int64_t right = is_plain ? std::max<int64_t>(pads[last + rank], 0) : 0;
+  const int64_t width = is_plain ? out.dims[last].value() : 0, kept = width - left - right;
+  if (kept <= 0) {
+    f.Pointwise(out);
+    return absl::OkStatus();
+  }
+  const int64_t chunk = Product(out.dims, last + 1, rank).value();  // elements that stay neighbours
+  const int64_t skipped = std::max<int64_t>(-pads[last], 0);
+  ShapeMap shapes;
+  for (const Tensor* t : {&x, &out}) {
+    shapes[t] = Shape(t->dims.begin(), t->dims.begin() + last);
+    shapes[t].push_back(Product(t->dims, last, rank));
+  }
+  int cost = 0;
+  std::vector<const Tensor*> tensors = f.Expression(out, nullptr, nullptr, &cost);
+  const Shape outer(out.dims.begin(), out.dims.begin() + last);
+  f.WithLanesOrScalar(kept * chunk, f.LanesFor(tensors, kept * chunk), cost, [&](int64_t lanes) {
+    f.ParallelEach(Product(outer), Cycles(width * chunk) * (cost + 2.0) / lanes, [&](Kernel& k, Value item) {
+      Ops& o = k.o;
+      if (chunk > 1) k.shapes = shapes;
+      const Indices to = Delinearise(o, item, outer);
+      Indices from;
+      Value inside;
+      for (int axis = 0; axis < last; ++axis) {
+        Value ok, at = to[axis].base;
+        if (is_padded(axis)) at = PadSource(o, mode, x.dims[axis], pads[axis], pads[axis + rank], at, &ok);
+        if (ok) inside = inside ? o.And(inside, ok) : ok;
+        from.push_back(at);
+      }
+      // `count` elements from `begin` on, by vectors where there are so many; the last ones start earlier.
+      auto each = [&](Value begin, int64_t count, const std::function<Value(Eval&, Value)>& value) {
+        const int64_t step = std::min(lanes, f.LanesFor(tensors, std::max<int64_t>(count, 1)));
+        o.For(o.Int(0), o.Int(count), step, [&](Value i) {
+          if (count % step != 0) i = o.Min(i, o.Int(count - step));
+          Eval e(k, step);
+          Indices at = to;
+          at.push_back(Index(o.KernelBuilder::Add(begin, i), step == 1 ? 0 : 1));
+          k.StoreElement(out, at, value(e, i));
+        });
+      };
+      auto fill = [&](int64_t begin, int64_t count) {
+        each(o.Int(begin), count, [&](Eval& e, Value) { return PadConstant(o, n, e.lanes()); });
+      };
+      auto copy = [&](Value begin, Value source, int64_t count) {
+        each(begin, count, [&](Eval& e, Value i) {
+          Indices at = from;
+          at.push_back(Index(o.KernelBuilder::Add(source, i), e.lanes() == 1 ? 0 : 1));
+          return e.At(x, at);
+        });
+      };
+      auto edge = [&](int64_t begin, int64_t count) {
+        if (mode == "constant") return fill(begin * chunk, count * chunk);
+        o.For(o.Int(begin), o.Int(begin + count), 1, [&](Value at) {
+          Value ok, source = PadSource(o, mode, x.dims[last], pads[last], pads[last + rank], at, &ok);
+          copy(o.KernelBuilder::Mul(at, chunk), o.KernelBuilder::Mul(source, chunk), chunk);
+        });
+      };
+      auto row = [&] {
+        edge(0, left);
+        copy(o.Int(left * chunk), o.Int(skipped * chunk), kept * chunk);
+        edge(left + kept, right);
+      };
+      if (!inside) return row();
+      o.If(inside, row, [&] { fill(0, width * chunk); });
+    });
+  });
+  return absl::OkStatus();
 }
 
 Value Tile(Eval& e, const Node& n, int, const Indices& at) {
@@ -295,6 +386,7 @@ void RegisterDataMovement(LoweringTable* table) {
   t["concat"] = Injective(6, Concat);
   t["concat"].kernel = ConcatKernel;
   t["pad"] = Injective(4, Pad);
+  t["pad"].kernel = PadKernel;
   t["tile"] = Injective(4, Tile);
   t["trilu"] = Injective(2, Trilu);
   t["full"] = Injective(0, Full);

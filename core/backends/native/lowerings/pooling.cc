@@ -118,7 +118,8 @@ class RowPool {
   // Other pools go window by window.
   bool Fits() const {
     const Tensor &x = n_.in(0), &out = n_.out();
-    if (lanes_ == 1 || x.dtype == ir::DType::kBool || columns_in() < lanes_ || stride() > 2) return false;
+    if (lanes_ == 1 || x.dtype == ir::DType::kBool || columns_in() < lanes_) return false;
+    if (stride() > 2 && stride() > pool_.w.kernel[last_]) return false;  // columns that no window meets
     if (pool_.w.kernel[last_] > kMaxTaps || OuterTaps() > kMaxTaps) return false;
     for (int i = 0; i <= last_; ++i) {
       const int64_t begin = pool_.w.pads_begin[i];
@@ -132,7 +133,7 @@ class RowPool {
 
   double CyclesOfRow() const {
     const double vectors_in = static_cast<double>(CeilDiv(columns_in(), lanes_));
-    const double vectors_out = static_cast<double>(CeilDiv(columns(), lanes_));
+    const double vectors_out = static_cast<double>(SlidesVectors() ? CeilDiv(columns(), lanes_) : columns());
     return 3 * (vectors_in * OuterTaps() + vectors_out * 2 * pool_.w.kernel[last_]) + 40;
   }
 
@@ -168,6 +169,7 @@ class RowPool {
   int64_t stride() const { return pool_.w.strides[last_]; }
   int64_t columns_in() const { return n_.in(0).dims.back().value(); }
   int64_t columns() const { return n_.out().dims.back().value(); }
+  bool SlidesVectors() const { return columns() >= lanes_ && stride() <= 2; }
   int64_t OuterTaps() const { return Product(pool_.w.kernel) / pool_.w.kernel[last_]; }
   int64_t line_elements() const {
     const int64_t reach = (pool_.w.kernel[last_] - 1) * pool_.w.dilations[last_];
@@ -261,7 +263,7 @@ class RowPool {
       at.push_back(Index(j, lanes == 1 ? 0 : 1));
       k.StoreResult(n_.out(), at, result);
     };
-    if (columns() < lanes_) {
+    if (!SlidesVectors()) {
       o.For(o.Int(0), o.Int(columns()), 1, [&](Value j) { emit(j, 1); });
       return;
     }

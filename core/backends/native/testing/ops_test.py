@@ -536,6 +536,8 @@ def test_pool(s):
         ((1, 1, 1, 64), pool_attrs([1, 3], [1, 2], None, [0, 1, 0, 1])),
         ((1, 2, 40, 16), pool_attrs([16, 2], [1, 2])),
         ((1, 1, 40, 16), pool_attrs([17, 2], [1, 2])),
+        ((1, 2, 20, 56), pool_attrs([3, 3], [3, 3], None, [1, 1, 1, 1])),
+        ((1, 2, 20, 56), pool_attrs([2, 5], [2, 4], None, [0, 2, 1, 2], True)),
     ]
     for x, attrs in cases:
         s.case("max_pool", [s.data("f32", x)], label=str(attrs), **attrs)
@@ -610,6 +612,18 @@ def test_moving(s):
             x.reshape(-1)[5] = np.nan
             s.case("pad", [x], pads=[0, 1, before, 0, 2, after], value=-2.5, label=f"wide{width}_{before}")
             s.case("pad", [x], pads=[0, -1, before, 0, 0, after], label=f"wide_crop{width}_{before}")
+    for mode in ("constant", "reflect", "edge", "wrap"):  # rows that are chunks of the axes behind, and long ones
+        for shape, pads in {
+            (2, 4, 3, 5): [0, 2, 0, 0, 0, 3, 0, 0],
+            (2, 4, 3, 17): [1, 0, 2, 0, 1, 0, -1, 0],
+            (3, 2, 70, 65): [0, 1, 0, 0, 1, 0, 0, 0],
+            (2, 5, 7, 1): [0, 1, 3, 0, 0, 2, 2, 0],
+        }.items():
+            x = s.data("f32", shape)
+            s.case("pad", [x], pads=pads, mode=mode, value=0.5, label=f"chunks{mode}{shape[-1]}")
+            s.build(
+                f"pad_of_exp_{mode}{shape[-1]}", [x], lambda b, x: b.op("pad", b.op("exp", x), pads=pads, mode=mode)
+            )
     s.case("transpose", [s.data("f32", (130, 67))], perm=[1, 0], label="big")
     s.case("transpose", [s.data("f32", (2, 12, 64, 33))], perm=[0, 2, 1, 3], label="heads")
     s.check()
