@@ -169,7 +169,9 @@ Value Eval::Load(const Tensor& tensor, const Indices& indices) {
   const Index offset = Offset(k.Shape(tensor), indices);
   Value base = k.Pointer(tensor);
   if (prefetches_) {
-    if (offset.lanes.empty() && offset.stride == 1) o.Prefetch(o.At(base, offset.base, o.StoredType(tensor.dtype)));
+    // By the last lane: where rows begin within a line, the vector before has asked for the first one.
+    const Value last = o.KernelBuilder::Add(offset.base, lanes_ - 1);
+    if (offset.lanes.empty() && offset.stride == 1) o.Prefetch(o.At(base, last, o.StoredType(tensor.dtype)));
     mlir::Type type = o.ComputeType(tensor.dtype, lanes_);
     return ir::IsFloat(tensor.dtype) ? o.ConstF(type, 0) : o.ConstI(type, 0);
   }
@@ -258,7 +260,8 @@ void Kernel::PrefetchResult(const Tensor& tensor, const Indices& indices, int64_
   }
   irregular = irregular_before;
   const Index offset = e.Offset(Shape(stored), indices);
-  o.Prefetch(o.At(Pointer(stored), offset.base, o.StoredType(stored.dtype)), /*write=*/true);
+  const Value last = o.KernelBuilder::Add(offset.base, lanes - 1);
+  o.Prefetch(o.At(Pointer(stored), last, o.StoredType(stored.dtype)), /*write=*/true);
 }
 
 }  // namespace inlay::native

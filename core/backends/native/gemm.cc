@@ -170,7 +170,8 @@ class TaskEmitter {
     Value begin = kb_.Add(k_begin, kb_.Mul(InPanel(tile), share));
     kb_.For(begin, kb_.Min(kb_.Add(begin, share), k_end), 1, [&](Value k) {
       Value row = RowAt(k, kb_.Add(panel_, 1));
-      for (int64_t j = 0; j < plan_.nr(); j += line) kb_.Prefetch(kb_.At(row, j, g_.q.element));
+      // By a line's last element: where rows begin within a line, this panel's tiles have read the first one.
+      for (int64_t j = line - 1; j < plan_.nr(); j += line) kb_.Prefetch(kb_.At(row, j, g_.q.element));
     });
   }
 
@@ -202,7 +203,7 @@ class TaskEmitter {
         if (unrolls) ask_every = asked.every;
         Value turn = kb_.Min(kb_.Sub(InPanel(tile), kb_.Int(asked.first_tile)), kb_.Int(lines * asked.every - 1));
         Value row = RowAt(kb_.Add(k_begin, kb_.Div(turn, lines)), kb_.Add(panel_, 1));
-        prefetch = kb_.At(row, kb_.Mul(kb_.Rem(turn, lines), line), g_.q.element);
+        prefetch = kb_.At(row, kb_.Add(kb_.Mul(kb_.Rem(turn, lines), line), line - 1), g_.q.element);
         prefetch_step = kb_.Int(g_.q.k_stride * kLineBytes / line);
       }
     } else if (plan_.prefetch) {
