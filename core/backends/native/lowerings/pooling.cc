@@ -133,7 +133,7 @@ class RowPool {
 
   double CyclesOfRow() const {
     const double vectors_in = static_cast<double>(CeilDiv(columns_in(), lanes_));
-    const double vectors_out = static_cast<double>(SlidesVectors() ? CeilDiv(columns(), lanes_) : columns());
+    const double vectors_out = static_cast<double>(CeilDiv(columns(), SlideLanes()));
     return 3 * (vectors_in * OuterTaps() + vectors_out * 2 * pool_.w.kernel[last_]) + 40;
   }
 
@@ -169,7 +169,12 @@ class RowPool {
   int64_t stride() const { return pool_.w.strides[last_]; }
   int64_t columns_in() const { return n_.in(0).dims.back().value(); }
   int64_t columns() const { return n_.out().dims.back().value(); }
-  bool SlidesVectors() const { return columns() >= lanes_ && stride() <= 2; }
+  // Of the vectors of results, which may be fewer than columns.
+  int64_t SlideLanes() const {
+    int64_t lanes = stride() <= 2 ? lanes_ : 1;
+    while (lanes > columns()) lanes /= 2;
+    return lanes;
+  }
   int64_t OuterTaps() const { return Product(pool_.w.kernel) / pool_.w.kernel[last_]; }
   int64_t line_elements() const {
     const int64_t reach = (pool_.w.kernel[last_] - 1) * pool_.w.dilations[last_];
@@ -180,6 +185,7 @@ class RowPool {
     return o.At(lines_, o.KernelBuilder::Mul(o.KernelBuilder::Rem(item, kLines), line_elements()), scalar_);
   }
 
+  mlir::Type VectorOf(int64_t lanes) const { return lanes == 1 ? scalar_ : KernelBuilder::Vector(lanes, scalar_); }
   Value Identity(Ops& o, mlir::Type type) const {
     return pool_.average ? o.ConstF(type, 0) : o.LowestN(n_.in(0).dtype, type);
   }
@@ -254,7 +260,7 @@ class RowPool {
     auto emit = [&](Value j, int64_t lanes) {
       Value result = Window(o, line, j, lanes);
       if (pool_.average) {
-        const mlir::Type type = lanes == 1 ? scalar_ : vector_;
+        const mlir::Type type = VectorOf(lanes);
         const Value columns = CountsColumns() ? o.Load(type, o.At(counts_, j, scalar_))
                                               : o.ConstF(type, static_cast<double>(pool_.w.kernel[last_]));
         result = o.DivF(result, o.MulF(columns, o.Broadcast(outer, lanes)));
@@ -263,13 +269,10 @@ class RowPool {
       at.push_back(Index(j, lanes == 1 ? 0 : 1));
       k.StoreResult(n_.out(), at, result);
     };
-    if (!SlidesVectors()) {
-      o.For(o.Int(0), o.Int(columns()), 1, [&](Value j) { emit(j, 1); });
-      return;
-    }
-    o.For(o.Int(0), o.Int(columns()), lanes_, [&](Value j) {
-      if (columns() % lanes_ != 0) j = o.Min(j, o.Int(columns() - lanes_));
-      emit(j, lanes_);
+    const int64_t lanes = SlideLanes();
+    o.For(o.Int(0), o.Int(columns()), lanes, [&](Value j) {
+      if (columns() % lanes != 0) j = o.Min(j, o.Int(columns() - lanes));
+      emit(j, lanes);
     });
   }
 
@@ -285,18 +288,13 @@ class RowPool {
     Value all;
     for (int64_t t = 0; t < pool_.w.kernel[last_]; ++t) {
       const Value at = o.KernelBuilder::Add(o.KernelBuilder::Mul(j, stride()), o.Int(t * pool_.w.dilations[last_]));
-      Value element;
-      if (lanes == 1) {
-        element = o.Load(scalar_, o.At(line, at, scalar_));
-      } else {
-        element = o.Load(vector_, o.At(line, at, scalar_));
-        if (stride() == 2) {
-          // Two vectors that end exactly at the last element wanted, and every other lane of each.
-          const Value high = o.Load(vector_, o.At(line, o.KernelBuilder::Add(at, lanes_ - 1), scalar_));
-          std::vector<int64_t> mask;
-          for (int64_t i = 0; i < lanes_; ++i) mask.push_back(2 * i < lanes_ ? 2 * i : 2 * i + 1);
-          element = o.Shuffle(element, high, mask);
-        }
+      Value element = o.Load(VectorOf(lanes), o.At(line, at, scalar_));
+      if (lanes > 1 && stride() == 2) {
+        // Two vectors that end exactly at the last element wanted, and every other lane of each.
+        const Value high = o.Load(VectorOf(lanes), o.At(line, o.KernelBuilder::Add(at, lanes - 1), scalar_));
+        std::vector<int64_t> mask;
+        for (int64_t i = 0; i < lanes; ++i) mask.push_back(2 * i < lanes ? 2 * i : 2 * i + 1);
+        element = o.Shuffle(element, high, mask);
       }
       all = all ? Combine(o, all, element) : element;
     }
