@@ -1,4 +1,4 @@
-// fold_pads, sink_reshapes and recognise_assignment.
+// fold_pads, trim_kernels, sink_reshapes and recognise_assignment.
 #include "core/passes/pass_test_util.h"
 
 namespace inlay::passes {
@@ -44,6 +44,35 @@ TEST(FoldPadsTest, WhatDoesNotFitStays) {
   };
   b.Return(results);
   EXPECT_EQ(BodyAfter(b, FoldPads()), Body(b.Module()));
+}
+
+TEST(TrimKernelsTest, TapsThatMeetPaddingAlone) {
+  FunctionBuilder b;
+  VarPtr pixel = b.Param("x", F32({1, 4, 1, 1})), small = b.Param("y", F32({1, 4, 2, 14}));
+  ir::ConstantPtr w = Weight({8, 4, 3, 3});
+  VarPtr one = b.Call("conv", {pixel, w}, {{"pads", Ints{1, 1, 1, 1}}});
+  // The first row of three by a stride of 2; the last two columns, whose dilation reaches beyond 14.
+  VarPtr two =
+      b.Call("conv", {small, w}, {{"pads", Ints{1, 0, 1, 36}}, {"strides", Ints{2, 2}}, {"dilations", Ints{1, 18}}});
+  b.Return({one, two});
+  EXPECT_EQ(BodyAfter(b, TrimKernels()),
+            "  %0: f32[8, 4, 1, 1] = slice(@w0, begins=[0, 0, 1, 1], ends=[8, 4, 2, 2], steps=[1, 1, 1, 1])\n"
+            "  %1: f32[1, 8, 1, 1] = conv(%x, %0, dilations=[1, 1], groups=1, pads=[0, 0, 0, 0], strides=[1, 1])\n"
+            "  %2: f32[8, 4, 2, 1] = slice(@w0, begins=[0, 0, 1, 0], ends=[8, 4, 3, 1], steps=[1, 1, 1, 1])\n"
+            "  %3: f32[1, 8, 1, 7] = conv(%y, %2, dilations=[1, 18], groups=1, pads=[0, 0, 1, 0], strides=[2, 2])\n"
+            "  return %1, %3\n");
+}
+
+TEST(TrimKernelsTest, WhatMeetsThePictureStays) {
+  FunctionBuilder b;
+  VarPtr x = b.Param("x", F32({1, 4, 2, 2})), far = b.Param("y", F32({1, 4, 1, 1}));
+  std::vector<Operand> results = {
+      b.Call("conv", {x, Weight({8, 4, 3, 3})}, {{"pads", Ints{1, 1, 1, 1}}}),
+      // No tap meets it: what is left of the kernel is one that does not either.
+      b.Call("conv", {far, Weight({8, 4, 1, 1})}, {{"pads", Ints{1, 1, 0, 0}}, {"strides", Ints{2, 2}}}),
+  };
+  b.Return(results);
+  EXPECT_EQ(BodyAfter(b, TrimKernels()), Body(b.Module()));
 }
 
 TEST(SinkReshapesTest, LinearLayer) {

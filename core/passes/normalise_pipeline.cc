@@ -22,6 +22,7 @@ PassManager BuildNormalisePipeline(const target::CompilationConfig& config) {
   manager.Add(RecogniseComposites());
   manager.Add(RecognisePointwiseConv());
   manager.Add(FoldPads());
+  manager.Add(TrimKernels());
   // After composites, of which it must not tear one apart; it knows gelu, softmax and layer_norm.
   manager.Add(SinkReshapes());
   manager.Add(ExpandBatchNorm());

@@ -17,6 +17,7 @@ std::unique_ptr<Pass> FoldConstants();
 std::unique_ptr<Pass> Simplify();
 std::unique_ptr<Pass> RecogniseAssignment();
 std::unique_ptr<Pass> FoldPads();
+std::unique_ptr<Pass> TrimKernels();
 std::unique_ptr<Pass> SinkReshapes();
 std::unique_ptr<Pass> RecogniseComposites();
 std::unique_ptr<Pass> RecognisePointwiseConv();

@@ -177,7 +177,7 @@ class Planner {
         continue;
       }
       CollectReads(*node, nullptr, &seen, &reads);
-      if (Low(*node).kernel) {
+      if (Low(*node).HasKernel(*node)) {
         bool memory = false;
         for (const Tensor* out : node->outputs) memory |= !out->inlined && out->alias_of == nullptr;
         if (memory) plans.push_back({node.get(), nullptr, false, {reads.begin(), reads.end()}});

@@ -37,6 +37,8 @@ struct Lowering {
   // The element of result `output` at `indices` (in the order of its dimensions).
   std::function<mlir::Value(Eval&, const Node&, int output, const std::vector<Index>& indices)> element;
   std::function<absl::Status(FunctionEmitter&, const Node&)> kernel;
+  // Which nodes the kernel is for; a loop on `element` computes others. Empty: all.
+  std::function<bool(const Node&)> kernel_if;
   // The element depends on the arguments' elements at the same indices (broadcast) and on nothing else.
   bool pointwise = false;
   // Roughly the cycles of a vector of elements.
@@ -47,6 +49,7 @@ struct Lowering {
   ArgUse arg_use = ArgUse::kOnce;
   std::function<ArgUse(const Node&, int arg)> arg_use_of;  // where arguments differ
 
+  bool HasKernel(const Node& node) const { return kernel && (!kernel_if || kernel_if(node)); }
   ArgUse UseOf(const Node& node, int arg) const { return arg_use_of ? arg_use_of(node, arg) : arg_use; }
 };
 

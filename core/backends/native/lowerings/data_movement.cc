@@ -236,6 +236,19 @@ Value Pad(Eval& e, const Node& n, int, const Indices& at) {
   return lanes_vary && !shifted ? e.PerLane(at, element) : element(e, at);
 }
 
+// Rows have something to copy.
+bool PadsRows(const Node& n) {
+  const Tensor &x = n.in(0), &out = n.out();
+  const int last = out.rank() - 1;
+  if (last < 0 || !x.is_static() || !out.is_static() || x.IsEmpty() || out.IsEmpty()) return false;
+  const std::vector<int64_t>& pads = n.attrs->Ints("pads");
+  for (int axis = 0; axis <= last; ++axis) {
+    const int64_t added = std::max<int64_t>(pads[axis], 0) + std::max<int64_t>(pads[axis + last + 1], 0);
+    if (out.dims[axis].value() <= added) return false;
+  }
+  return true;
+}
+
 // Row by row: what lies between the pads is copied by vectors. Where the last axes are not padded, they and the last
 // one that is are one, if the argument has memory.
 absl::Status PadKernel(FunctionEmitter& f, const Node& n) {
@@ -245,18 +258,10 @@ absl::Status PadKernel(FunctionEmitter& f, const Node& n) {
   const std::string mode = n.attrs->StringOr("mode", "constant");
   const int rank = out.rank();
   auto is_padded = [&](int axis) { return pads[axis] != 0 || pads[axis + rank] != 0; };
-  const bool is_plain = rank > 0 && x.is_static() && out.is_static() && !x.IsEmpty() && !out.IsEmpty();
   int last = rank - 1;
-  while (is_plain && !x.inlined && last > 0 && !is_padded(last) && Product(out.dims, last, rank).value() < kLongRow) {
-    --last;
-  }
-  const int64_t left = is_plain ? std::max<int64_t>(pads[last], 0) : 0;
-  const int64_t right = is_plain ? std::max<int64_t>(pads[last + rank], 0) : 0;
-  const int64_t width = is_plain ? out.dims[last].value() : 0, kept = width - left - right;
-  if (kept <= 0) {
-    f.Pointwise(out);
-    return absl::OkStatus();
-  }
+  while (!x.inlined && last > 0 && !is_padded(last) && Product(out.dims, last, rank).value() < kLongRow) --last;
+  const int64_t left = std::max<int64_t>(pads[last], 0), right = std::max<int64_t>(pads[last + rank], 0);
+  const int64_t width = out.dims[last].value(), kept = width - left - right;
   const int64_t chunk = Product(out.dims, last + 1, rank).value();  // elements that stay neighbours
   const int64_t skipped = std::max<int64_t>(-pads[last], 0);
   ShapeMap shapes;
@@ -265,7 +270,7 @@ absl::Status PadKernel(FunctionEmitter& f, const Node& n) {
     shapes[t].push_back(Product(t->dims, last, rank));
   }
   int cost = 0;
-  std::vector<const Tensor*> tensors = f.Expression(out, nullptr, nullptr, &cost);
+  std::vector<const Tensor*> tensors = f.Expression(x, nullptr, nullptr, &cost);
   const Shape outer(out.dims.begin(), out.dims.begin() + last);
   f.WithLanesOrScalar(kept * chunk, f.LanesFor(tensors, kept * chunk), cost, [&](int64_t lanes) {
     f.ParallelEach(Product(outer), Cycles(width * chunk) * (cost + 2.0) / lanes, [&](Kernel& k, Value item) {
@@ -387,6 +392,7 @@ void RegisterDataMovement(LoweringTable* table) {
   t["concat"].kernel = ConcatKernel;
   t["pad"] = Injective(4, Pad);
   t["pad"].kernel = PadKernel;
+  t["pad"].kernel_if = PadsRows;
   t["tile"] = Injective(4, Tile);
   t["trilu"] = Injective(2, Trilu);
   t["full"] = Injective(0, Full);
