@@ -26,7 +26,7 @@ import ml_dtypes
 import numpy as np
 import onnx
 from micro_build import SANITIZED, Library
-from random_graphs import LARGE, ONNXRUNTIME_ERRORS, SMALL, TINY, RandomGraph, random_graph, run_nodes
+from random_graphs import LARGE, ONNXRUNTIME_ERRORS, SMALL, TINY, RandomGraph, cut_down, random_graph, run_nodes
 from random_graphs.guarded import guarded
 
 import inlay
@@ -193,27 +193,10 @@ def compared_at_all_extents(graph: RandomGraph, case: Case, axes: Sequence[int],
 def minimised(graph: RandomGraph, case: Case, server) -> RandomGraph:
     """The smallest part found that still differs."""
     for name in list(graph.outputs):
-        if len(graph.outputs) > 1:
-            less = RandomGraph(
-                graph.nodes, graph.inputs, graph.weights, graph.values, [y for y in graph.outputs if y != name]
-            )
-            if difference(less, case, server):
-                graph = less
-    shrunk = True
-    while shrunk:
-        shrunk = False
-        for i in reversed(range(len(graph.nodes))):
-            less = graph.cut(i)
-            candidates = [less] if less.outputs else []
-            # A cut at the end makes what was read there the result.
-            last = [y for y in graph.nodes[i].input if any(y in node.output for node in less.nodes)]
-            if not less.outputs and last:
-                candidates = [RandomGraph(less.nodes, less.inputs, less.weights, less.values, [last[0]])]
-            for candidate in candidates:
-                if candidate.nodes and difference(candidate, case, server):
-                    graph, shrunk = candidate, True
-                    break
-    return graph
+        less = dataclasses.replace(graph, outputs=[y for y in graph.outputs if y != name])
+        if less.outputs and difference(less, case, server):
+            graph = less
+    return cut_down(graph, lambda less: bool(difference(less, case, server)))
 
 
 def listing(graph: RandomGraph) -> str:

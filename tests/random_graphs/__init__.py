@@ -13,9 +13,19 @@ from __future__ import annotations
 import numpy as np
 
 from . import images, movement, tokens  # noqa: F401  they register their steps
-from .builder import LARGE, ONNXRUNTIME_ERRORS, SMALL, STEPS, TINY, Builder, RandomGraph, Sizes, run_nodes
+from .builder import LARGE, ONNXRUNTIME_ERRORS, SMALL, STEPS, TINY, Builder, RandomGraph, Sizes, cut_down, run_nodes
 
-__all__ = ["LARGE", "ONNXRUNTIME_ERRORS", "SMALL", "TINY", "RandomGraph", "Sizes", "random_graph", "run_nodes"]
+__all__ = [
+    "LARGE",
+    "ONNXRUNTIME_ERRORS",
+    "SMALL",
+    "TINY",
+    "RandomGraph",
+    "Sizes",
+    "cut_down",
+    "random_graph",
+    "run_nodes",
+]
 
 
 def random_graph(seed: int, steps: int | None = None, sizes: Sizes = SMALL) -> RandomGraph:

@@ -119,6 +119,22 @@ class RandomGraph:
         return RandomGraph(nodes, inputs, self.weights, self.values, outputs)
 
 
+def cut_down(graph: RandomGraph, still: Callable[[RandomGraph], bool]) -> RandomGraph:
+    """The fewest nodes found for which that is still true: each is left out in turn, until none can be."""
+    shrunk = True
+    while shrunk:
+        shrunk = False
+        for i in reversed(range(len(graph.nodes))):
+            less = graph.cut(i)
+            if not less.outputs:  # without its last node: what that one read is the result
+                made = {y for node in less.nodes for y in node.output}
+                less.outputs = [y for y in graph.nodes[i].input if y in made][:1]
+            if less.outputs and still(less):
+                graph, shrunk = less, True
+                break
+    return graph
+
+
 class DroppedError(Exception):
     """A node that is not to be: its values are too large, or too many."""
 
