@@ -134,7 +134,7 @@ class FunctionEmitter {
     Shape shape;  // at least one dimension
     ShapeMap shapes;
     int trailing = 0;  // dimensions of extent 1 behind them
-    bool scalar;  // of a root of rank 0
+    bool scalar;       // of a root of rank 0
     int cost;
     // Of columns [first, first + shape.back()) alone, those that `piece` has in `whole`, a concatenation of the
     // expression along its last dimension.
