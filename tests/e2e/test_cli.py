@@ -233,8 +233,9 @@ def test_bench_that_is_interrupted_tells_what_is_done(inlay, tmp_path):
     for name in ("first", "second"):
         onnx.save(recurrent.build_mlp(recurrent.TINY_MLP), tmp_path / f"{name}.onnx")
     models = [str(tmp_path / f"{name}.onnx") for name in ("first", "second")]
-    options = ["--vs", "none", "--no-cold", "--rounds", "20000", "--markdown"]  # seconds
-    command = [sys.executable, "-m", "inlay.cli", "bench", *models, *options]
+    options = ["--vs", "none", "--no-cold", "--rounds", "3000", "--markdown"]
+    # What a shell without job control starts in the background is to ignore it.
+    command = ["env", "--default-signal=INT", sys.executable, "-m", "inlay.cli", "bench", *models, *options]
     with subprocess.Popen(
         command, env=environment(inlay.folder), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as bench:
