@@ -19,11 +19,15 @@ ir::OpPattern PatternOf(const ir::Binding& call) {
   return schema == nullptr ? ir::OpPattern::kOpaque : schema->pattern;
 }
 
-bool IsConv(const ir::Binding& call) { return call.callee == "conv" || call.callee == "conv_transpose"; }
+bool IsConv(const ir::Binding& call) {
+  return call.callee == "conv" || call.callee == "conv_integer" || call.callee == "conv_transpose";
+}
+
+bool IsMatmul(const ir::Binding& call) { return call.callee == "matmul" || call.callee == "matmul_integer"; }
 
 // Multiply-adds of a contraction, else elements.
 double WorkOf(const ir::Binding& call) {
-  if (call.callee == "matmul" || IsConv(call)) return ir::CountFlops(call) / 2;
+  if (IsMatmul(call) || IsConv(call)) return ir::CountFlops(call) / 2;
   double largest = ir::CountElements(call.var->type);
   for (const ir::Operand& arg : call.args) largest = std::max(largest, ir::CountElements(arg.type()));
   return largest;
@@ -37,7 +41,7 @@ std::string KindOfConv(const ir::Binding& call) {
 }
 
 std::string KindOf(const ir::Binding& call) {
-  if (call.callee == "matmul") {
+  if (IsMatmul(call)) {
     return Extent(call.var->type.tensor(), -2) == 1 ? "matmul of a row" : "matmul";
   }
   if (IsConv(call)) return KindOfConv(call);
@@ -63,7 +67,7 @@ std::string OperatorKind(const ir::Function& partition) {
   bool softmax = false;
   for (const ir::Binding& binding : partition.body.bindings) {
     if (binding.kind != ir::Binding::Kind::kCall || binding.args.empty()) continue;
-    products += binding.callee == "matmul";
+    products += IsMatmul(binding);
     softmax |= binding.callee == "softmax";
     const double here = WorkOf(binding);
     if (here > work) most = &binding, work = here;

@@ -56,12 +56,14 @@ double CountFlops(const Binding& binding) {
   if (binding.kind != Binding::Kind::kCall || binding.args.empty()) return 0;
   const std::string& op = binding.callee;
   const double out = CountElements(binding.var->type);
-  if (op == "matmul") {
+  if (op == "matmul" || op == "matmul_integer") {
     const int rank = binding.args[0].tensor_type().rank();
     const bool transposed = rank > 1 && binding.attrs.BoolOr("transpose_a", false);
     return 2 * out * Extent(binding.args[0], transposed ? -2 : -1);
   }
-  if (op == "conv") return 2 * out * CountElements(binding.args[1].type()) / std::max(1.0, Extent(binding.args[1], 0));
+  if (op == "conv" || op == "conv_integer") {
+    return 2 * out * CountElements(binding.args[1].type()) / std::max(1.0, Extent(binding.args[1], 0));
+  }
   if (op == "conv_transpose") {
     return 2 * CountElements(binding.args[0].type()) * CountElements(binding.args[1].type()) /
            std::max(1.0, Extent(binding.args[1], 0));

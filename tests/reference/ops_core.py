@@ -359,3 +359,8 @@ def _matmul(args, attrs):
     if attrs.get("transpose_b", False):
         b = np.swapaxes(b, -1, -2)
     return narrow(np.matmul(a, b), args[0].dtype)
+
+
+@op("matmul_integer")
+def _matmul_integer(args, attrs):
+    return _matmul([x.astype(np.int32) for x in args], attrs)

@@ -91,6 +91,11 @@ def _conv(args, attrs):
     return narrow(y, args[0].dtype)
 
 
+@op("conv_integer")
+def _conv_integer(args, attrs):
+    return _conv([x.astype(np.float64) for x in args], attrs).astype(np.int32)
+
+
 @op("conv_transpose")
 def _conv_transpose(args, attrs):
     x, w = args[0].astype(np.float64), args[1].astype(np.float64)

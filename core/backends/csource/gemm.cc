@@ -94,7 +94,7 @@ class Emitter {
 
   void Block(const Expr& a, const Expr& row, const Expr& begin, const Expr& width) {
     const Expr base = e_.Pointer(*g_.a);
-    const absl::string_view stored = StorageType(g_.dtype);
+    const absl::string_view stored = StorageType(g_.a->dtype);
     for (int64_t r = 0; r < tile_.rows; ++r) {
       // Rows beyond the last repeat it.
       const Expr index = g_.m % tile_.rows == 0 ? row + Expr(r) : Smaller(row + Expr(r), Expr(g_.m - 1));
@@ -138,8 +138,8 @@ class Emitter {
     for (int64_t v = 0; v < tile_.vectors; ++v) e_.c().Line("const Vector b", v, " = b[", v, "];");
     for (int64_t r = 0; r < tile_.rows; ++r) {
       Expr x = At(Expr::Name(absl::StrCat("a", r)), at);
-      if (g_.dtype == ir::DType::kF16) x = Call("inlay_load_f16", {x});
-      if (g_.dtype == ir::DType::kBF16) x = Call("inlay_load_bf16", {x});
+      if (g_.a->dtype == ir::DType::kF16) x = Call("inlay_load_f16", {x});
+      if (g_.a->dtype == ir::DType::kBF16) x = Call("inlay_load_bf16", {x});
       const std::string name = absl::StrCat("x", r);
       e_.c().Line("const ", type_, " ", name, " = ", x.text, ";");
       for (int64_t v = 0; v < tile_.vectors; ++v) Accumulate(Acc(r, v), name, absl::StrCat("b", v));

@@ -14,7 +14,7 @@
 namespace inlay::csource {
 
 struct Gemm {
-  ir::DType dtype;  // of A and B
+  ir::DType dtype;  // of C; of A and B too, unless these are narrower integers
   int64_t batch = 1, m = 1, n = 1;
   // k as nested loops: extents and the distance in A (in elements) of each step; outermost first.
   struct KLoop {

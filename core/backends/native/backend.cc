@@ -45,7 +45,8 @@ double FlopsOf(const ir::Binding& binding) {
   const std::string& op = binding.callee;
   double out = ir::CountElements(binding.var->type);
   static const auto* defined =
-      new std::vector<std::string>{"matmul", "conv", "conv_transpose", "lstm", "gru", "rnn", "max_pool", "avg_pool"};
+      new std::vector<std::string>{"matmul", "matmul_integer", "conv", "conv_integer", "conv_transpose",
+                                   "lstm",   "gru",            "rnn",  "max_pool",     "avg_pool"};
   if (std::find(defined->begin(), defined->end(), op) != defined->end()) return ir::CountFlops(binding);
   if (op == "softmax" || op == "log_softmax") return 20 * out;
   if (op == "layer_norm") return 8 * out;

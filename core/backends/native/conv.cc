@@ -69,6 +69,7 @@ void EmitPixelRows(KernelBuilder& kb, const ConvKernel& kernel, Value begin, Val
   GemmKernel g;
   g.plan = plan.gemm;
   g.accumulator = kernel.accumulator;
+  g.multiply_add = kernel.multiply_add;
   g.epilogue = kernel.epilogue;
   g.ahead = kernel.ahead;
   g.transpose_output = true;
@@ -169,6 +170,7 @@ void EmitConvTasks(KernelBuilder& kb, const ConvKernel& kernel, Value begin, Val
   GemmKernel g;
   g.plan = plan.gemm;
   g.accumulator = kernel.accumulator;
+  g.multiply_add = kernel.multiply_add;
   g.inline_epilogue = kernel.inline_epilogue;
   g.epilogue = kernel.epilogue;
   g.ahead = kernel.ahead;

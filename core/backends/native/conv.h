@@ -21,6 +21,7 @@ void EmitPackConvWeights(KernelBuilder& kb, const ConvPlan& plan, mlir::Value w,
 struct ConvKernel {
   ConvPlan plan;
   mlir::Type accumulator;
+  MultiplyAdd multiply_add;  // not of depthwise ones
   mlir::Value input;  // x, or (plan.padded_input) its padded copy
   mlir::Type input_element;
   mlir::Value weights;  // packed (kDepthwise: as they are)

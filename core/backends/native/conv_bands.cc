@@ -58,6 +58,7 @@ class BandEmitter {
     t.vectors = vectors;
     t.lanes = g_.lanes;
     t.accumulator = type_;
+    t.multiply_add = kernel_.multiply_add;
     t.p = weights;
     t.p_element = kernel_.weight_element;
     t.p_row_stride = 1;

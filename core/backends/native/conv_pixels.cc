@@ -129,7 +129,8 @@ class PixelTile {
         Value pixel = kb_.Splat(kb_.Load(type, kb_.At(from, i * s_.stride[2], type)), vector);
         for (int64_t v = 0; v < t_.vectors; ++v) {
           Value& sum = sums[(r * pixels_ + i) * t_.vectors + v];
-          sum = kb_.MultiplyAdd(pixel, weights[v], sum);
+          sum = kernel_.multiply_add ? kernel_.multiply_add(kb_, pixel, weights[v], sum)
+                                     : kb_.MultiplyAdd(pixel, weights[v], sum);
         }
       }
     }

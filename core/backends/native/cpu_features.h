@@ -14,6 +14,8 @@ struct CpuFeatures {
   Core core{16, 16, 32 << 10, 512 << 10};
   bool fma = false;
   bool f16c = false;
+  // Products of vectors of integers: dot products of four bytes (VNNI), and of two 16-bit integers (any x86).
+  bool byte_dots = false, pair_dots = false;
 };
 
 CpuFeatures FeaturesOf(const target::Target& target);

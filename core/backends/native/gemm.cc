@@ -224,6 +224,7 @@ class TaskEmitter {
     t.vectors = nv_;
     t.lanes = plan_.lanes;
     t.accumulator = g_.accumulator;
+    t.multiply_add = g_.multiply_add;
     t.p = kb_.At(kb_.At(p_, tile_offset, g_.p.element), kb_.Mul(kb_.Div(k_begin, inner), g_.p.k_stride), g_.p.element);
     t.inner = g_.p.inner;
     t.p_element = g_.p.element;

@@ -70,6 +70,7 @@ using TileEmitter = std::function<std::vector<mlir::Value>(KernelBuilder&, const
 struct GemmKernel {
   GemmPlan plan;
   mlir::Type accumulator;  // element type
+  MultiplyAdd multiply_add;
   RowOperand p;
   TileEmitter tile;  // unless null: instead of p
   ColumnOperand q;

@@ -44,7 +44,9 @@ std::vector<Value> EmitRegisterTile(KernelBuilder& kb, const RegisterTile& tile,
       Value element = kb.Load(tile.p_element, kb.At(p, offset, tile.p_element));
       Value splat = kb.Splat(kb.Widen(element, tile.accumulator), vector);
       for (int64_t v = 0; v < tile.vectors; ++v) {
-        out.push_back(kb.MultiplyAdd(splat, row[v], in[r * tile.vectors + v]));
+        const Value sum = in[r * tile.vectors + v];
+        out.push_back(tile.multiply_add ? tile.multiply_add(kb, splat, row[v], sum)
+                                        : kb.MultiplyAdd(splat, row[v], sum));
       }
     }
     return out;

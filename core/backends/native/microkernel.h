@@ -9,6 +9,10 @@
 
 namespace inlay::native {
 
+// sum + p * q, of vectors; p is an element of P in all lanes. Unless given, KernelBuilder::MultiplyAdd.
+using MultiplyAdd =
+    std::function<mlir::Value(KernelBuilder&, mlir::Value p, mlir::Value q, mlir::Value sum)>;
+
 struct InnerLoop {
   int64_t extent;
   std::function<mlir::Value(KernelBuilder&, mlir::Value i)> offset;  // of iteration i, in elements
@@ -17,6 +21,7 @@ struct InnerLoop {
 struct RegisterTile {
   int64_t rows = 8, vectors = 2, lanes = 16;
   mlir::Type accumulator;
+  MultiplyAdd multiply_add;
   // P's element (r, k) is at p + r * p_row_stride + k * p_k_stride, one scalar of type p_element. Unless empty,
   // p_rows[r] stands in place of r * p_row_stride.
   mlir::Value p;

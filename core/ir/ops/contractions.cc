@@ -4,9 +4,24 @@
 namespace inlay::ir::ops {
 namespace {
 
-absl::StatusOr<Type> InferMatmul(const InferContext& ctx) {
-  INLAY_RETURN_IF_ERROR(CheckDType(ctx, 0, DTypes::kN));
-  INLAY_RETURN_IF_ERROR(CheckSameDType(ctx));
+// Of sums of products: the arguments' own, or i32 where these are of 8 bits, each signed or not.
+absl::StatusOr<DType> CheckedProducts(const InferContext& ctx, DTypes allowed, bool integer) {
+  if (!integer) {
+    INLAY_RETURN_IF_ERROR(CheckDType(ctx, 0, allowed));
+    INLAY_RETURN_IF_ERROR(CheckSameDType(ctx));
+    return ctx.arg(0).dtype;
+  }
+  for (int i = 0; i < 2; ++i) {
+    if (ctx.arg(i).dtype != DType::kI8 && ctx.arg(i).dtype != DType::kU8) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("argument ", i, " is ", ctx.arg(i).ToString(), "; its elements must be i8 or u8"));
+    }
+  }
+  return DType::kI32;
+}
+
+absl::StatusOr<Type> InferMatmul(const InferContext& ctx, bool integer) {
+  INLAY_ASSIGN_OR_RETURN(const DType dtype, CheckedProducts(ctx, DTypes::kN, integer));
   std::vector<Dim> a = ctx.arg(0).dims, b = ctx.arg(1).dims;
   if (a.empty() || b.empty()) {
     return absl::InvalidArgumentError("a matmul argument of rank 0; the lowest rank is 1");
@@ -31,7 +46,7 @@ absl::StatusOr<Type> InferMatmul(const InferContext& ctx) {
   INLAY_ASSIGN_OR_RETURN(std::vector<Dim> dims, Broadcast(a, b));
   if (!vector_a) dims.push_back(m);
   if (!vector_b) dims.push_back(n);
-  return Type(TensorType{ctx.arg(0).dtype, std::move(dims)});
+  return Type(TensorType{dtype, std::move(dims)});
 }
 
 absl::StatusOr<int64_t> GetGroups(const InferContext& ctx) {
@@ -42,8 +57,6 @@ absl::StatusOr<int64_t> GetGroups(const InferContext& ctx) {
 
 absl::StatusOr<std::vector<int64_t>> CheckedKernel(const InferContext& ctx) {
   const TensorType& w = ctx.arg(1);
-  INLAY_RETURN_IF_ERROR(CheckDType(ctx, 0, DTypes::kF));
-  INLAY_RETURN_IF_ERROR(CheckSameDType(ctx));
   INLAY_RETURN_IF_ERROR(CheckImage(ctx, 0));
   INLAY_RETURN_IF_ERROR(CheckRank(ctx, 1, ctx.arg(0).rank()));
   if (!w.is_static()) {
@@ -54,7 +67,8 @@ absl::StatusOr<std::vector<int64_t>> CheckedKernel(const InferContext& ctx) {
   return std::vector<int64_t>(shape.begin() + 2, shape.end());
 }
 
-absl::StatusOr<Type> InferConv(const InferContext& ctx) {
+absl::StatusOr<Type> InferConv(const InferContext& ctx, bool integer) {
+  INLAY_ASSIGN_OR_RETURN(const DType dtype, CheckedProducts(ctx, DTypes::kF, integer));
   INLAY_ASSIGN_OR_RETURN(std::vector<int64_t> kernel, CheckedKernel(ctx));
   INLAY_ASSIGN_OR_RETURN(Windows windows, GetWindows(ctx, kernel));
   INLAY_ASSIGN_OR_RETURN(int64_t groups, GetGroups(ctx));
@@ -72,11 +86,12 @@ absl::StatusOr<Type> InferConv(const InferContext& ctx) {
     INLAY_ASSIGN_OR_RETURN(Dim out, WindowedExtent(x.dims[i + 2], windows, i, false));
     dims.push_back(out);
   }
-  return Type(TensorType{x.dtype, std::move(dims)});
+  return Type(TensorType{dtype, std::move(dims)});
 }
 
 // out = (in - 1) * stride - pads + window + output_padding
 absl::StatusOr<Type> InferConvTranspose(const InferContext& ctx) {
+  INLAY_RETURN_IF_ERROR(CheckedProducts(ctx, DTypes::kF, false).status());
   INLAY_ASSIGN_OR_RETURN(std::vector<int64_t> kernel, CheckedKernel(ctx));
   INLAY_ASSIGN_OR_RETURN(Windows windows, GetWindows(ctx, kernel));
   INLAY_ASSIGN_OR_RETURN(int64_t groups, GetGroups(ctx));
@@ -103,14 +118,23 @@ absl::StatusOr<Type> InferConvTranspose(const InferContext& ctx) {
   return Type(TensorType{x.dtype, std::move(dims)});
 }
 
-INLAY_REGISTER_OP(Schema("matmul", 2, 2,
-                         {WithDefault("transpose_a", AttrKind::kBool, false),
-                          WithDefault("transpose_b", AttrKind::kBool, false)},
-                         OpPattern::kContraction, InferMatmul));
-INLAY_REGISTER_OP(Schema("conv", 2, 3,
-                         {MayBeAbsent("strides", AttrKind::kInts), MayBeAbsent("dilations", AttrKind::kInts),
-                          MayBeAbsent("pads", AttrKind::kInts), WithDefault("groups", AttrKind::kInt, int64_t{1})},
-                         OpPattern::kContraction, InferConv));
+std::vector<AttrSpec> MatmulAttrs() {
+  return {WithDefault("transpose_a", AttrKind::kBool, false), WithDefault("transpose_b", AttrKind::kBool, false)};
+}
+
+std::vector<AttrSpec> ConvAttrs() {
+  return {MayBeAbsent("strides", AttrKind::kInts), MayBeAbsent("dilations", AttrKind::kInts),
+          MayBeAbsent("pads", AttrKind::kInts), WithDefault("groups", AttrKind::kInt, int64_t{1})};
+}
+
+INLAY_REGISTER_OP(Schema("matmul", 2, 2, MatmulAttrs(), OpPattern::kContraction,
+                         [](const InferContext& ctx) { return InferMatmul(ctx, false); }));
+INLAY_REGISTER_OP(Schema("matmul_integer", 2, 2, MatmulAttrs(), OpPattern::kContraction,
+                         [](const InferContext& ctx) { return InferMatmul(ctx, true); }));
+INLAY_REGISTER_OP(Schema("conv", 2, 3, ConvAttrs(), OpPattern::kContraction,
+                         [](const InferContext& ctx) { return InferConv(ctx, false); }));
+INLAY_REGISTER_OP(Schema("conv_integer", 2, 2, ConvAttrs(), OpPattern::kContraction,
+                         [](const InferContext& ctx) { return InferConv(ctx, true); }));
 INLAY_REGISTER_OP(Schema("conv_transpose", 2, 3,
                          {MayBeAbsent("strides", AttrKind::kInts), MayBeAbsent("dilations", AttrKind::kInts),
                           MayBeAbsent("pads", AttrKind::kInts), MayBeAbsent("output_padding", AttrKind::kInts),

@@ -224,6 +224,23 @@ def _matmul(args, attrs):
     _count(args, 2)
     _same_dtype(args)
     _dtype(args[0], N)
+    return TensorType(args[0].dtype, _matmul_shape(args, attrs))
+
+
+@op("matmul_integer", transpose_a=("bool", False), transpose_b=("bool", False))
+def _matmul_integer(args, attrs):
+    _count(args, 2)
+    return TensorType(_eight_bits(args), _matmul_shape(args, attrs))
+
+
+def _eight_bits(args):
+    """The dtype of sums of products of such."""
+    for arg in args:
+        _dtype(arg, ("i8", "u8"))
+    return "i32"
+
+
+def _matmul_shape(args, attrs):
     a, b = list(args[0].shape), list(args[1].shape)
     if not a or not b:
         raise ValueError("a scalar argument")
@@ -241,7 +258,7 @@ def _matmul(args, attrs):
     if a[-1] != b[-2]:
         raise ValueError(f"inner extents {a[-1]} and {b[-2]} differ ({args[0]} by {args[1]})")
     tail = ([] if vector_a else [a[-2]]) + ([] if vector_b else [b[-1]])
-    return TensorType(args[0].dtype, dims.broadcast(a[:-2], b[:-2]) + tuple(tail))
+    return dims.broadcast(a[:-2], b[:-2]) + tuple(tail)
 
 
 def _window(extent, kernel, stride, dilation, before, after, ceil_mode=False):
@@ -283,8 +300,6 @@ def _spatial_lists(attrs, spatial: int, names=("strides", "dilations")) -> None:
 
 def _conv_args(args) -> int:
     _count(args, 2, 3)
-    _same_dtype(args)
-    _dtype(args[0], FLOATS)
     spatial = args[0].rank - 2
     if not 1 <= spatial <= 3 or args[1].rank != args[0].rank:
         raise ValueError(f"x {args[0]} and w {args[1]}: wants 1 to 3 spatial axes in both")
@@ -293,6 +308,18 @@ def _conv_args(args) -> int:
 
 @op("conv", strides="ints", dilations="ints", pads="ints", groups=("int", 1))
 def _conv(args, attrs):
+    _same_dtype(args)
+    _dtype(args[0], FLOATS)
+    return TensorType(args[0].dtype, _conv_shape(args, attrs))
+
+
+@op("conv_integer", strides="ints", dilations="ints", pads="ints", groups=("int", 1))
+def _conv_integer(args, attrs):
+    _count(args, 2)
+    return TensorType(_eight_bits(args), _conv_shape(args, attrs))
+
+
+def _conv_shape(args, attrs):
     spatial = _conv_args(args)
     _spatial_lists(attrs, spatial)
     x, w, groups = args[0].shape, args[1].shape, attrs["groups"]
@@ -305,11 +332,13 @@ def _conv(args, attrs):
         _window(x[2 + i], w[2 + i], attrs["strides"][i], attrs["dilations"][i], p[i], p[spatial + i])
         for i in range(spatial)
     ]
-    return TensorType(args[0].dtype, (x[0], w[0], *out))
+    return (x[0], w[0], *out)
 
 
 @op("conv_transpose", strides="ints", dilations="ints", pads="ints", output_padding="ints", groups=("int", 1))
 def _conv_transpose(args, attrs):
+    _same_dtype(args)
+    _dtype(args[0], FLOATS)
     spatial = _conv_args(args)
     _spatial_lists(attrs, spatial)
     x, w, groups = args[0].shape, args[1].shape, attrs["groups"]

@@ -16,6 +16,7 @@ from inlay.ir.half import HalfBuilder
 from inlay.ir.module import LITERAL_LIMIT, IRModule
 from inlay.onnx_import import fold, functions, partial
 from inlay.onnx_import.initializers import load_tensor
+from inlay.onnx_import.integer_products import remember_quantised
 from inlay.onnx_import.registry import Converter, NodeContext, find_converter
 from inlay.onnx_import.value import (
     AbsentValue,
@@ -149,9 +150,14 @@ class GraphImporter:
             known = partial.propagate(node, inputs)
             if known is not None:
                 return [known]
-            if all(v is None or v.constant for v in inputs) and node.op_type not in ("Constant", "Shape", "Size"):
-                return self.convert_constant(ctx, function, body, inputs)
-        return self.convert_plain(ctx, function, body)
+        constant = all(v is None or v.constant for v in inputs) and node.op_type not in ("Constant", "Shape", "Size")
+        if plain and domain == "" and constant:
+            outputs = self.convert_constant(ctx, function, body, inputs)
+        else:
+            outputs = self.convert_plain(ctx, function, body)
+        if node.op_type == "DequantizeLinear" and domain == "":
+            remember_quantised(ctx, outputs[0])
+        return outputs
 
     def convert_plain(self, ctx: NodeContext, function: Converter | None, body) -> list[Any]:
         node = ctx.node

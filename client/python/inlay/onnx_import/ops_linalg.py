@@ -5,13 +5,15 @@ from __future__ import annotations
 import string
 
 from inlay.ir import dims
+from inlay.onnx_import.integer_products import dequantised_matmul, integer_matmul_of_inputs
 from inlay.onnx_import.registry import NodeContext, converter
 from inlay.onnx_import.value import Unsupported, Value
 
 
 @converter("MatMul")
 def matmul(ctx: NodeContext) -> Value:
-    return ctx.op("matmul", ctx[0], ctx[1])
+    y = dequantised_matmul(ctx, ctx[0], ctx[1])
+    return ctx.op("matmul", ctx[0], ctx[1]) if y is None else y
 
 
 def _scaled(ctx: NodeContext, x: Value, factor: float) -> Value:
@@ -31,7 +33,10 @@ def gemm(ctx: NodeContext) -> Value:
     ctx.ignore("broadcast")  # of opset 6: C broadcasts as it always does now
     alpha, beta = ctx.attr("alpha", 1.0), ctx.attr("beta", 1.0)
     trans_a, trans_b = bool(ctx.attr("transA", 0)), bool(ctx.attr("transB", 0))
-    y = _scaled(ctx, ctx.op("matmul", a, b, transpose_a=trans_a, transpose_b=trans_b), alpha)
+    y = None if trans_a else dequantised_matmul(ctx, a, b, trans_b)
+    if y is None:
+        y = ctx.op("matmul", a, b, transpose_a=trans_a, transpose_b=trans_b)
+    y = _scaled(ctx, y, alpha)
     c = ctx.get(2)
     if c is None or beta == 0.0:
         return y
@@ -40,13 +45,7 @@ def gemm(ctx: NodeContext) -> Value:
 
 @converter("MatMulInteger")
 def matmul_integer(ctx: NodeContext) -> Value:
-    a, b = ctx.cast(ctx[0], "i32"), ctx.cast(ctx[1], "i32")
-    if ctx.has(2):
-        zero = ctx.cast(ctx[2], "i32")
-        a = ctx.op("sub", a, ctx.reshape(zero, [*zero.shape, 1]) if zero.rank == 1 and zero.shape[0] != 1 else zero)
-    if ctx.has(3):
-        b = ctx.op("sub", b, ctx.cast(ctx[3], "i32"))
-    return ctx.op("matmul", a, b)
+    return integer_matmul_of_inputs(ctx, (0, 2), (1, 3))
 
 
 @converter("Det")

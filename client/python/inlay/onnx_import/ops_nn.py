@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inlay.onnx_import.integer_products import dequantised_conv
 from inlay.onnx_import.registry import NodeContext, converter
 from inlay.onnx_import.value import Unsupported, Value
 
@@ -55,7 +56,9 @@ def conv_attrs(ctx: NodeContext, x: Value, w: Value) -> dict:
 
 @converter("Conv")
 def conv(ctx: NodeContext) -> Value:
-    return ctx.op("conv", *ctx.all(), **conv_attrs(ctx, ctx[0], ctx[1]))
+    attrs = conv_attrs(ctx, ctx[0], ctx[1])
+    y = dequantised_conv(ctx, ctx[0], ctx[1], ctx.get(2), attrs)
+    return ctx.op("conv", *ctx.all(), **attrs) if y is None else y
 
 
 @converter("ConvTranspose")

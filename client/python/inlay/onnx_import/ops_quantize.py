@@ -1,7 +1,7 @@
 """QuantizeLinear, DequantizeLinear, QLinearMatMul, QLinearConv, ConvInteger (8-, 16- and 32-bit integers).
 
-Sums of products are exact: in i32 for matmul, in f64 for convolutions (whose IR form is floating only; a product of two
-8-bit numbers takes 17 bits, so 2^36 of them fit).
+Sums of products are exact: in i32, or, of convolutions that conv_integer is not for, in f64 (a product of two 8-bit
+numbers takes 17 bits, so 2^36 of them fit).
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from inlay.ir.types import numpy_dtype
+from inlay.onnx_import.integer_products import integer_conv, integer_matmul_of_inputs, per_channel
 from inlay.onnx_import.ops_nn import conv_attrs
 from inlay.onnx_import.registry import NodeContext, converter, onnx_dtype
 from inlay.onnx_import.value import Unsupported, Value
@@ -83,24 +84,10 @@ def dequantize(ctx: NodeContext) -> Value:
     return ctx.cast(ctx.op("mul", ctx.cast(wide, "f32"), factor), dtype)
 
 
-def _shifted(ctx: NodeContext, i: int, zero: int, dtype: str, per_row: bool) -> Value:
-    """Input i minus its zero point, widened. per_row: a zero point of several elements belongs to x's rows."""
-    x = ctx.cast(ctx[i], dtype)
-    point = ctx.get(zero)
-    if point is None:
-        return x
-    point = ctx.cast(point, dtype)
-    if point.elements == 1:
-        point = ctx.reshape(point, [])
-    elif per_row and point.rank == 1:
-        point = ctx.reshape(point, [*point.shape, 1])
-    return ctx.op("sub", x, point)
-
-
 @converter("QLinearMatMul")
 def qlinear_matmul(ctx: NodeContext) -> Value:
     """saturate(round((a - za)(b - zb) * sa * sb / sy) + zy)."""
-    product = ctx.op("matmul", _shifted(ctx, 0, 2, "i32", True), _shifted(ctx, 3, 5, "i32", False))
+    product = integer_matmul_of_inputs(ctx, (0, 2), (3, 5))
     scale_a, scale_b, scale_y = (ctx.cast(ctx[i], "f32") for i in (1, 4, 6))
     if scale_a.rank == 1 and scale_a.elements > 1:
         scale_a = ctx.reshape(scale_a, [*scale_a.shape, 1])
@@ -117,20 +104,21 @@ def _output(zero: Value) -> str:
     return zero.dtype
 
 
-def _per_channel(ctx: NodeContext, value: Value, rank: int) -> Value:
-    """[M] (or one element) as [M, 1, ...] of the weights' rank."""
-    return ctx.reshape(value, [] if value.elements == 1 else [*value.shape, *[1] * (rank - 1)])
-
-
 def _integer_conv(ctx: NodeContext, at: tuple[int, int, int | None, int | None], bias: Value | None) -> Value:
+    """In i32, or in f64. at: the inputs x, w and their zero points."""
     x_at, w_at, x_zero, w_zero = at
+    zeros = [None if i is None else ctx.get(i) for i in (x_zero, w_zero)]
+    attrs = conv_attrs(ctx, ctx[x_at], ctx[w_at])
+    y = integer_conv(ctx, ctx[x_at], zeros[0], ctx[w_at], zeros[1], attrs)
+    if y is not None:
+        return y if bias is None else ctx.op("add", y, per_channel(ctx, bias, y.rank))
     x, w = ctx.cast(ctx[x_at], "f64"), ctx.cast(ctx[w_at], "f64")
-    if x_zero is not None and ctx.has(x_zero):
-        x = ctx.op("sub", x, ctx.reshape(ctx.cast(ctx[x_zero], "f64"), []))
-    if w_zero is not None and ctx.has(w_zero):
-        w = ctx.op("sub", w, _per_channel(ctx, ctx.cast(ctx[w_zero], "f64"), w.rank))
+    if zeros[0] is not None:
+        x = ctx.op("sub", x, ctx.reshape(ctx.cast(zeros[0], "f64"), []))
+    if zeros[1] is not None:
+        w = ctx.op("sub", w, per_channel(ctx, ctx.cast(zeros[1], "f64"), w.rank + 1))
     args = [x, w] if bias is None else [x, w, ctx.cast(bias, "f64")]
-    return ctx.op("conv", *args, **conv_attrs(ctx, x, w))
+    return ctx.op("conv", *args, **attrs)
 
 
 @converter("ConvInteger")

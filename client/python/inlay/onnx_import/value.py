@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from inlay.ir import Var
 from inlay.ir.dims import Dim, Shape
 from inlay.ir.types import TensorType, dtype_name
+
+if TYPE_CHECKING:
+    from inlay.onnx_import.integer_products import Quantised
 
 
 class Unsupported(Exception):
@@ -35,9 +39,10 @@ class Value:
 
     weight: the array is trained data (or comes from it): its value must stay out of the program.
     roots: the graph inputs whose data it depends on.
+    quantised: what DequantizeLinear made it of, where it did.
     """
 
-    __slots__ = ("_array", "_thunk", "extents", "name", "roots", "type", "var", "weight")
+    __slots__ = ("_array", "_thunk", "extents", "name", "quantised", "roots", "type", "var", "weight")
 
     def __init__(
         self,
@@ -57,6 +62,7 @@ class Value:
         self.extents = extents
         self.weight = weight
         self.roots = roots
+        self.quantised: Quantised | None = None
         if type_ is None and var is not None:
             type_ = var.type
         if type_ is None and array is not None:

@@ -52,7 +52,7 @@ void Matmul(KernelEmitter& e, const Node& node) {
   const int batch_rank = out.rank() - (a.rank() > 1) - (b.rank() > 1);
   auto batch_index = std::make_shared<Index>(batch_rank, Expr(0));
   Gemm g;
-  g.dtype = a.dtype;
+  g.dtype = out.dtype;
   g.batch = Product(out.shape, 0, batch_rank);
   g.m = Extent(ma, 2);
   g.n = Extent(mb, 1);
@@ -138,7 +138,7 @@ class Conv {
     const int64_t taps = windows_.taps();
     const std::vector<DimGroup> spatial = Singles(out_.shape, 2, rank + 2);
     Gemm g;
-    g.dtype = x_.dtype;
+    g.dtype = out_.dtype;
     g.batch = x_.shape[0] * groups_;
     g.m = filters_;
     g.n = Product(out_.shape, 2, rank + 2);
@@ -212,7 +212,7 @@ class Conv {
     const int rank = windows_.rank();
     const int64_t width = out_.shape.back(), stride = windows_.strides.back();
     const int64_t extent = x_.shape.back();
-    const DType dtype = ComputeDType(x_.dtype);
+    const DType dtype = ComputeDType(out_.dtype);
     const std::vector<DimGroup> outer = Singles(out_.shape, 0, rank + 1);
     const double work = static_cast<double>(width * windows_.taps() * channels_) / 4;
     e_.Units(Product(out_.shape, 0, rank + 1), work, [&](const Expr& unit) {
@@ -283,11 +283,15 @@ class Conv {
 }  // namespace
 
 void AddContractions(OpTable* ops) {
-  (*ops)["matmul"].kernel = Matmul;
-  (*ops)["matmul"].use = UseOfMatmul;
-  (*ops)["conv"].kernel = [](KernelEmitter& e, const Node& node) { Conv(e, node, false).Emit(); };
+  for (const char* name : {"matmul", "matmul_integer"}) {
+    (*ops)[name].kernel = Matmul;
+    (*ops)[name].use = UseOfMatmul;
+  }
+  for (const char* name : {"conv", "conv_integer"}) {
+    (*ops)[name].kernel = [](KernelEmitter& e, const Node& node) { Conv(e, node, false).Emit(); };
+  }
   (*ops)["conv_transpose"].kernel = [](KernelEmitter& e, const Node& node) { Conv(e, node, true).Emit(); };
-  for (const char* name : {"conv", "conv_transpose"}) {
+  for (const char* name : {"conv", "conv_integer", "conv_transpose"}) {
     (*ops)[name].use = [](const Node&, int) { return Use::kMemory; };
   }
 }

@@ -8,6 +8,7 @@
 #include "core/backends/native/lowering.h"
 #include "core/backends/native/lowerings/conv_support.h"
 #include "core/backends/native/lowerings/gemm_support.h"
+#include "core/backends/native/lowerings/integer_products.h"
 #include "core/backends/native/lowerings/views.h"
 #include "core/backends/native/rounding.h"
 #include "core/backends/native/winograd.h"
@@ -89,30 +90,54 @@ void Winograd(FunctionEmitter& f, const Node& n, const WinogradPlan& plan) {
   f.Either({{std::nullopt, finer->threads, INT64_MAX}}, [&] { multiply(finer->plan); }, [&] { multiply(plan); });
 }
 
-void Direct(FunctionEmitter& f, const Node& n, const ConvPlan& plan) {
-  const Tensor &x = n.in(0), &w = n.in(1);
-  const ConvShape& shape = plan.shape;
-  GemmTypes types(f, x.dtype);
-  // Weights in the layout of the tasks: once at load where they are constant, else by every call.
-  Buffer weights = f.BufferOf(w);
-  auto weight_type = [&](Ops& o) { return plan.widens_weights() ? types.Accumulator(o) : types.Stored(o); };
-  if (plan.method != ConvMethod::kDepthwise) {
-    bool constant = f.IsConstantParam(w);
-    int64_t bytes = (plan.packed_weight_elements() + plan.lanes) * types.accumulator_bytes;
-    weights = constant ? f.State(bytes) : f.Temporary(bytes);
-    f.Parallel(
-        1, 0,
-        [&](Kernel& k, Value, Value) {
-          EmitPackConvWeights(k.o, plan, k.Pointer(w), types.Stored(k.o), weight_type(k.o), k.Pointer(weights));
-        },
-        constant ? Phase::kInit : Phase::kRun);
+// Weights in the layout of the tasks: once at load where they are constant, else by every call.
+Buffer PackedWeights(FunctionEmitter& f, const Tensor& w, const ConvPlan& plan, const GemmTypes& types) {
+  if (plan.method == ConvMethod::kDepthwise) return f.BufferOf(w);
+  const bool constant = f.IsConstantParam(w);
+  const int64_t bytes = (plan.packed_weight_elements() + plan.lanes) * types.accumulator_bytes;
+  const Buffer weights = constant ? f.State(bytes) : f.Temporary(bytes);
+  f.Parallel(
+      1, 0,
+      [&](Kernel& k, Value, Value) {
+        const mlir::Type packed = plan.widens_weights() ? types.Accumulator(k.o) : types.Stored(k.o);
+        EmitPackConvWeights(k.o, plan, k.Pointer(w), types.Stored(k.o), packed, k.Pointer(weights));
+      },
+      constant ? Phase::kInit : Phase::kRun);
+  return weights;
+}
+
+absl::Status Convolution(FunctionEmitter& f, const Node& n, bool transposed) {
+  if (n.out().IsEmpty()) return absl::OkStatus();
+  const Shape& dims = n.in(0).dims;
+  if (!IsStatic(Shape(dims.begin() + 2, dims.end()))) return EmitOpenConvolution(f, n);
+  const Core& core = f.cpu().core;
+  const int64_t accumulator_bytes = GemmTypes(f, n.in(0).dtype).accumulator_bytes;
+  ConvPlan plan = PlanConv(core, ConvShapeOf(n, transposed), accumulator_bytes,
+                           /*widened=*/ir::ByteSize(n.in(0).dtype) < accumulator_bytes);
+  // Transforming weights takes longer than Winograd gains: only those that are constant.
+  if (n.in(0).dtype == ir::DType::kF32 && f.IsConstantParam(n.in(1))) {
+    if (auto winograd = ChooseWinograd(core, plan, f.winograd())) {
+      Winograd(f, n, *winograd);
+      return absl::OkStatus();
+    }
   }
-  const Extent& images = x.dims[0];
-  int64_t image_bytes = Product(x.dims, 1, x.rank()).value() * ir::ByteSize(x.dtype);
-  Buffer input = f.BufferOf(x);
+  CutForThreads(&plan);
+  const GemmTypes types(f, n.in(0).dtype);
+  EmitDirectConv(f, n, plan, types, f.BufferOf(n.in(0)), PackedWeights(f, n.in(1), plan, types));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void EmitDirectConv(FunctionEmitter& f, const Node& n, const ConvPlan& plan, const GemmTypes& types, Buffer input,
+                    const Buffer& weights, const std::function<void(Kernel&, ConvKernel*)>& adjust) {
+  const ConvShape& shape = plan.shape;
+  const Extent& images = n.in(0).dims[0];
+  const int64_t image_bytes = shape.c * shape.in_elements() * ir::ByteSize(types.dtype);
   int64_t input_bytes = image_bytes;
-  bool padded = plan.padded_input;
+  const bool padded = plan.padded_input;
   if (padded) {
+    const Buffer x = input;
     input_bytes = RoundUp((plan.padded_elements() + plan.lanes) * types.accumulator_bytes, kLineBytes);
     input = f.Temporary(ForAll(images, input_bytes));
     ForImages(f, images, shape.n * shape.c, static_cast<double>(plan.plane_elements()) / 4, kNoScratch,
@@ -132,36 +157,15 @@ void Direct(FunctionEmitter& f, const Node& n, const ConvPlan& plan) {
     conv.input = OfImage(k, k.Pointer(input), image, input_bytes);
     conv.input_element = padded ? conv.accumulator : types.Stored(k.o);
     conv.weights = k.Pointer(weights);
-    conv.weight_element = weight_type(k.o);
+    conv.weight_element = plan.widens_weights() ? conv.accumulator : types.Stored(k.o);
     conv.inline_epilogue = flat && InlineEpilogue(f, n);
     conv.epilogue = StorePixels(k, n, shape.groups, flat, image);
     conv.ahead = PrefetchPixels(k, n, f.cpu().core, shape.groups, flat, image, plan.lanes);
+    if (adjust) adjust(k, &conv);
     EmitConvTasks(k.o, conv, begin, end, scratch);
   };
   ForImages(f, images, plan.tasks(), cost, plan.scratch_bytes(), emit);
 }
-
-absl::Status Convolution(FunctionEmitter& f, const Node& n, bool transposed) {
-  if (n.out().IsEmpty()) return absl::OkStatus();
-  const Shape& dims = n.in(0).dims;
-  if (!IsStatic(Shape(dims.begin() + 2, dims.end()))) return EmitOpenConvolution(f, n);
-  const Core& core = f.cpu().core;
-  const int64_t accumulator_bytes = GemmTypes(f, n.in(0).dtype).accumulator_bytes;
-  ConvPlan plan = PlanConv(core, ConvShapeOf(n, transposed), accumulator_bytes,
-                           /*widened=*/ir::ByteSize(n.in(0).dtype) < accumulator_bytes);
-  // Transforming weights takes longer than Winograd gains: only those that are constant.
-  if (n.in(0).dtype == ir::DType::kF32 && f.IsConstantParam(n.in(1))) {
-    if (auto winograd = ChooseWinograd(core, plan, f.winograd())) {
-      Winograd(f, n, *winograd);
-      return absl::OkStatus();
-    }
-  }
-  CutForThreads(&plan);
-  Direct(f, n, plan);
-  return absl::OkStatus();
-}
-
-}  // namespace
 
 void RegisterContractions(LoweringTable* table) {
   Lowering& matmul = (*table)["matmul"];
@@ -169,6 +173,13 @@ void RegisterContractions(LoweringTable* table) {
   for (bool transposed : {false, true}) {
     Lowering& conv = (*table)[transposed ? "conv_transpose" : "conv"];
     conv.kernel = [transposed](FunctionEmitter& f, const Node& n) { return Convolution(f, n, transposed); };
+  }
+  (*table)["matmul_integer"].kernel = EmitIntegerMatmul;
+  (*table)["conv_integer"].kernel = EmitIntegerConvolution;
+  for (const char* name : {"matmul_integer", "conv_integer"}) {
+    Lowering& lowering = (*table)[name];
+    lowering.cost = 100;
+    lowering.epilogue = true;
   }
   for (const char* name : {"matmul", "conv", "conv_transpose"}) {
     Lowering& lowering = (*table)[name];

@@ -2,8 +2,11 @@
 #ifndef INLAY_CORE_BACKENDS_NATIVE_LOWERINGS_CONV_SUPPORT_H_
 #define INLAY_CORE_BACKENDS_NATIVE_LOWERINGS_CONV_SUPPORT_H_
 
+#include <functional>
+
 #include "core/backends/native/conv.h"
 #include "core/backends/native/function_emitter.h"
+#include "core/backends/native/lowerings/gemm_support.h"
 
 namespace inlay::native {
 
@@ -18,6 +21,11 @@ Epilogue StorePixels(Kernel& k, const Node& conv, int64_t groups, bool flat, mli
 // Of what that reads and writes; empty where L2 holds it, or pixels are stored one by one.
 Ahead PrefetchPixels(Kernel& k, const Node& conv, const Core& core, int64_t groups, bool flat, mlir::Value open_image,
                      int64_t lanes);
+
+// Pads the input where the plan wants that, and runs its tasks. `input`: images of `types`; `weights`: packed for the
+// plan. `adjust` may change the kernel of a task.
+void EmitDirectConv(FunctionEmitter& f, const Node& conv, const ConvPlan& plan, const GemmTypes& types, Buffer input,
+                    const Buffer& weights, const std::function<void(Kernel&, ConvKernel*)>& adjust = nullptr);
 
 }  // namespace inlay::native
 

@@ -64,6 +64,63 @@ BatchOffset Matrices::OffsetOf(FunctionEmitter& f, const Shape& result, Shape st
   };
 }
 
+namespace {
+
+// Few enough rows that packing a panel of b would cost more than reading it where it lies.
+constexpr int64_t kFewRows = 16;
+// From here on, rows that far apart strain the TLB.
+constexpr int64_t kFarBytes = 2048;
+
+}  // namespace
+
+ColumnSource SourceOf(const Core& core, const Matrices& b, bool constant, int64_t m, int64_t element_bytes) {
+  if (constant) return ColumnSource::kPacked;
+  const int64_t k = b.rows.value(), stride = b.row_stride.value() * element_bytes;
+  const bool is_far = stride >= kFarBytes && k * stride >= 64 * kFarBytes;
+  // A panel's part of a row is in two lines then (Zen 3, GFLOP/s: 24x196x1024 33 where it lies and 78 copied, 20x50x512
+  // 55 and 65; 24x64x1024 91 and 86).
+  const bool is_split = core.waits_for_l2() && stride % kLineBytes != 0 && k * 2 * kLineBytes > core.l1_bytes;
+  const bool copies = m > kFewRows && (is_far || is_split || CopiesRows(core, m, k, stride));
+  return b.column_stride == Extent(1) && !copies ? ColumnSource::kDirect : ColumnSource::kOnTheFly;
+}
+
+ProductShape::ProductShape(const Tensor& result, int64_t row_count, bool vector_a, bool vector_b)
+    : batch(result.dims.begin(), result.dims.end() - (vector_a ? 0 : 1) - (vector_b ? 0 : 1)),
+      rows({row_count}),
+      vector_a(vector_a),
+      vector_b(vector_b) {}
+
+int64_t ProductShape::TakeBatchesForRows() {
+  const int64_t batches = Product(batch).value();
+  batch.insert(batch.end(), rows.begin(), rows.end());
+  rows = std::move(batch);
+  batch.clear();
+  return batches;
+}
+
+Indices ProductShape::At(Kernel& k, Value batch_index, Value row, Value column, int64_t lanes) const {
+  Indices at = Delinearise(k.o, batch_index, batch);
+  if (!vector_a) {
+    for (const Index& i : Delinearise(k.o, row, rows)) at.push_back(i);
+  }
+  if (!vector_b) at.push_back(Index(column, lanes == 1 ? 0 : 1));
+  return at;
+}
+
+void StoreProduct(FunctionEmitter& f, Kernel& kernel, const Node& n, const ProductShape& shape, GemmKernel* gemm) {
+  const Tensor& out = n.out();
+  gemm->inline_epilogue = InlineEpilogue(f, n);
+  gemm->epilogue = [&kernel, &out, shape](KernelBuilder&, Value batch, Value row, Value column, Value sum) {
+    kernel.StoreResult(out, shape.At(kernel, batch, row, column, Ops::Lanes(sum)), sum);
+  };
+  const int64_t element_bytes = ir::ByteSize(f.StoredTensor(n).dtype), bytes = kernel.ResultBytes(out);
+  const bool reads = bytes > out.NumElements() * element_bytes;
+  if (!AsksForResults(f.cpu().core, bytes, gemm->plan.n * element_bytes, reads)) return;
+  gemm->ahead = [&kernel, &out, shape, lanes = gemm->plan.lanes](KernelBuilder&, Value batch, Value row, Value column) {
+    kernel.PrefetchResult(out, shape.At(kernel, batch, row, column, lanes), lanes);
+  };
+}
+
 Buffer PackConstant(FunctionEmitter& f, const Matrices& b, const GemmPlan& plan, const GemmTypes& types) {
   const int64_t matrix = plan.k * plan.packed_columns();
   Buffer packed = f.State(Product(b.batch).value() * matrix * types.accumulator_bytes);

@@ -31,6 +31,24 @@ struct Matrices {
   BatchOffset OffsetOf(FunctionEmitter& f, const Shape& result, Shape strides) const;
 };
 
+// Where the kernels of gemm.h find the columns of b, for `m` rows of a.
+ColumnSource SourceOf(const Core& core, const Matrices& b, bool constant, int64_t m, int64_t element_bytes);
+
+// How the batch elements, rows and columns of a product are those of its result.
+struct ProductShape {
+  ProductShape(const Tensor& result, int64_t rows, bool vector_a, bool vector_b);
+
+  // One b for all: the rows of all batch elements become rows of one product. How many there were.
+  int64_t TakeBatchesForRows();
+  Indices At(Kernel& k, mlir::Value batch, mlir::Value row, mlir::Value column, int64_t lanes) const;
+
+  Shape batch, rows;
+  bool vector_a, vector_b;  // whose result has no rows, or no columns
+};
+
+// What becomes of the sums of `gemm`: results of `n`, or what its tail makes of them.
+void StoreProduct(FunctionEmitter& f, Kernel& kernel, const Node& n, const ProductShape& shape, GemmKernel* gemm);
+
 // The state that holds constant matrices packed for `plan` (kPacked), all of them one after another; _init fills it.
 Buffer PackConstant(FunctionEmitter& f, const Matrices& b, const GemmPlan& plan, const GemmTypes& types);
 

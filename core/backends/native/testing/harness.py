@@ -39,7 +39,14 @@ SET_ERROR = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_cha
 def runnable(targets: list) -> list:
     """Those targets (or tuples that begin with one) whose code this machine can run."""
     flags = set(pathlib.Path("/proc/cpuinfo").read_text().split())
-    needs = {"x86-64-v3": {"avx2", "fma"}, "x86-64-v2": set(), "x86-64-v4": {"avx512vl", "avx512dq", "avx512bw"}}
+    avx512 = {"avx512vl", "avx512dq", "avx512bw"}
+    needs = {
+        "x86-64-v2": set(),
+        "x86-64-v3": {"avx2", "fma"},
+        "x86-64-v4": avx512,
+        "alderlake": {"avx_vnni"},
+        "cascadelake": avx512 | {"avx512_vnni"},
+    }
 
     def fits(target) -> bool:
         cpu = (target if isinstance(target, str) else target[0]).split("-mcpu=")[1].split()[0]

@@ -1,0 +1,180 @@
+"""Products of 8-bit integers in i32 (matmul_integer, conv_integer), zero points apart: what ONNX's integer operators
+are, and what is between DequantizeLinear nodes and a MatMul, Gemm or Conv.
+
+With zero points p and q, (A - p)(B - q) = AB - p*colsums(B) - q*rowsums(A) + K*p*q, modulo 2^32: what depends on
+weights alone is computed once. Real products of dequantised operands are these sums times both scales.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from inlay.onnx_import.registry import NodeContext
+from inlay.onnx_import.value import Value, constant_value
+
+_EIGHT_BITS = ("i8", "u8")
+
+
+@dataclasses.dataclass(frozen=True)
+class Quantised:
+    """(values - zero) * scale, both of one element, or of one an index of `axis`."""
+
+    values: Value
+    scale: Value
+    zero: Value | None
+    axis: int
+
+    @property
+    def per_tensor(self) -> bool:
+        return self.scale.elements == 1 and (self.zero is None or self.zero.elements == 1)
+
+
+def remember_quantised(ctx: NodeContext, made: Value) -> None:
+    """Of a DequantizeLinear node, for who takes its result."""
+    x, scale, zero = ctx[0], ctx[1], ctx.get(2)
+    given = [v for v in (x, scale, zero) if v is not None]
+    if any(v.type is None or any(isinstance(d, str) for d in v.shape) for v in given) or x.dtype not in _EIGHT_BITS:
+        return
+    axis = ctx.attr("axis", 1)
+    axis += x.rank if axis < 0 else 0
+    if ctx.attr("block_size", 0) or scale.rank > 1 or made.dtype != "f32" or scale.dtype != "f32":
+        return
+    made.quantised = Quantised(x, scale, zero, axis)
+
+
+def _is_zero(point: Value | None) -> bool:
+    return point is None or (point.constant and not point.weight and not np.any(point.array))
+
+
+def _fits(*values: Value) -> bool:
+    return all(v.dtype in _EIGHT_BITS and not any(isinstance(d, str) for d in v.shape) for v in values)
+
+
+def _as_weight(w: Value) -> Value:
+    """A constant as one of the program's weights, however few elements it has."""
+    return constant_value(w.name, w.array, weight=True) if w.constant and not w.weight else w
+
+
+def _as_signed(ctx: NodeContext, w: Value, zero: Value | None) -> tuple[Value, Value]:
+    """u8 weights and zero points less 128: what processors multiply unsigned numbers with is signed."""
+    less = ctx.literal(128, "i32")
+    w = ctx.cast(ctx.op("sub", ctx.cast(w, "i32"), less), "i8")
+    if zero is None or (zero.constant and not zero.weight):
+        return w, ctx.literal((0 if zero is None else zero.array.astype(np.int32)) - 128, "i32")
+    return w, ctx.op("sub", ctx.cast(zero, "i32"), less)
+
+
+def _sums(ctx: NodeContext, x: Value, axes: list[int]) -> Value:
+    return ctx.op("reduce_sum", ctx.cast(x, "i32"), axes=axes, keepdims=True)
+
+
+def integer_matmul(
+    ctx: NodeContext, a: Value, a_zero: Value | None, b: Value, b_zero: Value | None, transpose_b: bool = False
+) -> Value | None:
+    """(a - a_zero) (b - b_zero) in i32. Zero points: of one element, or one for each row of a, each column of b. None:
+    not of operands that matmul_integer takes."""
+    if not _fits(a, b) or a.rank < 2 or b.rank < 2:
+        return None
+    b = _as_weight(b)
+    if b.constant and b.dtype == "u8":
+        b, b_zero = _as_signed(ctx, b, b_zero)
+    y = ctx.op("matmul_integer", a, b, transpose_b=transpose_b)
+    of_a = of_b = None
+    if not _is_zero(a_zero):
+        assert a_zero is not None
+        of_a = ctx.cast(a_zero, "i32")
+        if of_a.elements == 1:
+            of_a = ctx.reshape(of_a, [])
+        elif of_a.rank == 1:
+            of_a = ctx.reshape(of_a, [*of_a.shape, 1])
+        sums = _sums(ctx, b, [b.rank - 1 if transpose_b else b.rank - 2])
+        if transpose_b:
+            sums = ctx.reshape(sums, [*b.shape[:-2], 1, b.shape[-2]])
+        y = ctx.op("sub", y, ctx.op("mul", sums, of_a))
+    if not _is_zero(b_zero):
+        assert b_zero is not None
+        of_b = ctx.cast(b_zero, "i32")
+        if of_b.elements == 1:
+            of_b = ctx.reshape(of_b, [])
+        y = ctx.op("sub", y, ctx.op("mul", _sums(ctx, a, [a.rank - 1]), of_b))
+    if of_a is not None and of_b is not None:
+        depth = ctx.literal(int(a.shape[-1]), "i32")
+        y = ctx.op("add", y, ctx.op("mul", ctx.op("mul", of_a, of_b), depth))
+    return y
+
+
+def integer_matmul_of_inputs(ctx: NodeContext, a_at: tuple[int, int], b_at: tuple[int, int]) -> Value:
+    """The same of a node's inputs, each with its zero point's; whatever their type."""
+    (a, a_zero), (b, b_zero) = ((ctx[x], ctx.get(zero)) for x, zero in (a_at, b_at))
+    y = integer_matmul(ctx, a, a_zero, b, b_zero)
+    if y is not None:
+        return y
+    a, b = ctx.cast(a, "i32"), ctx.cast(b, "i32")
+    if a_zero is not None:
+        rows = a_zero.rank == 1 and a_zero.shape[0] != 1
+        a = ctx.op("sub", a, ctx.cast(ctx.reshape(a_zero, [*a_zero.shape, 1]) if rows else a_zero, "i32"))
+    if b_zero is not None:
+        b = ctx.op("sub", b, ctx.cast(b_zero, "i32"))
+    return ctx.op("matmul", a, b)
+
+
+def integer_conv(
+    ctx: NodeContext, x: Value, x_zero: Value | None, w: Value, w_zero: Value | None, attrs: dict
+) -> Value | None:
+    """The convolution of x - x_zero (one element) by w - w_zero in i32, the padding 0 after that. None: not one that
+    conv_integer is; so where w's zero points are not 0 (128 of u8)."""
+    if not _fits(x, w):
+        return None
+    if x_zero is not None and (x_zero.elements != 1 or (any(attrs["pads"]) and not x_zero.constant)):
+        return None
+    w = _as_weight(w)
+    if w.constant and w.dtype == "u8" and w_zero is not None and w_zero.constant and np.all(w_zero.array == 128):
+        w, w_zero = _as_signed(ctx, w, w_zero)
+    if not _is_zero(w_zero):
+        return None
+    if any(attrs["pads"]) and (not _is_zero(x_zero) or x.dtype == "i8"):
+        value = 0.0 if x_zero is None else float(x_zero.array.reshape(-1)[0])
+        n = len(attrs["pads"]) // 2
+        pads = [0, 0, *attrs["pads"][:n], 0, 0, *attrs["pads"][n:]]
+        x = ctx.op("pad", x, pads=pads, mode="constant", value=value)
+        attrs = {**attrs, "pads": [0] * (2 * n)}
+    y = ctx.op("conv_integer", x, w, **attrs)
+    if _is_zero(x_zero):
+        return y
+    assert x_zero is not None
+    sums = per_channel(ctx, _sums(ctx, w, list(range(1, w.rank))), w.rank)
+    return ctx.op("sub", y, ctx.op("mul", sums, ctx.reshape(ctx.cast(x_zero, "i32"), [])))
+
+
+def per_channel(ctx: NodeContext, value: Value, rank: int) -> Value:
+    """M elements (or one) as [M, 1, ...]: along axis 1 of an image of that rank."""
+    return ctx.reshape(value, [] if value.elements == 1 else [value.elements, *[1] * (rank - 2)])
+
+
+def dequantised_matmul(ctx: NodeContext, a: Value, b: Value, transpose_b: bool = False) -> Value | None:
+    """The product of two values that DequantizeLinear nodes made; None: of others, or in other ways."""
+    p, q = a.quantised, b.quantised
+    if p is None or q is None or not p.per_tensor or b.rank < 2:
+        return None
+    if not q.per_tensor and (q.axis != b.rank - (2 if transpose_b else 1) or b.rank != 2):
+        return None
+    y = integer_matmul(ctx, p.values, p.zero, q.values, q.zero, transpose_b)
+    if y is None:
+        return None
+    scale = ctx.op("mul", ctx.reshape(p.scale, []), q.scale if q.scale.elements > 1 else ctx.reshape(q.scale, []))
+    return ctx.op("mul", ctx.cast(y, "f32"), scale)
+
+
+def dequantised_conv(ctx: NodeContext, x: Value, w: Value, bias: Value | None, attrs: dict) -> Value | None:
+    """The same of a convolution."""
+    p, q = x.quantised, w.quantised
+    if p is None or q is None or not p.per_tensor or not (q.per_tensor or q.axis == 0):
+        return None
+    y = integer_conv(ctx, p.values, p.zero, q.values, q.zero, attrs)
+    if y is None:
+        return None
+    scale = per_channel(ctx, ctx.op("mul", ctx.reshape(p.scale, []), q.scale), x.rank)
+    y = ctx.op("mul", ctx.cast(y, "f32"), scale)
+    return y if bias is None else ctx.op("add", y, per_channel(ctx, bias, x.rank))

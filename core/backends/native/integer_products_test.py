@@ -1,0 +1,134 @@
+"""matmul_integer and conv_integer through the native backend, against the NumPy evaluator, to the last bit: by dot
+products of bytes (VNNI of 512 and of 256 bits) and of shorts, with all values that 8 bits have.
+
+Run: .venv/bin/python -m pytest core/backends/native/integer_products_test.py   (after building testing:compile_main)
+"""
+
+import itertools
+import pathlib
+import sys
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "testing"))
+from harness import FunctionBuilder, Suite, runnable
+
+CPUS = ("cascadelake", "alderlake", "x86-64-v4", "x86-64-v3", "x86-64-v2")
+TARGETS = runnable([f"llvm -mcpu={cpu}" for cpu in CPUS])
+random = np.random.default_rng(7)
+SIGNS = list(itertools.product(("i8", "u8"), repeat=2))
+
+
+def values(shape, dtype):
+    info = np.iinfo({"i8": np.int8, "u8": np.uint8}[dtype])
+    return random.integers(info.min, info.max + 1, shape).astype(info.dtype)
+
+
+def requantised(f, y, inputs):
+    """As QLinearMatMul and QLinearConv go on: a scale for each channel, rounded, saturated."""
+    axis = -1 if len(y.shape) < 3 else 1
+    shape = (y.shape[axis], *[1] * (len(y.shape) - 2 if axis == 1 else 0))
+    inputs.append(random.uniform(1e-5, 1e-3, shape).astype(np.float32))
+    y = f.op("mul", f.op("cast", y, dtype="f32"), f.param("scale", "f32", shape))
+    return f.op("cast", f.op("clip", f.op("round", y), min=-128.0, max=127.0), dtype="i8")
+
+
+def quantised(f, x):
+    """u8 from an f32 that is computed on the way to the product."""
+    y = f.op("add", f.op("round", f.op("mul", x, f.literal(np.float32(8)))), f.literal(np.float32(100)))
+    return f.op("cast", f.op("clip", y, min=0.0, max=255.0), dtype="u8")
+
+
+def matmul(suite, a, b, signs, constant=True, tail=None, prepare=None, **attrs):
+    f = FunctionBuilder()
+    inputs = [values(a, signs[0]), values(b, signs[1])]
+    if prepare:
+        x = f.param("a", "f32", a)
+        inputs[0] = random.integers(-20, 30, a).astype(np.float32)
+        x = prepare(f, x)
+    else:
+        x = f.param("a", signs[0], a)
+    y = f.op("matmul_integer", x, f.param("b", signs[1], b), **attrs)
+    if tail:
+        y = tail(f, y, inputs)
+    name = f"matmul_integer {a} {b} {signs} {constant} {attrs}"
+    suite.add(name, f.finish([y]), inputs, constant=(1,) if constant else ())
+
+
+def matmuls(suite):
+    for signs, constant in itertools.product(SIGNS, (True, False)):
+        for m, n, k in ((1, 1, 1), (3, 5, 7), (1, 100, 64), (37, 33, 30), (20, 70, 29), (64, 48, 128), (5, 7, 0)):
+            matmul(suite, (m, k), (k, n), signs, constant)
+        matmul(suite, (70, 29), (40, 29), signs, constant, transpose_b=True)
+        matmul(suite, (29, 70), (29, 41), signs, constant, transpose_a=True)
+        matmul(suite, (30, 70), (41, 30), signs, constant, transpose_a=True, transpose_b=True)
+        matmul(suite, (2, 3, 17, 9), (9, 45), signs, constant)
+        matmul(suite, (2, 3, 17, 9), (3, 9, 45), signs, constant, tail=None)
+        matmul(suite, (3, 17, 9), (2, 1, 9, 45), signs, constant)
+        matmul(suite, (2, 4, 17, 12), (2, 4, 19, 12), signs, constant, transpose_b=True)
+        matmul(suite, (9,), (9, 45), signs, constant)
+        matmul(suite, (2, 17, 9), (9,), signs, constant)
+        matmul(suite, (9,), (9,), signs, constant)
+        matmul(suite, (13, 3000), (3000, 50), signs, constant)
+        matmul(suite, (50, 64), (64, 97), signs, constant, tail=requantised)
+        matmul(suite, (128, 257), (257, 100), signs, constant, tail=requantised)
+    for b in ("i8", "u8"):
+        matmul(suite, (21, 50), (50, 40), ("u8", b), tail=requantised, prepare=quantised)
+        matmul(suite, (2, 21, 52), (52, 40), ("u8", b), prepare=quantised)
+
+
+def conv(suite, x, w, signs, constant=True, tail=None, prepare=None, **attrs):
+    f = FunctionBuilder()
+    axes = len(x) - 2
+    attrs = {"strides": [1] * axes, "dilations": [1] * axes, "pads": [0] * (2 * axes), "groups": 1} | attrs
+    inputs = [values(x, signs[0]), values(w, signs[1])]
+    if prepare:
+        image = f.param("x", "f32", x)
+        inputs[0] = random.integers(-20, 30, x).astype(np.float32)
+        image = prepare(f, image)
+    else:
+        image = f.param("x", signs[0], x)
+    y = f.op("conv_integer", image, f.param("w", signs[1], w), **attrs)
+    if tail:
+        y = tail(f, y, inputs)
+    name = f"conv_integer {x} {w} {signs} {constant} {attrs}"
+    suite.add(name, f.finish([y]), inputs, constant=(1,) if constant else ())
+
+
+def padded(f, x):
+    y = quantised(f, x)
+    return f.op("pad", y, pads=[0, 0, 1, 1, 0, 0, 1, 1], value=100.0)
+
+
+def convs(suite):
+    for signs, constant in itertools.product(SIGNS, (True, False)):
+        for extent in (1, 7, 14, 20):
+            conv(suite, (2, 13, extent, extent), (37, 13, 1, 1), signs, constant, tail=requantised)
+            for stride in (1, 2):
+                conv(suite, (1, 8, extent, extent), (35, 8, 3, 3), signs, constant, pads=[1] * 4, strides=[stride] * 2)
+        conv(suite, (1, 64, 9, 11), (70, 64, 3, 3), signs, constant, tail=requantised)
+        conv(suite, (1, 16, 28, 28), (64, 16, 3, 3), signs, constant, pads=[0, 1, 2, 1], tail=requantised)
+        conv(suite, (1, 3, 30, 31), (16, 3, 7, 7), signs, constant, strides=[2, 2], pads=[3] * 4, tail=requantised)
+        conv(suite, (2, 6, 10, 9), (8, 3, 3, 3), signs, constant, groups=2, dilations=[2, 1], pads=[2, 1, 1, 0])
+        conv(suite, (2, 24, 10, 9), (32, 12, 3, 3), signs, constant, groups=2, tail=requantised)
+        for extent, kernel, stride in ((5, 3, 1), (20, 3, 2), (33, 5, 1)):  # depthwise
+            pads, strides = [kernel // 2] * 4, [stride] * 2
+            conv(suite, (1, 19, extent, extent), (19, 1, kernel, kernel), signs, constant, groups=19, pads=pads,
+                 strides=strides, tail=requantised)  # fmt: skip
+        conv(suite, (1, 3, 40, 40), (3, 1, 30, 30), signs, constant, groups=3)  # more than an f32 holds exactly
+        conv(suite, (2, 4, 25), (6, 4, 5), signs, constant, pads=[2, 2])
+        conv(suite, (1, 5, 5, 6, 7), (4, 5, 2, 3, 3), signs, constant, strides=[1, 2, 1])
+        conv(suite, (0, 5, 3, 7), (4, 5, 1, 1), signs, constant)
+    for w in ("i8", "u8"):
+        for prepare in (quantised, padded):
+            conv(suite, (2, 9, 12, 14), (20, 9, 3, 3), ("u8", w), prepare=prepare, tail=requantised)
+            conv(suite, (1, 8, 5, 5), (8, 1, 3, 3), ("u8", w), groups=8, prepare=prepare)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("group", [matmuls, convs])
+def test_integer_products(target, group):
+    suite = Suite()
+    group(suite)
+    assert suite.run(target, threads=3) == []

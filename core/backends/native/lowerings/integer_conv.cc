@@ -1,0 +1,130 @@
+// conv_integer: images and weights as words of neighbouring channels (integer_products.h), then conv's kernels.
+#include <algorithm>
+
+#include "core/backends/native/lowerings/conv_support.h"
+#include "core/backends/native/lowerings/integer_products.h"
+#include "mlir/IR/BuiltinTypes.h"
+
+namespace inlay::native {
+namespace {
+
+using mlir::Type;
+using mlir::Value;
+
+constexpr int64_t kExactInFloat = 1 << 24;
+constexpr int64_t kLargestProduct = 255 * 255;
+
+IntegerProducts ProductsOf(FunctionEmitter& f, const Node& n) {
+  const Tensor &x = n.in(0), &w = n.in(1);
+  IntegerProducts products{Word::kShorts, x.dtype == ir::DType::kI8, w.dtype == ir::DType::kI8};
+  const int64_t channels = w.dims[1].value(), sum = Product(w.dims, 1, w.rank()).value();
+  // Few channels a group would leave most of a word empty, and depthwise kernels have no words at all.
+  if (n.attrs->IntOr("groups", 1) > 1 && channels <= 4) {
+    products.word = sum * kLargestProduct <= kExactInFloat ? Word::kFloat : Word::kInteger;
+    return products;
+  }
+  const std::vector<int64_t> pads = n.attrs->IntsOr("pads", {});
+  const bool padded = std::any_of(pads.begin(), pads.end(), [](int64_t pad) { return pad != 0; });
+  // What x has added is not in the padding.
+  const bool shiftable = products.x_signed && products.w_signed && !padded && f.IsConstantParam(w);
+  if (f.cpu().byte_dots && (products.x_signed != products.w_signed || shiftable)) products.word = Word::kBytes;
+  return products;
+}
+
+// [N,C,spatial] as [N,groups * words,spatial].
+Buffer WordsOfImages(FunctionEmitter& f, const Node& n, const IntegerProducts& products, int64_t groups) {
+  const Tensor& x = n.in(0);
+  ShapeMap shapes;
+  if (!f.MergeDimsOf(x, {1, 1, x.rank() - 2}, &shapes)) shapes.clear();
+  return Words(f, x, products, true, 1, groups, shapes);
+}
+
+// [M,C/g,taps] as words [M,words,taps], and for each of the M the excess of its sums.
+struct ConvWords {
+  Buffer words, excess;
+};
+
+ConvWords WordsOfWeights(FunctionEmitter& f, const Tensor& w, const IntegerProducts& products) {
+  const int64_t filters = w.dims[0].value(), channels = w.dims[1].value(), depth = products.depth();
+  const int64_t taps = Product(w.dims, 2, w.rank()).value(), words = products.words(channels);
+  const bool constant = f.IsConstantParam(w);
+  auto allocate = [&](int64_t elements) {
+    return constant ? f.State(elements * kWordBytes) : f.Temporary(elements * kWordBytes);
+  };
+  ConvWords made;
+  made.words = allocate(filters * words * taps);
+  if (products.shifts_x()) made.excess = allocate(filters);
+  f.ParallelEach(
+      filters, static_cast<double>(channels * taps),
+      [&](Kernel& k, Value filter) {
+        Ops& o = k.o;
+        const Type type = o.StoredType(products.type()), byte = o.b.getI8Type(), i32 = o.b.getI32Type();
+        const Value from = o.At(k.Pointer(w), o.Mul(filter, channels * taps), byte);
+        const Value to = o.At(k.Pointer(made.words), o.Mul(filter, words * taps), type);
+        auto join = [&](Value word, int64_t present) {
+          o.For(taps, [&](Value tap) {
+            Values parts;
+            for (int64_t i = 0; i < present; ++i) {
+              const Value channel = o.Add(o.Mul(word, depth), i);
+              parts.push_back(o.Load(byte, o.At(from, o.Add(o.Mul(channel, taps), tap), byte)));
+            }
+            o.Store(products.Join(o, parts, false), o.At(to, o.Add(o.Mul(word, taps), tap), type));
+          });
+        };
+        o.For(channels / depth, [&](Value word) { join(word, depth); });
+        if (channels % depth != 0) join(o.Int(channels / depth), channels % depth);
+        if (!products.shifts_x()) return;
+        const Values sum = o.For(o.Int(0), o.Int(channels * taps), 1, {o.Zero(i32)}, [&](Value i, const Values& sum) {
+          const Value element = o.ExtendI(o.Load(byte, o.At(from, i, byte)), i32, true);
+          return Values{o.AddI(sum[0], o.ShiftLeft(element, o.ConstI(i32, 7)))};
+        });
+        o.Store(sum[0], o.At(k.Pointer(made.excess), filter, i32));
+      },
+      constant ? Phase::kInit : Phase::kRun);
+  return made;
+}
+
+}  // namespace
+
+absl::Status EmitIntegerConvolution(FunctionEmitter& f, const Node& n) {
+  if (n.out().IsEmpty()) return absl::OkStatus();
+  const Tensor& w = n.in(1);
+  const IntegerProducts products = ProductsOf(f, n);
+  ConvShape shape = ConvShapeOf(n, /*transposed=*/false);
+  shape.c = shape.groups * products.words(w.dims[1].value());
+  const GemmTypes types(f, products.type());
+  ConvPlan plan = PlanConv(f.cpu().core, shape, types.accumulator_bytes);
+  CutForThreads(&plan);
+  const Buffer input = WordsOfImages(f, n, products, shape.groups);
+  const ConvWords made = WordsOfWeights(f, w, products);
+  Buffer weights = made.words;
+  if (plan.method != ConvMethod::kDepthwise) {
+    const bool constant = f.IsConstantParam(w);
+    const int64_t bytes = (plan.packed_weight_elements() + plan.lanes) * types.accumulator_bytes;
+    weights = constant ? f.State(bytes) : f.Temporary(bytes);
+    f.Parallel(
+        1, 0,
+        [&](Kernel& k, Value, Value) {
+          const Type type = types.Accumulator(k.o);
+          EmitPackConvWeights(k.o, plan, k.Pointer(made.words), type, type, k.Pointer(weights));
+        },
+        constant ? Phase::kInit : Phase::kRun);
+  }
+  EmitDirectConv(f, n, plan, types, input, weights, [&](Kernel& k, ConvKernel* conv) {
+    conv->multiply_add = products.multiply_add(/*p_is_x=*/plan.method == ConvMethod::kPixelRows);
+    conv->epilogue = [&k, &products, &made, &shape, store = conv->epilogue](KernelBuilder&, Value batch, Value row,
+                                                                            Value column, Value sum) {
+      Ops& o = k.o;
+      sum = products.Sum(o, sum);
+      if (products.shifts_x()) {
+        const Value filter = o.Add(o.Mul(o.Rem(batch, shape.groups), shape.m / shape.groups), row);
+        const Value excess = o.Load(o.b.getI32Type(), o.At(k.Pointer(made.excess), filter, o.b.getI32Type()));
+        sum = o.SubI(sum, o.Broadcast(excess, Ops::Lanes(sum)));
+      }
+      store(o, batch, row, column, sum);
+    };
+  });
+  return absl::OkStatus();
+}
+
+}  // namespace inlay::native

@@ -1,0 +1,192 @@
+// matmul_integer: its operands as words (integer_products.h), the product as matmul's.
+#include <algorithm>
+
+#include "core/backends/native/gemm.h"
+#include "core/backends/native/lowerings/gemm_support.h"
+#include "core/backends/native/lowerings/integer_products.h"
+#include "core/backends/native/lowerings/matrices.h"
+#include "mlir/IR/BuiltinTypes.h"
+
+namespace inlay::native {
+namespace {
+
+using mlir::Type;
+using mlir::Value;
+
+IntegerProducts ProductsOf(FunctionEmitter& f, const Tensor& a, const Tensor& b) {
+  IntegerProducts products{Word::kShorts, a.dtype == ir::DType::kI8, b.dtype == ir::DType::kI8};
+  const bool differ = products.x_signed != products.w_signed;
+  if (f.cpu().byte_dots && (differ || (products.w_signed && f.IsConstantParam(b)))) products.word = Word::kBytes;
+  return products;
+}
+
+// An operand: matrices of words, k by `extent`, and what of its shape the batch is.
+struct WordMatrices {
+  Buffer words;
+  Matrices as_matrices;  // of words; no view
+};
+
+WordMatrices WordsOf(FunctionEmitter& f, const Tensor& t, const IntegerProducts& products, bool left, bool transposed) {
+  const int rank = t.rank();
+  const bool k_last = rank == 1 || left != transposed;
+  const int64_t other = rank == 1 ? 1 : t.dims[rank - (k_last ? 2 : 1)].value();
+  const int64_t k = products.words(t.dims[rank - (k_last ? 1 : 2)].value());
+  WordMatrices result;
+  result.words = k_last ? RowsOfWords(f, t, products, left) : Words(f, t, products, left, rank - 2, 1);
+  Matrices& m = result.as_matrices;
+  m.rows = left ? other : k;
+  m.columns = left ? k : other;
+  const int64_t k_stride = k_last ? 1 : other, stride = k_last ? k : 1;
+  m.row_stride = left ? stride : k_stride;
+  m.column_stride = left ? k_stride : stride;
+  if (rank > 2) m.batch.assign(t.dims.begin(), t.dims.end() - 2);
+  m.batch_strides = RowMajorStrides(m.batch);
+  for (Extent& s : m.batch_strides) s = s * Extent(k * other);
+  return result;
+}
+
+// A constant b, packed for `plan`, and for each packed column the excess of its sums.
+struct PackedWords {
+  Buffer words, excess;
+};
+
+PackedWords PackWords(FunctionEmitter& f, const Tensor& b, const IntegerProducts& products, bool transposed,
+                      const GemmPlan& plan) {
+  const int rank = b.rank();
+  const bool k_last = rank == 1 || transposed;
+  const int64_t elements = b.dims[rank - (k_last ? 1 : 2)].value(), depth = products.depth(), lanes = plan.lanes;
+  const int64_t columns = plan.packed_columns(), matrix = plan.k * columns;
+  const Extent batch = rank > 2 ? Product(b.dims, 0, rank - 2) : Extent(1);
+  PackedWords packed;
+  packed.words = f.State(batch.value() * matrix * kWordBytes);
+  if (products.shifts_x()) packed.excess = f.State(batch.value() * columns * kWordBytes);
+  f.ParallelEach(
+      batch, 1e3,
+      [&](Kernel& k, Value matrix_index) {
+        Ops& o = k.o;
+        const Type word = o.b.getI32Type(), byte = o.b.getI8Type(), vector = KernelBuilder::Vector(lanes, word);
+        const Value from = o.At(k.Pointer(b), o.Mul(matrix_index, elements * plan.n), byte);
+        const Value to = o.At(k.Pointer(packed.words), o.Mul(matrix_index, matrix), word);
+        auto load = [&](Value row, Value column, Type type) {
+          const Value at = k_last ? o.Add(o.Mul(column, elements), row) : o.Add(o.Mul(row, plan.n), column);
+          return o.Load(type, o.At(from, at, byte));
+        };
+        // Word `row` of columns from `column` on; of the last word, `present` elements.
+        auto joined = [&](Value row, Value column, Type type, int64_t present) {
+          Values parts;
+          for (int64_t i = 0; i < present; ++i) parts.push_back(load(o.Add(o.Mul(row, depth), i), column, type));
+          return products.Join(o, parts, false);
+        };
+        auto pack = [&](Value row, int64_t present) {
+          o.For(columns / lanes, [&](Value v) {
+            const Value column = o.Mul(v, lanes), panel = o.Div(column, plan.nr());
+            const Value width = o.KernelBuilder::Select(o.Equal(panel, o.Int(plan.panels() - 1)),
+                                                        o.Int(plan.nv_last * lanes), o.Int(plan.nr()));
+            const Value at = o.Add(o.Add(o.Mul(panel, plan.k * plan.nr()), o.KernelBuilder::Mul(row, width)),
+                                   o.Rem(column, plan.nr()));
+            const Value target = o.At(to, at, word);
+            auto one_by_one = [&] {
+              o.Store(o.Zero(vector), target);
+              o.For(column, o.Min(o.Add(column, lanes), o.Int(plan.n)), 1, [&](Value j) {
+                o.Store(joined(row, j, byte, present), o.At(target, o.Sub(j, column), word));
+              });
+            };
+            if (k_last) return one_by_one();
+            o.If(
+                o.Less(o.Int(plan.n), o.Add(column, lanes)), one_by_one,
+                [&] { o.Store(joined(row, column, KernelBuilder::Vector(lanes, byte), present), target); });
+          });
+        };
+        const int64_t whole = elements / depth;
+        o.For(whole, [&](Value row) { pack(row, depth); });
+        if (whole < plan.k) pack(o.Int(whole), elements % depth);
+        if (!products.shifts_x()) return;
+        const Value excess = o.At(k.Pointer(packed.excess), o.Mul(matrix_index, columns), word);
+        o.For(columns, [&](Value j) { o.Store(o.Zero(word), o.At(excess, j, word)); });
+        o.For(elements, [&](Value row) {
+          o.For(plan.n, [&](Value j) {
+            const Value at = o.At(excess, j, word);
+            const Value element = o.ShiftLeft(o.ExtendI(load(row, j, byte), word, true), o.ConstI(word, 7));
+            o.Store(o.AddI(o.Load(word, at), element), at);
+          });
+        });
+      },
+      Phase::kInit);
+  return packed;
+}
+
+}  // namespace
+
+absl::Status EmitIntegerMatmul(FunctionEmitter& f, const Node& n) {
+  const Tensor &ta = n.in(0), &tb = n.in(1), &out = n.out();
+  if (out.NumElements() == 0) return absl::OkStatus();
+  const bool vector_a = ta.rank() == 1, vector_b = tb.rank() == 1;
+  const bool transpose_b = !vector_b && n.attrs->BoolOr("transpose_b", false);
+  const bool constant = f.IsConstantParam(tb);
+  const IntegerProducts products = ProductsOf(f, ta, tb);
+  WordMatrices left = WordsOf(f, ta, products, true, !vector_a && n.attrs->BoolOr("transpose_a", false));
+  Matrices& a = left.as_matrices;
+  int64_t m = a.rows.value();
+  ProductShape shape(out, m, vector_a, vector_b);
+  const bool one_b = tb.rank() <= 2 || Product(tb.dims, 0, tb.rank() - 2) == Extent(1);
+  if (one_b && !vector_a && Product(a.batch) == Product(shape.batch) && a.OneMatrix()) {
+    m *= shape.TakeBatchesForRows();
+    a.batch.clear();
+    a.batch_strides.clear();
+  }
+  const int64_t batch = Product(shape.batch).value(), columns = vector_b ? 1 : out.dims.back().value();
+  Matrices b;
+  Buffer words;
+  if (!constant) {
+    const WordMatrices right = WordsOf(f, tb, products, false, transpose_b);
+    b = right.as_matrices;
+    words = right.words;
+  }
+  const Core& core = f.cpu().core;
+  const ColumnSource source = SourceOf(core, b, constant, m, kWordBytes);
+  GemmPlan plan = PlanGemm(core, source, kWordBytes, batch, m, columns, a.columns.value());
+  if (source != ColumnSource::kOnTheFly || b.column_stride == Extent(1)) CutForThreads(&plan);
+  Buffer excess;
+  if (constant) {
+    const PackedWords packed = PackWords(f, tb, products, transpose_b, plan);
+    words = packed.words;
+    excess = packed.excess;
+    if (tb.rank() > 2) b.batch.assign(tb.dims.begin(), tb.dims.end() - 2);
+    b.batch_strides = RowMajorStrides(b.batch);
+    for (Extent& s : b.batch_strides) s = s * Extent(plan.k * plan.packed_columns());
+  }
+  Shape excess_strides = RowMajorStrides(b.batch);
+  for (Extent& s : excess_strides) s = s * Extent(plan.packed_columns());
+  const double cost = EstimateCycles(plan) / std::max<int64_t>(plan.tasks(), 1) + 50;
+  EmitTasks(f, plan.tasks(), cost, plan.scratch_bytes(), [&](Kernel& kernel, Value begin, Value end, Value scratch) {
+    const Type word = kernel.o.b.getI32Type();
+    GemmKernel gemm;
+    gemm.plan = plan;
+    gemm.accumulator = word;
+    gemm.multiply_add = products.multiply_add(true);
+    gemm.p.pointer = kernel.Pointer(left.words);
+    gemm.p.element = word;
+    gemm.p.row_stride = a.row_stride.value();
+    gemm.p.k_stride = a.column_stride.value();
+    gemm.p.batch_offset = a.OffsetOf(f, shape.batch, a.batch_strides);
+    gemm.q.pointer = kernel.Pointer(words);
+    gemm.q.element = word;
+    gemm.q.k_stride = b.row_stride.value();
+    gemm.q.column_stride = b.column_stride.value();
+    gemm.q.batch_offset = b.OffsetOf(f, shape.batch, b.batch_strides);
+    StoreProduct(f, kernel, n, shape, &gemm);
+    if (products.shifts_x()) {
+      const BatchOffset offset = b.OffsetOf(f, shape.batch, excess_strides);
+      gemm.epilogue = [&kernel, excess, offset, word, store = gemm.epilogue](KernelBuilder& kb, Value batch, Value row,
+                                                                           Value column, Value sum) {
+        Value at = kb.At(kernel.Pointer(excess), column, word);
+        if (offset) at = kb.At(at, offset(kb, batch), word);
+        store(kb, batch, row, column, kb.Sub(sum, kb.Load(sum.getType(), at)));
+      };
+    }
+    EmitGemmTasks(kernel.o, gemm, begin, end, scratch);
+  });
+  return absl::OkStatus();
+}
+
+}  // namespace inlay::native

@@ -1,0 +1,155 @@
+#include "core/backends/native/lowerings/integer_products.h"
+
+#include <algorithm>
+
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/IR/BuiltinTypes.h"
+
+namespace inlay::native {
+
+using mlir::Type;
+using mlir::Value;
+
+namespace {
+
+Value Call(KernelBuilder& kb, const char* intrinsic, Type result, const std::vector<Value>& args) {
+  return kb.b
+      .create<mlir::LLVM::CallIntrinsicOp>(kb.loc, result, kb.b.getStringAttr(intrinsic), mlir::ValueRange(args))
+      .getResults();
+}
+
+Value DotOfBytes(KernelBuilder& kb, Value unsigned_side, Value signed_side, Value sum) {
+  const bool wide = Ops::Lanes(sum) == 16;
+  return Call(kb, wide ? "llvm.x86.avx512.vpdpbusd.512" : "llvm.x86.avx512.vpdpbusd.256", sum.getType(),
+              {sum, unsigned_side, signed_side});
+}
+
+Value DotOfShorts(KernelBuilder& kb, Value p, Value q, Value sum) {
+  Ops& o = static_cast<Ops&>(kb);
+  const int64_t lanes = Ops::Lanes(sum);
+  if (o.cpu().pair_dots && (lanes == 4 || lanes == 8 || lanes == 16)) {
+    const Type shorts = mlir::VectorType::get({2 * lanes}, o.b.getI16Type());
+    auto cast = [&](Value x) -> Value { return o.b.create<mlir::LLVM::BitcastOp>(o.loc, shorts, x); };
+    const char* name = lanes == 16  ? "llvm.x86.avx512.pmaddw.d.512"
+                       : lanes == 8 ? "llvm.x86.avx2.pmadd.wd"
+                                    : "llvm.x86.sse2.pmadd.wd";
+    return o.AddI(sum, Call(o, name, sum.getType(), {cast(p), cast(q)}));
+  }
+  const Value half = o.ConstI(sum.getType(), 16);
+  auto low = [&](Value x) { return o.ShiftRight(o.ShiftLeft(x, half), half, true); };
+  auto high = [&](Value x) { return o.ShiftRight(x, half, true); };
+  return o.AddI(sum, o.AddI(o.MulI(low(p), low(q)), o.MulI(high(p), high(q))));
+}
+
+// A byte in the form that words hold it in, as an integer of `bits`.
+Value Element(Ops& o, const IntegerProducts& products, Value x, bool of_x, int bits) {
+  if (products.shifts_x() && of_x) x = o.Xor(x, o.ConstI(x.getType(), -128));
+  const bool is_signed = of_x ? products.x_signed : products.w_signed;
+  return o.ExtendI(x, o.b.getIntegerType(bits), products.word != Word::kBytes && is_signed);
+}
+
+}  // namespace
+
+Value IntegerProducts::Join(Ops& o, const Values& elements, bool of_x) const {
+  if (word == Word::kFloat) return o.IntToFloat(elements[0], o.b.getF32Type(), of_x ? x_signed : w_signed);
+  const int bits = 32 / static_cast<int>(depth());
+  Value joined;
+  for (size_t i = 0; i < elements.size(); ++i) {
+    if (!elements[i]) continue;
+    Value x = Element(o, *this, elements[i], of_x, 32);
+    if (i + 1 < elements.size() && word == Word::kShorts) x = o.And(x, o.ConstI(x.getType(), 0xffff));
+    if (i > 0) x = o.ShiftLeft(x, o.ConstI(x.getType(), static_cast<int64_t>(i) * bits));
+    joined = joined ? o.Or(joined, x) : x;
+  }
+  return joined;
+}
+
+MultiplyAdd IntegerProducts::multiply_add(bool p_is_x) const {
+  if (word == Word::kShorts) return DotOfShorts;
+  if (word != Word::kBytes) return nullptr;
+  const bool x_is_unsigned = !x_signed || w_signed;
+  return [p_is_unsigned = p_is_x == x_is_unsigned](KernelBuilder& kb, Value p, Value q, Value sum) {
+    return p_is_unsigned ? DotOfBytes(kb, p, q, sum) : DotOfBytes(kb, q, p, sum);
+  };
+}
+
+Value IntegerProducts::Sum(Ops& o, Value accumulator) const {
+  return word == Word::kFloat ? o.Cast(ir::DType::kF32, ir::DType::kI32, accumulator) : accumulator;
+}
+
+Buffer Words(FunctionEmitter& f, const Tensor& x, const IntegerProducts& products, bool of_x, int axis, int64_t groups,
+             const ShapeMap& shapes) {
+  const auto merged = shapes.find(&x);
+  Shape shape = merged == shapes.end() ? x.dims : merged->second;
+  const int64_t elements = shape[axis].value() / groups, words = products.words(elements), depth = products.depth();
+  const int64_t columns = shape.back().value();
+  shape[axis] = Extent(groups * words);
+  const Buffer made = f.Temporary(Product(shape) * kWordBytes);
+  const Shape outer(shape.begin(), shape.end() - 1);
+  int cost = 0;
+  f.Expression(x, nullptr, nullptr, &cost);
+  const Extent rows = Product(outer);
+  f.WithLanesOrScalar(columns, f.LanesForBytes(kWordBytes, columns), cost * static_cast<int>(depth), [&](int64_t lanes) {
+    f.ParallelEach(rows, static_cast<double>(columns * depth * (cost + 2)) / lanes + 10, [&](Kernel& k, Value row) {
+      Ops& o = k.o;
+      k.shapes = shapes;
+      Indices at = Delinearise(o, row, outer);
+      const Value word = o.Rem(at[axis].base, words), first = o.Mul(word, depth);
+      const Value group = o.Mul(o.Div(at[axis].base, words), elements);
+      const Type type = o.StoredType(products.type());
+      const Value to = o.At(k.Pointer(made), o.Mul(row, columns), type);
+      VectorLoop(o, {columns}, lanes, {}, [&](const VectorPoint& point, const Values&) {
+        Eval e(k, lanes);
+        Values joined;
+        for (int64_t i = 0; i < depth; ++i) {
+          Indices here = at;
+          here.push_back(point.at[0]);
+          Value element = o.Add(first, i);
+          // Only the last word may lack some.
+          const bool may_lack = elements % depth != 0 && i >= elements % depth;
+          const Value exists = may_lack ? o.Less(element, o.Int(elements)) : Value();
+          if (may_lack) element = o.KernelBuilder::Select(exists, element, o.Int(0));
+          here[axis] = o.Add(group, element);
+          Value value = e.At(x, here);
+          if (may_lack) value = o.KernelBuilder::Select(exists, value, o.Zero(value.getType()));
+          joined.push_back(value);
+        }
+        o.Store(products.Join(o, joined, of_x), o.At(to, point.at[0].base, type));
+        return Values();
+      });
+    });
+  });
+  return made;
+}
+
+Buffer RowsOfWords(FunctionEmitter& f, const Tensor& x, const IntegerProducts& products, bool of_x) {
+  const int64_t elements = x.dims.back().value(), depth = products.depth();
+  const bool as_they_lie = products.word == Word::kBytes && !(of_x && products.shifts_x()) && elements % depth == 0;
+  if (as_they_lie && !x.inlined) return f.BufferOf(x);
+  const int64_t width = products.words(elements) * depth, bytes = kWordBytes / depth;
+  const Shape outer(x.dims.begin(), x.dims.end() - 1);
+  const Extent rows = Product(outer);
+  const Buffer made = f.Temporary(rows * width * bytes);
+  int cost = 0;
+  f.Expression(x, nullptr, nullptr, &cost);
+  f.WithLanesOrScalar(elements, f.LanesForBytes(bytes, elements), cost, [&](int64_t lanes) {
+    f.ParallelEach(rows, static_cast<double>(elements * (cost + 2)) / lanes + 10, [&](Kernel& k, Value row) {
+      Ops& o = k.o;
+      const Indices at = Delinearise(o, row, outer);
+      const Type type = o.b.getIntegerType(static_cast<unsigned>(8 * bytes));
+      const Value to = o.At(k.Pointer(made), o.Mul(row, width), type);
+      VectorLoop(o, {elements}, lanes, {}, [&](const VectorPoint& point, const Values&) {
+        Eval e(k, lanes);
+        Indices here = at;
+        here.push_back(point.at[0]);
+        o.Store(Element(o, products, e.At(x, here), of_x, static_cast<int>(8 * bytes)),
+                o.At(to, point.at[0].base, type));
+        return Values();
+      });
+      for (int64_t i = elements; i < width; ++i) o.Store(o.ConstI(type, 0), o.At(to, i, type));
+    });
+  });
+  return made;
+}
+
+}  // namespace inlay::native

@@ -1,0 +1,54 @@
+// Contractions of 8-bit integers on the kernels of gemm.h and conv.h: neighbours in k are one element of these, a word
+// of 32 bits, and their multiply-add is the processor's dot product of words. Exact, modulo 2^32.
+#ifndef INLAY_CORE_BACKENDS_NATIVE_LOWERINGS_INTEGER_PRODUCTS_H_
+#define INLAY_CORE_BACKENDS_NATIVE_LOWERINGS_INTEGER_PRODUCTS_H_
+
+#include "core/backends/native/function_emitter.h"
+#include "core/backends/native/loops.h"
+#include "core/backends/native/microkernel.h"
+
+namespace inlay::native {
+
+// What a word holds.
+enum class Word {
+  kBytes,    // four, of which one side's are unsigned and the other's signed (VNNI)
+  kShorts,   // two of 16 bits
+  kFloat,    // one, as f32: for sums that this holds exactly
+  kInteger,  // one
+};
+
+// Of activations x and weights w.
+struct IntegerProducts {
+  Word word;
+  bool x_signed, w_signed;
+  // kBytes of two signed sides: x has 128 added to it, which is unsigned; what that adds to a sum is 128 times that of
+  // the weights, the `excess`.
+  bool shifts_x() const { return word == Word::kBytes && x_signed && w_signed; }
+  int64_t depth() const { return word == Word::kBytes ? 4 : word == Word::kShorts ? 2 : 1; }
+  int64_t words(int64_t elements) const { return CeilDiv(elements, depth()); }
+  ir::DType type() const { return word == Word::kFloat ? ir::DType::kF32 : ir::DType::kI32; }
+
+  // Of `depth()` elements as loaded (null: absent): scalars or vectors.
+  mlir::Value Join(Ops& o, const Values& elements, bool of_x) const;
+  // How a tile multiplies; `p_is_x`: of the two operands, the one that is broadcast.
+  MultiplyAdd multiply_add(bool p_is_x) const;
+  // i32.
+  mlir::Value Sum(Ops& o, mlir::Value accumulator) const;
+};
+
+inline constexpr int64_t kWordBytes = 4;
+
+// Words of `x` along `axis`, whose extent falls into `groups`: a tensor with that axis shorter, made by every call.
+// `shapes` says how x is indexed; vectors run along its last axis, another one.
+Buffer Words(FunctionEmitter& f, const Tensor& x, const IntegerProducts& products, bool of_x, int axis, int64_t groups,
+             const ShapeMap& shapes = {});
+
+// The same along the last axis.
+Buffer RowsOfWords(FunctionEmitter& f, const Tensor& x, const IntegerProducts& products, bool of_x);
+
+absl::Status EmitIntegerMatmul(FunctionEmitter& f, const Node& node);
+absl::Status EmitIntegerConvolution(FunctionEmitter& f, const Node& node);
+
+}  // namespace inlay::native
+
+#endif  // INLAY_CORE_BACKENDS_NATIVE_LOWERINGS_INTEGER_PRODUCTS_H_
