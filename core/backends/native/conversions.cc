@@ -1,4 +1,7 @@
 // Ops: elements from one type to another, and the 16-bit floats that a processor may lack instructions for.
+#include <algorithm>
+#include <cmath>
+
 #include "core/backends/native/ops.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -38,8 +41,30 @@ Value Ops::IntToFloat(Value x, Type element, bool is_signed) {
   return b.createOrFold<arith::UIToFPOp>(loc, to, x);
 }
 
+// Clamped first: of LLVM's own saturating conversions x86 makes scalars.
 Value Ops::FloatToIntSaturating(Value x, Type element, bool is_signed) {
-  return Intrinsic(is_signed ? "llvm.fptosi.sat" : "llvm.fptoui.sat", WithElement(x.getType(), element), {x});
+  const int bits = static_cast<int>(element.getIntOrFloatBitWidth()), magnitude = is_signed ? bits - 1 : bits;
+  const Type type = x.getType();
+  const int digits = llvm::cast<mlir::FloatType>(mlir::getElementTypeOrSelf(type)).getFPMantissaWidth();
+  const double low = is_signed ? -std::ldexp(1.0, magnitude) : 0, beyond = std::ldexp(1.0, magnitude);
+  const double high = beyond - std::ldexp(1.0, std::max(magnitude - digits, 0));  // the greatest that x's type has
+  auto clamp = [&](Compare compare, double bound) {
+    const Value limit = ConstF(type, bound);
+    return Select(CompareF(compare, x, limit), limit, x);
+  };
+  const Value given = x;
+  x = Select(IsNan(x), ConstF(type, 0), x);
+  x = clamp(Compare::kLt, low);
+  x = clamp(Compare::kGt, high);
+  // What is narrower than 32 bits is converted to these.
+  const Type wide = bits < 32 ? b.getI32Type() : element;
+  const Type to = WithElement(type, wide);
+  const bool fits_signed = is_signed || bits < 32;
+  Value y = fits_signed ? b.create<arith::FPToSIOp>(loc, to, x).getResult()
+                        : b.create<arith::FPToUIOp>(loc, to, x).getResult();
+  if (magnitude <= digits) return TruncateI(y, element);
+  const Value most = ConstI(to, is_signed ? INT64_MAX >> (64 - bits) : -1);
+  return Select(CompareF(Compare::kGe, given, ConstF(type, beyond)), most, y);
 }
 
 Value Ops::ExtendF(Value x, Type element) {
