@@ -125,7 +125,9 @@ TEST(OpsTest, CatalogueIsComplete) {
                                           "batch_norm",
                                           "lrn",
                                           "matmul",
+                                          "matmul_integer",
                                           "conv",
+                                          "conv_integer",
                                           "conv_transpose",
                                           "max_pool",
                                           "avg_pool",
@@ -226,6 +228,16 @@ TEST(OpsTest, Matmul) {
   EXPECT_THAT(Error("matmul", {"f32[3,4]", "f32[5,6]"}), IsInvalid("4 of f32[3, 4] against 5 of f32[5, 6]"));
   EXPECT_THAT(Error("matmul", {"f32[]", "f32[5,6]"}), IsInvalid("rank 0"));
   EXPECT_THAT(Error("matmul", {"f32[4]", "f32[4,4]"}, {{"transpose_a", true}}), IsInvalid("a vector can't be"));
+}
+
+TEST(OpsTest, ProductsOfIntegers) {
+  EXPECT_EQ(Result("matmul_integer", {"u8[b,12,s,64]", "i8[64,7]"}), "i32[b, 12, s, 7]");
+  EXPECT_EQ(Result("matmul_integer", {"i8[3,4]", "i8[5,4]"}, {{"transpose_b", true}}), "i32[3, 5]");
+  EXPECT_THAT(Error("matmul_integer", {"i8[3,4]", "i8[5,6]"}), IsInvalid("4 of i8[3, 4] against 5 of i8[5, 6]"));
+  EXPECT_THAT(Error("matmul_integer", {"i8[3,4]", "i32[4,6]"}), IsInvalid("argument 1 is i32[4, 6]; its elements"));
+  EXPECT_EQ(Result("conv_integer", {"u8[1,4,9]", "u8[8,2,3]"}, {{"groups", int64_t{2}}}), "i32[1, 8, 7]");
+  EXPECT_THAT(Error("conv_integer", {"f32[1,4,9]", "u8[8,4,3]"}), IsInvalid("must be i8 or u8"));
+  EXPECT_THAT(Error("conv_integer", {"i8[1,4,9]", "i8[8,4,3]", "i32[8]"}), IsInvalid("takes 2 arguments, not 3"));
 }
 
 TEST(OpsTest, Conv) {
