@@ -236,6 +236,8 @@ TEST(OpsTest, ProductsOfIntegers) {
   EXPECT_THAT(Error("matmul_integer", {"i8[3,4]", "i8[5,6]"}), IsInvalid("4 of i8[3, 4] against 5 of i8[5, 6]"));
   EXPECT_THAT(Error("matmul_integer", {"i8[3,4]", "i32[4,6]"}), IsInvalid("argument 1 is i32[4, 6]; its elements"));
   EXPECT_EQ(Result("conv_integer", {"u8[1,4,9]", "u8[8,2,3]"}, {{"groups", int64_t{2}}}), "i32[1, 8, 7]");
+  EXPECT_THAT(Error("conv_integer", {"u8[1,4,9]", "u8[8,4,3]"}, {{"x_zero", int64_t{-1}}}),
+              IsInvalid("x_zero is -1, which is no element of u8[1, 4, 9]"));
   EXPECT_THAT(Error("conv_integer", {"f32[1,4,9]", "u8[8,4,3]"}), IsInvalid("must be i8 or u8"));
   EXPECT_THAT(Error("conv_integer", {"i8[1,4,9]", "i8[8,4,3]", "i32[8]"}), IsInvalid("takes 2 arguments, not 3"));
 }

@@ -93,7 +93,8 @@ def _conv(args, attrs):
 
 @op("conv_integer")
 def _conv_integer(args, attrs):
-    return _conv([x.astype(np.float64) for x in args], attrs).astype(np.int32)
+    x, w = (x.astype(np.float64) for x in args)
+    return _conv([x - attrs.get("x_zero", 0), w], attrs).astype(np.int32)
 
 
 @op("conv_transpose")

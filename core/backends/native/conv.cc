@@ -74,7 +74,7 @@ void EmitPixelRows(KernelBuilder& kb, const ConvKernel& kernel, Value begin, Val
   g.ahead = kernel.ahead;
   g.transpose_output = true;
   g.p.pointer = kernel.input;
-  g.p.element = plan.padded_input ? kernel.accumulator : kernel.input_element;
+  g.p.element = plan.padded_input ? kernel.accumulator : kernel.input_elements.stored;
   g.p.row_stride = 1;
   g.p.k_stride = plane;
   g.p.batch_offset = [=](KernelBuilder& kb, Value batch) { return kb.Mul(batch, channels * plane); };
@@ -111,10 +111,11 @@ void EmitPixelRows(KernelBuilder& kb, const ConvKernel& kernel, Value begin, Val
 
 }  // namespace
 
-void EmitPadInput(KernelBuilder& kb, const ConvPlan& plan, Value x, Type element, Type accumulator, Value begin,
-                  Value end, Value to) {
+void EmitPadInput(KernelBuilder& kb, const ConvPlan& plan, Value x, const InputElements& elements, Type accumulator,
+                  Value begin, Value end, Value to) {
   kb.For(begin, end, 1, [&](Value plane) {
-    EmitPadPlane(kb, plan, kb.At(x, kb.Mul(plane, plan.shape.in_elements()), element), element, accumulator, kb.Int(0),
+    const Value from = kb.At(x, kb.Mul(plane, plan.shape.in_elements()), elements.stored);
+    EmitPadPlane(kb, plan, from, elements, accumulator, kb.Int(0),
                  kb.At(to, kb.Mul(plane, plan.plane_elements()), accumulator));
   });
 }
@@ -186,7 +187,7 @@ void EmitConvTasks(KernelBuilder& kb, const ConvKernel& kernel, Value begin, Val
   if (plan.method == ConvMethod::kPointwise) {
     int64_t image = s.c / s.groups * s.pixels();
     g.q.pointer = kernel.input;
-    g.q.element = kernel.input_element;
+    g.q.element = kernel.input_elements.stored;
     g.q.k_stride = s.pixels();
     g.q.batch_offset = [=](KernelBuilder& kb, Value batch) { return kb.Mul(batch, image); };
   } else {

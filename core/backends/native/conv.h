@@ -4,14 +4,15 @@
 #define INLAY_CORE_BACKENDS_NATIVE_CONV_H_
 
 #include "core/backends/native/conv_plan.h"
+#include "core/backends/native/conv_planes.h"
 #include "core/backends/native/gemm.h"
 
 namespace inlay::native {
 
 // Planes [begin, end) of image * channel: their padded copies, to which all tasks must then be able to look.
 // If plan.padded_input. `to`: plan.padded_elements() of accumulator type (f16 and bf16 are widened here).
-void EmitPadInput(KernelBuilder& kb, const ConvPlan& plan, mlir::Value x, mlir::Type element, mlir::Type accumulator,
-                  mlir::Value begin, mlir::Value end, mlir::Value to);
+void EmitPadInput(KernelBuilder& kb, const ConvPlan& plan, mlir::Value x, const InputElements& elements,
+                  mlir::Type accumulator, mlir::Value begin, mlir::Value end, mlir::Value to);
 
 // w to the layout of the tasks, plan.packed_weight_elements() of `packed` (which has the elements' type, or
 // the accumulator's where plan.widens_weights()); not for kDepthwise, whose tasks read the weights as they are.
@@ -22,8 +23,8 @@ struct ConvKernel {
   ConvPlan plan;
   mlir::Type accumulator;
   MultiplyAdd multiply_add;  // not of depthwise ones
-  mlir::Value input;  // x, or (plan.padded_input) its padded copy
-  mlir::Type input_element;
+  mlir::Value input;         // x, or (plan.padded_input) its padded copy
+  InputElements input_elements;
   mlir::Value weights;  // packed (kDepthwise: as they are)
   mlir::Type weight_element;
   Epilogue epilogue;

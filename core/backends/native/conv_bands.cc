@@ -23,10 +23,12 @@ class BandEmitter {
 
   void Emit() {
     const int64_t channels = plan_.group_channels();
-    Value x = kb_.At(kernel_.input, kb_.Mul(batch_, channels * s_.in_elements()), kernel_.input_element);
+    const InputElements& elements = kernel_.input_elements;
+    Value x = kb_.At(kernel_.input, kb_.Mul(batch_, channels * s_.in_elements()), elements.stored);
     kb_.For(channels, [&](Value c) {
-      EmitPadPlane(kb_, plan_, kb_.At(x, kb_.Mul(c, s_.in_elements()), kernel_.input_element), kernel_.input_element,
-                   type_, row_, kb_.At(planes_, kb_.Mul(c, plan_.plane_elements()), type_));
+      Value plane = kb_.At(x, kb_.Mul(c, s_.in_elements()), elements.stored);
+      EmitPadPlane(kb_, plan_, plane, elements, type_, row_,
+                   kb_.At(planes_, kb_.Mul(c, plan_.plane_elements()), type_));
     });
     const int64_t group = plan_.packed_weight_elements() / s_.groups, whole = g_.m / g_.mr;
     Value weights = kb_.At(kernel_.weights, kb_.Mul(kb_.Rem(batch_, s_.groups), group), kernel_.weight_element);

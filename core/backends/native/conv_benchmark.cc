@@ -143,13 +143,13 @@ double Measure(const std::string& cpu, const Layer& l, double* flops) {
   };
   auto pad = jit.Compile(2, [&](KernelBuilder& kb, const std::vector<Value>& p) {
     Type f32 = kb.b.getF32Type();
-    if (plan.padded_input) EmitPadInput(kb, plan, p[0], f32, f32, kb.Int(0), kb.Int(l.c), p[1]);
+    if (plan.padded_input) EmitPadInput(kb, plan, p[0], {f32}, f32, kb.Int(0), kb.Int(l.c), p[1]);
   });
   double compile = jit.compile_ms;
   auto conv = [&](KernelBuilder& kb, const std::vector<Value>& p) {
     ConvKernel kernel;
     kernel.plan = plan;
-    kernel.accumulator = kernel.input_element = kernel.weight_element = kb.b.getF32Type();
+    kernel.accumulator = kernel.input_elements.stored = kernel.weight_element = kb.b.getF32Type();
     kernel.input = p[0];
     kernel.weights = p[1];
     kernel.inline_epilogue = getenv("SLAB") == nullptr;

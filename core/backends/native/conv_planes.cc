@@ -34,9 +34,16 @@ std::vector<Value> Deinterleave(KernelBuilder& kb, const std::vector<Value>& run
   return phases;
 }
 
-// A row of every phase plane: element q of phase p is x[q * stride + p - pad] where that exists, else zero.
-void PadRow(KernelBuilder& kb, const ConvPlan& plan, Value x, Type element, Type accumulator,
+Value Padding(KernelBuilder& kb, const InputElements& elements, Type type) {
+  if (elements.padding == 0) return kb.Zero(type);
+  const Value bits = kb.b.create<mlir::arith::ConstantIntOp>(kb.loc, elements.padding, 32);
+  return mlir::isa<mlir::VectorType>(type) ? kb.Splat(bits, type) : bits;
+}
+
+// A row of every phase plane: element q of phase p is x[q * stride + p - pad] where that exists, else padding.
+void PadRow(KernelBuilder& kb, const ConvPlan& plan, Value x, const InputElements& elements, Type accumulator,
             const std::vector<Value>& to) {
+  const Type element = elements.stored;
   const ConvShape& s = plan.shape;
   const int64_t stride = s.stride[2], width = plan.padded[2], lanes = plan.lanes;
   // Vectors [left, right) have all their lanes inside of x; the others are code each.
@@ -51,11 +58,11 @@ void PadRow(KernelBuilder& kb, const ConvPlan& plan, Value x, Type element, Type
       const int64_t offset = static_cast<int64_t>(phase) - s.pad[2];
       const int64_t begin = std::clamp<int64_t>(CeilDiv(-offset, stride), 0, width);
       const int64_t end = std::clamp(CeilDiv(s.in[2] - offset, stride), begin, width);
-      auto zero = [&](Value q) { kb.Store(kb.Zero(accumulator), kb.At(to[phase], q, accumulator)); };
+      auto zero = [&](Value q) { kb.Store(Padding(kb, elements, accumulator), kb.At(to[phase], q, accumulator)); };
       kb.For(kb.Int(0), kb.Int(begin), 1, zero);
       kb.For(kb.Int(begin), kb.Int(end), 1, [&](Value q) {
         Value from = kb.At(x, kb.Add(kb.Mul(q, stride), offset), element);
-        kb.Store(kb.Widen(kb.Load(element, from), accumulator), kb.At(to[phase], q, accumulator));
+        kb.Store(elements.Convert(kb, kb.Load(element, from), accumulator), kb.At(to[phase], q, accumulator));
       });
       kb.For(kb.Int(end), kb.Int(width), 1, zero);
     }
@@ -66,14 +73,20 @@ void PadRow(KernelBuilder& kb, const ConvPlan& plan, Value x, Type element, Type
     std::vector<Value> run;
     Value from = kb.At(x, kb.Add(kb.Mul(vector, lanes * stride), -s.pad[2]), element);
     for (int64_t i = 0; i < stride; ++i) {
-      const int64_t at = first(like) + i * lanes;
-      run.push_back(
-          kb.LoadLanes(KernelBuilder::Vector(lanes, element), kb.At(from, i * lanes, element), -at, s.in[2] - at));
+      const int64_t at = first(like) + i * lanes, begin = -at, end = s.in[2] - at;
+      Value loaded = kb.LoadLanes(KernelBuilder::Vector(lanes, element), kb.At(from, i * lanes, element), begin, end);
+      if (elements.converted) loaded = elements.converted(kb, loaded);
+      if ((elements.converted || elements.padding != 0) && (begin > 0 || end < lanes)) {
+        const Value inside = kb.LaneMask(lanes, kb.Int(begin), kb.Int(end));
+        loaded = kb.Select(inside, loaded, Padding(kb, elements, loaded.getType()));
+      }
+      run.push_back(loaded);
     }
     run = Deinterleave(kb, run);
     for (size_t phase = 0; phase < to.size(); ++phase) {
       Value at = kb.At(to[phase], kb.Mul(vector, lanes), accumulator);
-      kb.StoreFirst(kb.Widen(run[phase], accumulator), at, width - like * lanes);
+      const Value row = elements.converted ? run[phase] : kb.Widen(run[phase], accumulator);
+      kb.StoreFirst(row, at, width - like * lanes);
     }
   };
   for (int64_t vector = 0; vector < left; ++vector) pad(kb.Int(vector), vector);
@@ -81,18 +94,21 @@ void PadRow(KernelBuilder& kb, const ConvPlan& plan, Value x, Type element, Type
   for (int64_t vector = right; vector < vectors; ++vector) pad(kb.Int(vector), vector);
 }
 
-void ZeroRow(KernelBuilder& kb, int64_t width, int64_t lanes, Type accumulator, Value to) {
-  Type vector = KernelBuilder::Vector(lanes, accumulator);
+void PaddingRow(KernelBuilder& kb, int64_t width, int64_t lanes, const InputElements& elements, Type accumulator,
+                Value to) {
+  const Value padding = Padding(kb, elements, KernelBuilder::Vector(lanes, accumulator));
   kb.For(kb.Int(0), kb.Int(width / lanes), 1,
-         [&](Value i) { kb.Store(kb.Zero(vector), kb.At(to, kb.Mul(i, lanes), accumulator)); });
+         [&](Value i) { kb.Store(padding, kb.At(to, kb.Mul(i, lanes), accumulator)); });
   int64_t rest = width % lanes;
-  if (rest > 0) kb.StoreFirst(kb.Zero(vector), kb.At(to, width - rest, accumulator), rest);
+  if (rest > 0) kb.StoreFirst(padding, kb.At(to, width - rest, accumulator), rest);
 }
 
 // With zeros between the elements: everything zero, then the elements one by one.
-void SpreadPlane(KernelBuilder& kb, const ConvPlan& plan, Value x, Type element, Type accumulator, Value to) {
+void SpreadPlane(KernelBuilder& kb, const ConvPlan& plan, Value x, const InputElements& elements, Type accumulator,
+                 Value to) {
   const ConvShape& s = plan.shape;
-  ZeroRow(kb, plan.plane_elements(), plan.lanes, accumulator, to);
+  const Type element = elements.stored;
+  PaddingRow(kb, plan.plane_elements(), plan.lanes, elements, accumulator, to);
   Spatial first, last;  // of the elements that fall inside
   for (int d = 0; d < 3; ++d) {
     first[d] = std::max<int64_t>(CeilDiv(-s.pad[d], s.input_dilation[d]), 0);
@@ -105,7 +121,8 @@ void SpreadPlane(KernelBuilder& kb, const ConvPlan& plan, Value x, Type element,
         Value from = kb.Add(kb.Mul(kb.Add(kb.Mul(d, s.in[1]), h), s.in[2]), w);
         Value at =
             kb.Add(kb.Mul(kb.Add(kb.Mul(place(0, d), plan.padded[1]), place(1, h)), plan.padded[2]), place(2, w));
-        kb.Store(kb.Widen(kb.Load(element, kb.At(x, from, element)), accumulator), kb.At(to, at, accumulator));
+        const Value loaded = kb.Load(element, kb.At(x, from, element));
+        kb.Store(elements.Convert(kb, loaded, accumulator), kb.At(to, at, accumulator));
       });
     });
   });
@@ -113,11 +130,12 @@ void SpreadPlane(KernelBuilder& kb, const ConvPlan& plan, Value x, Type element,
 
 }  // namespace
 
-void EmitPadPlane(KernelBuilder& kb, const ConvPlan& plan, Value x, Type element, Type accumulator, Value out_row,
-                  Value to) {
+void EmitPadPlane(KernelBuilder& kb, const ConvPlan& plan, Value x, const InputElements& elements, Type accumulator,
+                  Value out_row, Value to) {
   const ConvShape& s = plan.shape;
+  const Type element = elements.stored;
   if (s.input_dilation != Spatial{1, 1, 1}) {
-    SpreadPlane(kb, plan, x, element, accumulator, to);
+    SpreadPlane(kb, plan, x, elements, accumulator, to);
     return;
   }
   int64_t rows = plan.padded[1], slices = plan.padded[0];
@@ -139,10 +157,10 @@ void EmitPadPlane(KernelBuilder& kb, const ConvPlan& plan, Value x, Type element
               inside,
               [&] {
                 Value from = kb.At(x, kb.Mul(kb.Add(kb.Mul(in_d, s.in[1]), in_h), s.in[2]), element);
-                PadRow(kb, plan, from, element, accumulator, at);
+                PadRow(kb, plan, from, elements, accumulator, at);
               },
               [&] {
-                for (Value phase : at) ZeroRow(kb, plan.padded[2], plan.lanes, accumulator, phase);
+                for (Value phase : at) PaddingRow(kb, plan.padded[2], plan.lanes, elements, accumulator, phase);
               });
         });
       });

@@ -2,6 +2,7 @@
 #ifndef INLAY_CORE_BACKENDS_NATIVE_CONV_PLANES_H_
 #define INLAY_CORE_BACKENDS_NATIVE_CONV_PLANES_H_
 
+#include <functional>
 #include <vector>
 
 #include "core/backends/native/conv_plan.h"
@@ -9,9 +10,21 @@
 
 namespace inlay::native {
 
+// What x holds, and what the kernels compute with instead.
+struct InputElements {
+  mlir::Type stored;
+  // Of elements as stored, scalars or vectors; unless given, they are widened to the accumulator's type.
+  std::function<mlir::Value(KernelBuilder&, mlir::Value)> converted = nullptr;
+  int32_t padding = 0;  // the bits of what stands for elements beyond the edges (of 32 bits, unless 0)
+
+  mlir::Value Convert(KernelBuilder& kb, mlir::Value x, mlir::Type accumulator) const {
+    return converted ? converted(kb, x) : kb.Widen(x, accumulator);
+  }
+};
+
 // One plane of x to its padded copy, or the part of it that the output rows from `out_row` on see.
-void EmitPadPlane(KernelBuilder& kb, const ConvPlan& plan, mlir::Value x, mlir::Type element, mlir::Type accumulator,
-                  mlir::Value out_row, mlir::Value to);
+void EmitPadPlane(KernelBuilder& kb, const ConvPlan& plan, mlir::Value x, const InputElements& elements,
+                  mlir::Type accumulator, mlir::Value out_row, mlir::Value to);
 
 // Offset in a plane of the tap (d, h, w): where the padded coordinate (d, h, w) * dilation lies.
 mlir::Value TapOffset(KernelBuilder& kb, const ConvPlan& plan, mlir::Value d, mlir::Value h, mlir::Value w);

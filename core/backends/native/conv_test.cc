@@ -114,7 +114,7 @@ std::vector<float> Compute(const std::string& cpu, const ConvShape& shape, const
     Type f32 = kb.b.getF32Type();
     ConvKernel kernel;
     kernel.plan = plan;
-    kernel.accumulator = kernel.input_element = kernel.weight_element = f32;
+    kernel.accumulator = kernel.input_elements.stored = kernel.weight_element = f32;
     kernel.inline_epilogue = inline_epilogue;
     kernel.input = p[0];
     kernel.weights = p[1];
@@ -123,7 +123,7 @@ std::vector<float> Compute(const std::string& cpu, const ConvShape& shape, const
       kernel.weights = p[2];
     }
     if (plan.padded_input) {
-      EmitPadInput(kb, plan, p[0], f32, f32, kb.Int(0), kb.Int(shape.n * shape.c), p[3]);
+      EmitPadInput(kb, plan, p[0], {f32}, f32, kb.Int(0), kb.Int(shape.n * shape.c), p[3]);
       kernel.input = p[3];
     }
     auto element = [&](KernelBuilder& kb, Value pointer, Value batch, Value row, Value column) {
@@ -242,7 +242,7 @@ TEST(ConvKernelTest, AccumulatorsStayInRegisters) {
     std::istringstream assembly(jit.Assembly(4, [&](KernelBuilder& kb, const std::vector<Value>& p) {
       ConvKernel kernel;
       kernel.plan = plan;
-      kernel.accumulator = kernel.input_element = kernel.weight_element = kb.b.getF32Type();
+      kernel.accumulator = kernel.input_elements.stored = kernel.weight_element = kb.b.getF32Type();
       kernel.input = p[0];
       kernel.weights = p[1];
       kernel.epilogue = [&](KernelBuilder& kb, Value, Value row, Value column, Value acc) {

@@ -32,7 +32,7 @@ class RowTasks {
         plan_(kernel.plan),
         s_(kernel.plan.shape),
         tile_(kernel.plan.depthwise),
-        direct_(tile_.direct && kernel.input_element == kernel.accumulator),
+        direct_(tile_.direct && kernel.input_elements.stored == kernel.accumulator),
         type_(kernel.accumulator),
         vector_(KernelBuilder::Vector(plan_.lanes, type_)),
         padded_(scratch),
@@ -40,7 +40,7 @@ class RowTasks {
         inline_(kernel.inline_epilogue && s_.out[2] % plan_.lanes == 0 && s_.out[0] == 1) {}
 
   void Emit(Value task) {
-    x_ = kb_.At(kernel_.input, kb_.Mul(task, s_.in_elements()), kernel_.input_element);
+    x_ = kb_.At(kernel_.input, kb_.Mul(task, s_.in_elements()), kernel_.input_elements.stored);
     const int64_t multiples = s_.m / s_.groups;
     auto for_channels = [&](const std::function<void(Value)>& body) {
       kb_.For(multiples, [&](Value multiple) {
@@ -79,7 +79,7 @@ class RowTasks {
   using Sums = std::vector<Value>;
 
   void Pad(Value row) {
-    if (!direct_) EmitPadPlane(kb_, plan_, x_, kernel_.input_element, type_, row, padded_);
+    if (!direct_) EmitPadPlane(kb_, plan_, x_, kernel_.input_elements, type_, row, padded_);
   }
 
   // In ascending order: what a tile stores beyond its last row is overwritten by the next.
@@ -141,7 +141,7 @@ class RowTasks {
   }
 
   bool IsFar() const {
-    const int64_t input = s_.n * s_.c * s_.in_elements() * kernel_.input_element.getIntOrFloatBitWidth() / 8;
+    const int64_t input = s_.n * s_.c * s_.in_elements() * kernel_.input_elements.stored.getIntOrFloatBitWidth() / 8;
     return input + s_.n * s_.m * s_.pixels() * type_.getIntOrFloatBitWidth() / 8 > kAheadBytes;
   }
   // What the next band reads and stores in these columns.
@@ -151,12 +151,12 @@ class RowTasks {
     for (int64_t r = 0; r < rows.count; ++r) {
       kernel_.ahead(kb_, task_, multiple_, kb_.Add(kb_.Mul(kb_.Add(next, r), s_.out[2]), group.first));
     }
-    const int64_t line = kLineBytes / (kernel_.input_element.getIntOrFloatBitWidth() / 8);
+    const int64_t line = kLineBytes / (kernel_.input_elements.stored.getIntOrFloatBitWidth() / 8);
     const Value column = kb_.Mul(group.first, s_.stride[2]);
     for (int64_t r = 0; r < rows.count * s_.stride[1]; ++r) {
       const Value row = kb_.Add(kb_.Mul(next, s_.stride[1]), r);
       for (int64_t c = 0; c < group.vectors * plan_.lanes * s_.stride[2]; c += line) {
-        kb_.Prefetch(kb_.At(x_, kb_.Add(kb_.Add(kb_.Mul(row, s_.in[2]), column), c), kernel_.input_element));
+        kb_.Prefetch(kb_.At(x_, kb_.Add(kb_.Add(kb_.Mul(row, s_.in[2]), column), c), kernel_.input_elements.stored));
       }
     }
   }

@@ -61,15 +61,15 @@ class ChannelTasks {
     for (int64_t l = 0; l < lanes_; ++l) {
       Value channel = kb_.Min(kb_.Add(first, l), kb_.Int(s_.m - 1));
       Value plane = kb_.Add(kb_.Mul(image, s_.c), kb_.Div(channel, s_.m / s_.groups));
-      planes.push_back(kb_.At(kernel_.input, kb_.Mul(plane, s_.in_elements()), kernel_.input_element));
+      planes.push_back(kb_.At(kernel_.input, kb_.Mul(plane, s_.in_elements()), kernel_.input_elements.stored));
     }
-    Type stored = KernelBuilder::Vector(lanes_, kernel_.input_element);
+    Type stored = KernelBuilder::Vector(lanes_, kernel_.input_elements.stored);
     auto square = [&](Value pixel, int64_t count) {
       Value to = kb_.At(x_, kb_.Mul(pixel, lanes_), type_);
       Transpose(
           [&](int64_t i) {
-            Value from = kb_.At(planes[i], pixel, kernel_.input_element);
-            return kb_.Widen(kb_.LoadFirst(stored, from, count), type_);
+            Value from = kb_.At(planes[i], pixel, kernel_.input_elements.stored);
+            return kernel_.input_elements.Convert(kb_, kb_.LoadFirst(stored, from, count), type_);
           },
           [&](int64_t i, Value v) { kb_.Store(v, kb_.At(to, i * lanes_, type_)); });
     };

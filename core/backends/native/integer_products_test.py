@@ -82,6 +82,8 @@ def conv(suite, x, w, signs, constant=True, tail=None, prepare=None, **attrs):
     f = FunctionBuilder()
     axes = len(x) - 2
     attrs = {"strides": [1] * axes, "dilations": [1] * axes, "pads": [0] * (2 * axes), "groups": 1} | attrs
+    if signs[0] == "i8" and "x_zero" in attrs:
+        attrs["x_zero"] -= 128
     inputs = [values(x, signs[0]), values(w, signs[1])]
     if prepare:
         image = f.param("x", "f32", x)
@@ -107,6 +109,13 @@ def convs(suite):
             conv(suite, (2, 13, extent, extent), (37, 13, 1, 1), signs, constant, tail=requantised)
             for stride in (1, 2):
                 conv(suite, (1, 8, extent, extent), (35, 8, 3, 3), signs, constant, pads=[1] * 4, strides=[stride] * 2)
+        for zero in (1, 200):  # which stands for the padding too
+            for extent, stride in ((7, 1), (20, 2)):
+                attrs = {"pads": [1, 1, 2, 1], "strides": [stride] * 2, "x_zero": zero}
+                conv(suite, (1, 9, extent, extent), (35, 9, 3, 3), signs, constant, tail=requantised, **attrs)
+                conv(suite, (2, 18, extent, extent), (18, 1, 3, 3), signs, constant, groups=18, **attrs)
+            conv(suite, (1, 40, 14, 14), (16, 40, 1, 1), signs, constant, x_zero=zero)
+            conv(suite, (1, 6, 9, 9), (8, 3, 3, 3), signs, constant, groups=2, pads=[1] * 4, x_zero=zero)
         conv(suite, (1, 64, 9, 11), (70, 64, 3, 3), signs, constant, tail=requantised)
         conv(suite, (1, 16, 28, 28), (64, 16, 3, 3), signs, constant, pads=[0, 1, 2, 1], tail=requantised)
         conv(suite, (1, 3, 30, 31), (16, 3, 7, 7), signs, constant, strides=[2, 2], pads=[3] * 4, tail=requantised)

@@ -10,8 +10,7 @@
 namespace inlay::native {
 
 // sum + p * q, of vectors; p is an element of P in all lanes. Unless given, KernelBuilder::MultiplyAdd.
-using MultiplyAdd =
-    std::function<mlir::Value(KernelBuilder&, mlir::Value p, mlir::Value q, mlir::Value sum)>;
+using MultiplyAdd = std::function<mlir::Value(KernelBuilder&, mlir::Value p, mlir::Value q, mlir::Value sum)>;
 
 struct InnerLoop {
   int64_t extent;

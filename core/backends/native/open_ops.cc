@@ -43,8 +43,8 @@ absl::Status CheckConvolution(const ir::Binding& binding) {
 }  // namespace
 
 absl::Status CheckOpenDims(const ir::Binding& binding) {
-  static const auto* without = new std::set<std::string>{"resize",         "lstm",        "gru", "rnn",
-                                                             "matmul_integer", "conv_integer"};
+  static const auto* without =
+      new std::set<std::string>{"resize", "lstm", "gru", "rnn", "matmul_integer", "conv_integer"};
   if (binding.kind != ir::Binding::Kind::kCall) return absl::OkStatus();
   if (binding.callee == "conv" || binding.callee == "conv_transpose") return CheckConvolution(binding);
   if (without->count(binding.callee) == 0) return absl::OkStatus();

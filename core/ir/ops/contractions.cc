@@ -73,6 +73,12 @@ absl::StatusOr<Type> InferConv(const InferContext& ctx, bool integer) {
   INLAY_ASSIGN_OR_RETURN(Windows windows, GetWindows(ctx, kernel));
   INLAY_ASSIGN_OR_RETURN(int64_t groups, GetGroups(ctx));
   const TensorType &x = ctx.arg(0), &w = ctx.arg(1);
+  if (integer) {
+    const int64_t zero = ctx.attrs.Int("x_zero"), least = x.dtype == DType::kI8 ? -128 : 0;
+    if (zero < least || zero > least + 255) {
+      return absl::InvalidArgumentError(absl::StrCat("x_zero is ", zero, ", which is no element of ", x.ToString()));
+    }
+  }
   INLAY_ASSIGN_OR_RETURN(int64_t channels, StaticExtent(x, 1, "conv"));
   const int64_t m = w.dims[0].value(), c = w.dims[1].value();
   if (channels % groups != 0 || channels / groups != c || m % groups != 0) {
@@ -127,13 +133,19 @@ std::vector<AttrSpec> ConvAttrs() {
           MayBeAbsent("pads", AttrKind::kInts), WithDefault("groups", AttrKind::kInt, int64_t{1})};
 }
 
+std::vector<AttrSpec> ConvIntegerAttrs() {
+  std::vector<AttrSpec> attrs = ConvAttrs();
+  attrs.push_back(WithDefault("x_zero", AttrKind::kInt, int64_t{0}));
+  return attrs;
+}
+
 INLAY_REGISTER_OP(Schema("matmul", 2, 2, MatmulAttrs(), OpPattern::kContraction,
                          [](const InferContext& ctx) { return InferMatmul(ctx, false); }));
 INLAY_REGISTER_OP(Schema("matmul_integer", 2, 2, MatmulAttrs(), OpPattern::kContraction,
                          [](const InferContext& ctx) { return InferMatmul(ctx, true); }));
 INLAY_REGISTER_OP(Schema("conv", 2, 3, ConvAttrs(), OpPattern::kContraction,
                          [](const InferContext& ctx) { return InferConv(ctx, false); }));
-INLAY_REGISTER_OP(Schema("conv_integer", 2, 2, ConvAttrs(), OpPattern::kContraction,
+INLAY_REGISTER_OP(Schema("conv_integer", 2, 2, ConvIntegerAttrs(), OpPattern::kContraction,
                          [](const InferContext& ctx) { return InferConv(ctx, true); }));
 INLAY_REGISTER_OP(Schema("conv_transpose", 2, 3,
                          {MayBeAbsent("strides", AttrKind::kInts), MayBeAbsent("dilations", AttrKind::kInts),

@@ -313,9 +313,12 @@ def _conv(args, attrs):
     return TensorType(args[0].dtype, _conv_shape(args, attrs))
 
 
-@op("conv_integer", strides="ints", dilations="ints", pads="ints", groups=("int", 1))
+@op("conv_integer", strides="ints", dilations="ints", pads="ints", groups=("int", 1), x_zero=("int", 0))
 def _conv_integer(args, attrs):
     _count(args, 2)
+    least = -128 if args[0].dtype == "i8" else 0
+    if not least <= attrs["x_zero"] < least + 256:
+        raise ValueError(f"x_zero {attrs['x_zero']} is no element of x {args[0]}")
     return TensorType(_eight_bits(args), _conv_shape(args, attrs))
 
 

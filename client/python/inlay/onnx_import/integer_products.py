@@ -134,16 +134,12 @@ def integer_conv(
         w, w_zero = _as_signed(ctx, w, w_zero)
     if not _is_zero(w_zero):
         return None
-    if any(attrs["pads"]) and (not _is_zero(x_zero) or x.dtype == "i8"):
-        value = 0.0 if x_zero is None else float(x_zero.array.reshape(-1)[0])
-        n = len(attrs["pads"]) // 2
-        pads = [0, 0, *attrs["pads"][:n], 0, 0, *attrs["pads"][n:]]
-        x = ctx.op("pad", x, pads=pads, mode="constant", value=value)
-        attrs = {**attrs, "pads": [0] * (2 * n)}
-    y = ctx.op("conv_integer", x, w, **attrs)
     if _is_zero(x_zero):
-        return y
+        return ctx.op("conv_integer", x, w, **attrs)
     assert x_zero is not None
+    if x_zero.constant:
+        return ctx.op("conv_integer", x, w, **attrs, x_zero=int(x_zero.array.reshape(-1)[0]))
+    y = ctx.op("conv_integer", x, w, **attrs)
     sums = per_channel(ctx, _sums(ctx, w, list(range(1, w.rank))), w.rank)
     return ctx.op("sub", y, ctx.op("mul", sums, ctx.reshape(ctx.cast(x_zero, "i32"), [])))
 

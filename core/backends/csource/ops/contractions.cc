@@ -102,6 +102,7 @@ class Conv {
         out_(node.out()),
         windows_(WindowsOf(node.attrs(), Shape(w_.shape.begin() + 2, w_.shape.end()))),
         groups_(node.attrs().IntOr("groups", 1)),
+        zero_(node.attrs().IntOr("x_zero", 0)),
         channels_(x_.shape[1] / groups_),
         filters_(out_.shape[1] / groups_) {}
 
@@ -121,9 +122,11 @@ class Conv {
   Expr Tap(const Expr& image, const Expr& channel, const std::vector<Expr>& places, const Expr& inside) {
     Index at = {image, channel};
     at.insert(at.end(), places.begin(), places.end());
-    const Expr value = e_.Load(x_, at);
+    const Expr value = LessZero(e_.Load(x_, at));
     return inside.text.empty() ? value : Select(inside, value, Number(x_.dtype, 0));
   }
+
+  Expr LessZero(const Expr& element) const { return zero_ == 0 ? element : element - Expr(zero_); }
 
   Expr Inside(const Expr& place, int d) { return CastTo("inlay_uint", place) < Expr(x_.shape[d + 2]); }
 
@@ -240,7 +243,7 @@ class Conv {
                 [&](const Expr& j) {
                   Index place = from;
                   place.push_back(e_.LetIndex(j * Expr(stride) + Expr(shift)));
-                  e_.c().Line(At(acc, j).text, " += ", (factor * e_.Value(x_, place)).text, ";");
+                  e_.c().Line(At(acc, j).text, " += ", (factor * LessZero(e_.Value(x_, place))).text, ";");
                 },
                 1, true);
           }
@@ -276,7 +279,7 @@ class Conv {
   const bool transposed_;
   const Tensor &x_, &w_, &out_;
   const Windows windows_;
-  const int64_t groups_, channels_, filters_;
+  const int64_t groups_, zero_, channels_, filters_;
   Expr image_, group_;
 };
 

@@ -90,22 +90,6 @@ void Winograd(FunctionEmitter& f, const Node& n, const WinogradPlan& plan) {
   f.Either({{std::nullopt, finer->threads, INT64_MAX}}, [&] { multiply(finer->plan); }, [&] { multiply(plan); });
 }
 
-// Weights in the layout of the tasks: once at load where they are constant, else by every call.
-Buffer PackedWeights(FunctionEmitter& f, const Tensor& w, const ConvPlan& plan, const GemmTypes& types) {
-  if (plan.method == ConvMethod::kDepthwise) return f.BufferOf(w);
-  const bool constant = f.IsConstantParam(w);
-  const int64_t bytes = (plan.packed_weight_elements() + plan.lanes) * types.accumulator_bytes;
-  const Buffer weights = constant ? f.State(bytes) : f.Temporary(bytes);
-  f.Parallel(
-      1, 0,
-      [&](Kernel& k, Value, Value) {
-        const mlir::Type packed = plan.widens_weights() ? types.Accumulator(k.o) : types.Stored(k.o);
-        EmitPackConvWeights(k.o, plan, k.Pointer(w), types.Stored(k.o), packed, k.Pointer(weights));
-      },
-      constant ? Phase::kInit : Phase::kRun);
-  return weights;
-}
-
 absl::Status Convolution(FunctionEmitter& f, const Node& n, bool transposed) {
   if (n.out().IsEmpty()) return absl::OkStatus();
   const Shape& dims = n.in(0).dims;
@@ -123,27 +107,45 @@ absl::Status Convolution(FunctionEmitter& f, const Node& n, bool transposed) {
   }
   CutForThreads(&plan);
   const GemmTypes types(f, n.in(0).dtype);
-  EmitDirectConv(f, n, plan, types, f.BufferOf(n.in(0)), PackedWeights(f, n.in(1), plan, types));
+  const ConvInput input{f.BufferOf(n.in(0)), ir::ByteSize(types.dtype),
+                        [&](Ops& o) { return InputElements{types.Stored(o)}; }};
+  const Tensor& w = n.in(1);
+  EmitDirectConv(f, n, plan, types, input, PackedWeights(f, f.BufferOf(w), f.IsConstantParam(w), plan, types));
   return absl::OkStatus();
 }
 
 }  // namespace
 
-void EmitDirectConv(FunctionEmitter& f, const Node& n, const ConvPlan& plan, const GemmTypes& types, Buffer input,
-                    const Buffer& weights, const std::function<void(Kernel&, ConvKernel*)>& adjust) {
+Buffer PackedWeights(FunctionEmitter& f, const Buffer& w, bool constant, const ConvPlan& plan, const GemmTypes& types) {
+  if (plan.method == ConvMethod::kDepthwise) return w;
+  const int64_t bytes = (plan.packed_weight_elements() + plan.lanes) * types.accumulator_bytes;
+  const Buffer weights = constant ? f.State(bytes) : f.Temporary(bytes);
+  f.Parallel(
+      1, 0,
+      [&](Kernel& k, Value, Value) {
+        const mlir::Type packed = plan.widens_weights() ? types.Accumulator(k.o) : types.Stored(k.o);
+        EmitPackConvWeights(k.o, plan, k.Pointer(w), types.Stored(k.o), packed, k.Pointer(weights));
+      },
+      constant ? Phase::kInit : Phase::kRun);
+  return weights;
+}
+
+void EmitDirectConv(FunctionEmitter& f, const Node& n, const ConvPlan& plan, const GemmTypes& types,
+                    const ConvInput& input, const Buffer& weights,
+                    const std::function<void(Kernel&, ConvKernel*)>& adjust) {
   const ConvShape& shape = plan.shape;
   const Extent& images = n.in(0).dims[0];
-  const int64_t image_bytes = shape.c * shape.in_elements() * ir::ByteSize(types.dtype);
+  const int64_t image_bytes = shape.c * shape.in_elements() * input.element_bytes;
   int64_t input_bytes = image_bytes;
+  Buffer planes = input.buffer;
   const bool padded = plan.padded_input;
   if (padded) {
-    const Buffer x = input;
     input_bytes = RoundUp((plan.padded_elements() + plan.lanes) * types.accumulator_bytes, kLineBytes);
-    input = f.Temporary(ForAll(images, input_bytes));
+    planes = f.Temporary(ForAll(images, input_bytes));
     ForImages(f, images, shape.n * shape.c, static_cast<double>(plan.plane_elements()) / 4, kNoScratch,
               [&](Kernel& k, Value begin, Value end, Value, Value image) {
-                EmitPadInput(k.o, plan, OfImage(k, k.Pointer(x), image, image_bytes), types.Stored(k.o),
-                             types.Accumulator(k.o), begin, end, OfImage(k, k.Pointer(input), image, input_bytes));
+                EmitPadInput(k.o, plan, OfImage(k, k.Pointer(input.buffer), image, image_bytes), input.elements(k.o),
+                             types.Accumulator(k.o), begin, end, OfImage(k, k.Pointer(planes), image, input_bytes));
               });
   }
   ShapeMap shapes;
@@ -154,8 +156,8 @@ void EmitDirectConv(FunctionEmitter& f, const Node& n, const ConvPlan& plan, con
     ConvKernel conv;
     conv.plan = plan;
     conv.accumulator = types.Accumulator(k.o);
-    conv.input = OfImage(k, k.Pointer(input), image, input_bytes);
-    conv.input_element = padded ? conv.accumulator : types.Stored(k.o);
+    conv.input = OfImage(k, k.Pointer(planes), image, input_bytes);
+    conv.input_elements = padded ? InputElements{conv.accumulator} : input.elements(k.o);
     conv.weights = k.Pointer(weights);
     conv.weight_element = plan.widens_weights() ? conv.accumulator : types.Stored(k.o);
     conv.inline_epilogue = flat && InlineEpilogue(f, n);

@@ -22,10 +22,20 @@ Epilogue StorePixels(Kernel& k, const Node& conv, int64_t groups, bool flat, mli
 Ahead PrefetchPixels(Kernel& k, const Node& conv, const Core& core, int64_t groups, bool flat, mlir::Value open_image,
                      int64_t lanes);
 
-// Pads the input where the plan wants that, and runs its tasks. `input`: images of `types`; `weights`: packed for the
-// plan. `adjust` may change the kernel of a task.
-void EmitDirectConv(FunctionEmitter& f, const Node& conv, const ConvPlan& plan, const GemmTypes& types, Buffer input,
-                    const Buffer& weights, const std::function<void(Kernel&, ConvKernel*)>& adjust = nullptr);
+// Images in memory.
+struct ConvInput {
+  Buffer buffer;
+  int64_t element_bytes;
+  std::function<InputElements(Ops&)> elements;
+};
+
+// Weights in the layout of the tasks: once at load where they are constant, else by every call. `w`: of `types`.
+Buffer PackedWeights(FunctionEmitter& f, const Buffer& w, bool constant, const ConvPlan& plan, const GemmTypes& types);
+
+// Pads the input where the plan wants that, and runs its tasks, of `types`. `adjust` may change the kernel of a task.
+void EmitDirectConv(FunctionEmitter& f, const Node& conv, const ConvPlan& plan, const GemmTypes& types,
+                    const ConvInput& input, const Buffer& weights,
+                    const std::function<void(Kernel&, ConvKernel*)>& adjust = nullptr);
 
 }  // namespace inlay::native
 

@@ -116,7 +116,7 @@ class Block {
     k.Computes(depthwise_);
     ConvKernel conv;
     conv.plan = plan_.planes;
-    conv.accumulator = conv.input_element = conv.weight_element = type;
+    conv.accumulator = conv.input_elements.stored = conv.weight_element = type;
     conv.input = planes;
     conv.weights = o.At(k.Pointer(depthwise_weights_), o.Mul(block, block_weights_), type);
     conv.inline_epilogue = inline_depthwise_;

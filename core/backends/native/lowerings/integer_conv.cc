@@ -1,6 +1,4 @@
 // conv_integer: images and weights as words of neighbouring channels (integer_products.h), then conv's kernels.
-#include <algorithm>
-
 #include "core/backends/native/lowerings/conv_support.h"
 #include "core/backends/native/lowerings/integer_products.h"
 #include "mlir/IR/BuiltinTypes.h"
@@ -16,18 +14,15 @@ constexpr int64_t kLargestProduct = 255 * 255;
 
 IntegerProducts ProductsOf(FunctionEmitter& f, const Node& n) {
   const Tensor &x = n.in(0), &w = n.in(1);
-  IntegerProducts products{Word::kShorts, x.dtype == ir::DType::kI8, w.dtype == ir::DType::kI8};
+  IntegerProducts products{Word::kShorts, x.dtype == ir::DType::kI8, w.dtype == ir::DType::kI8,
+                           n.attrs->IntOr("x_zero", 0)};
   const int64_t channels = w.dims[1].value(), sum = Product(w.dims, 1, w.rank()).value();
   // Few channels a group would leave most of a word empty, and depthwise kernels have no words at all.
   if (n.attrs->IntOr("groups", 1) > 1 && channels <= 4) {
     products.word = sum * kLargestProduct <= kExactInFloat ? Word::kFloat : Word::kInteger;
     return products;
   }
-  const std::vector<int64_t> pads = n.attrs->IntsOr("pads", {});
-  const bool padded = std::any_of(pads.begin(), pads.end(), [](int64_t pad) { return pad != 0; });
-  // What x has added is not in the padding.
-  const bool shiftable = products.x_signed && products.w_signed && !padded && f.IsConstantParam(w);
-  if (f.cpu().byte_dots && (products.x_signed != products.w_signed || shiftable)) products.word = Word::kBytes;
+  if (f.cpu().byte_dots && (products.x_signed || products.w_signed)) products.word = Word::kBytes;
   return products;
 }
 
@@ -53,7 +48,7 @@ ConvWords WordsOfWeights(FunctionEmitter& f, const Tensor& w, const IntegerProdu
   };
   ConvWords made;
   made.words = allocate(filters * words * taps);
-  if (products.shifts_x()) made.excess = allocate(filters);
+  if (products.excess() != 0) made.excess = allocate(filters);
   f.ParallelEach(
       filters, static_cast<double>(channels * taps),
       [&](Kernel& k, Value filter) {
@@ -73,12 +68,11 @@ ConvWords WordsOfWeights(FunctionEmitter& f, const Tensor& w, const IntegerProdu
         };
         o.For(channels / depth, [&](Value word) { join(word, depth); });
         if (channels % depth != 0) join(o.Int(channels / depth), channels % depth);
-        if (!products.shifts_x()) return;
+        if (products.excess() == 0) return;
         const Values sum = o.For(o.Int(0), o.Int(channels * taps), 1, {o.Zero(i32)}, [&](Value i, const Values& sum) {
-          const Value element = o.ExtendI(o.Load(byte, o.At(from, i, byte)), i32, true);
-          return Values{o.AddI(sum[0], o.ShiftLeft(element, o.ConstI(i32, 7)))};
+          return Values{o.AddI(sum[0], o.ExtendI(o.Load(byte, o.At(from, i, byte)), i32, products.w_signed))};
         });
-        o.Store(sum[0], o.At(k.Pointer(made.excess), filter, i32));
+        o.Store(o.MulI(sum[0], o.ConstI(i32, products.excess())), o.At(k.Pointer(made.excess), filter, i32));
       },
       constant ? Phase::kInit : Phase::kRun);
   return made;
@@ -93,30 +87,30 @@ absl::Status EmitIntegerConvolution(FunctionEmitter& f, const Node& n) {
   ConvShape shape = ConvShapeOf(n, /*transposed=*/false);
   shape.c = shape.groups * products.words(w.dims[1].value());
   const GemmTypes types(f, products.type());
-  ConvPlan plan = PlanConv(f.cpu().core, shape, types.accumulator_bytes);
+  const Tensor& x = n.in(0);
+  const bool as_bytes = products.depth() == 1 && !x.inlined;
+  ConvPlan plan = PlanConv(f.cpu().core, shape, types.accumulator_bytes, as_bytes || products.padding() != 0);
   CutForThreads(&plan);
-  const Buffer input = WordsOfImages(f, n, products, shape.groups);
-  const ConvWords made = WordsOfWeights(f, w, products);
-  Buffer weights = made.words;
-  if (plan.method != ConvMethod::kDepthwise) {
-    const bool constant = f.IsConstantParam(w);
-    const int64_t bytes = (plan.packed_weight_elements() + plan.lanes) * types.accumulator_bytes;
-    weights = constant ? f.State(bytes) : f.Temporary(bytes);
-    f.Parallel(
-        1, 0,
-        [&](Kernel& k, Value, Value) {
-          const Type type = types.Accumulator(k.o);
-          EmitPackConvWeights(k.o, plan, k.Pointer(made.words), type, type, k.Pointer(weights));
-        },
-        constant ? Phase::kInit : Phase::kRun);
+  ConvInput input{{}, kWordBytes, [&](Ops& o) { return InputElements{types.Stored(o), nullptr, products.padding()}; }};
+  if (as_bytes && (plan.padded_input || plan.is_depthwise() || plan.method == ConvMethod::kBands)) {
+    input = {f.BufferOf(x), 1, [&](Ops& o) {
+               auto converted = [&](KernelBuilder& kb, Value x) {
+                 return products.Join(static_cast<Ops&>(kb), {x}, /*of_x=*/true);
+               };
+               return InputElements{o.b.getI8Type(), converted};
+             }};
+  } else {
+    input.buffer = WordsOfImages(f, n, products, shape.groups);
   }
+  const ConvWords made = WordsOfWeights(f, w, products);
+  const Buffer weights = PackedWeights(f, made.words, f.IsConstantParam(w), plan, types);
   EmitDirectConv(f, n, plan, types, input, weights, [&](Kernel& k, ConvKernel* conv) {
     conv->multiply_add = products.multiply_add(/*p_is_x=*/plan.method == ConvMethod::kPixelRows);
     conv->epilogue = [&k, &products, &made, &shape, store = conv->epilogue](KernelBuilder&, Value batch, Value row,
                                                                             Value column, Value sum) {
       Ops& o = k.o;
       sum = products.Sum(o, sum);
-      if (products.shifts_x()) {
+      if (products.excess() != 0) {
         const Value filter = o.Add(o.Mul(o.Rem(batch, shape.groups), shape.m / shape.groups), row);
         const Value excess = o.Load(o.b.getI32Type(), o.At(k.Pointer(made.excess), filter, o.b.getI32Type()));
         sum = o.SubI(sum, o.Broadcast(excess, Ops::Lanes(sum)));

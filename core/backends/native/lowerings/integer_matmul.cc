@@ -59,7 +59,7 @@ PackedWords PackWords(FunctionEmitter& f, const Tensor& b, const IntegerProducts
   const Extent batch = rank > 2 ? Product(b.dims, 0, rank - 2) : Extent(1);
   PackedWords packed;
   packed.words = f.State(batch.value() * matrix * kWordBytes);
-  if (products.shifts_x()) packed.excess = f.State(batch.value() * columns * kWordBytes);
+  if (products.excess() != 0) packed.excess = f.State(batch.value() * columns * kWordBytes);
   f.ParallelEach(
       batch, 1e3,
       [&](Kernel& k, Value matrix_index) {
@@ -87,26 +87,24 @@ PackedWords PackWords(FunctionEmitter& f, const Tensor& b, const IntegerProducts
             const Value target = o.At(to, at, word);
             auto one_by_one = [&] {
               o.Store(o.Zero(vector), target);
-              o.For(column, o.Min(o.Add(column, lanes), o.Int(plan.n)), 1, [&](Value j) {
-                o.Store(joined(row, j, byte, present), o.At(target, o.Sub(j, column), word));
-              });
+              o.For(column, o.Min(o.Add(column, lanes), o.Int(plan.n)), 1,
+                    [&](Value j) { o.Store(joined(row, j, byte, present), o.At(target, o.Sub(j, column), word)); });
             };
             if (k_last) return one_by_one();
-            o.If(
-                o.Less(o.Int(plan.n), o.Add(column, lanes)), one_by_one,
-                [&] { o.Store(joined(row, column, KernelBuilder::Vector(lanes, byte), present), target); });
+            o.If(o.Less(o.Int(plan.n), o.Add(column, lanes)), one_by_one,
+                 [&] { o.Store(joined(row, column, KernelBuilder::Vector(lanes, byte), present), target); });
           });
         };
         const int64_t whole = elements / depth;
         o.For(whole, [&](Value row) { pack(row, depth); });
         if (whole < plan.k) pack(o.Int(whole), elements % depth);
-        if (!products.shifts_x()) return;
+        if (products.excess() == 0) return;
         const Value excess = o.At(k.Pointer(packed.excess), o.Mul(matrix_index, columns), word);
         o.For(columns, [&](Value j) { o.Store(o.Zero(word), o.At(excess, j, word)); });
         o.For(elements, [&](Value row) {
           o.For(plan.n, [&](Value j) {
             const Value at = o.At(excess, j, word);
-            const Value element = o.ShiftLeft(o.ExtendI(load(row, j, byte), word, true), o.ConstI(word, 7));
+            const Value element = o.MulI(o.ExtendI(load(row, j, byte), word, true), o.ConstI(word, products.excess()));
             o.Store(o.AddI(o.Load(word, at), element), at);
           });
         });
@@ -175,10 +173,10 @@ absl::Status EmitIntegerMatmul(FunctionEmitter& f, const Node& n) {
     gemm.q.column_stride = b.column_stride.value();
     gemm.q.batch_offset = b.OffsetOf(f, shape.batch, b.batch_strides);
     StoreProduct(f, kernel, n, shape, &gemm);
-    if (products.shifts_x()) {
+    if (products.excess() != 0) {
       const BatchOffset offset = b.OffsetOf(f, shape.batch, excess_strides);
       gemm.epilogue = [&kernel, excess, offset, word, store = gemm.epilogue](KernelBuilder& kb, Value batch, Value row,
-                                                                           Value column, Value sum) {
+                                                                             Value column, Value sum) {
         Value at = kb.At(kernel.Pointer(excess), column, word);
         if (offset) at = kb.At(at, offset(kb, batch), word);
         store(kb, batch, row, column, kb.Sub(sum, kb.Load(sum.getType(), at)));

@@ -13,8 +13,7 @@ using mlir::Value;
 namespace {
 
 Value Call(KernelBuilder& kb, const char* intrinsic, Type result, const std::vector<Value>& args) {
-  return kb.b
-      .create<mlir::LLVM::CallIntrinsicOp>(kb.loc, result, kb.b.getStringAttr(intrinsic), mlir::ValueRange(args))
+  return kb.b.create<mlir::LLVM::CallIntrinsicOp>(kb.loc, result, kb.b.getStringAttr(intrinsic), mlir::ValueRange(args))
       .getResults();
 }
 
@@ -44,20 +43,21 @@ Value DotOfShorts(KernelBuilder& kb, Value p, Value q, Value sum) {
 // A byte in the form that words hold it in, as an integer of `bits`.
 Value Element(Ops& o, const IntegerProducts& products, Value x, bool of_x, int bits) {
   if (products.shifts_x() && of_x) x = o.Xor(x, o.ConstI(x.getType(), -128));
-  const bool is_signed = of_x ? products.x_signed : products.w_signed;
-  return o.ExtendI(x, o.b.getIntegerType(bits), products.word != Word::kBytes && is_signed);
+  if (products.word == Word::kBytes) return o.ExtendI(x, o.b.getIntegerType(bits), false);
+  x = o.ExtendI(x, o.b.getIntegerType(bits), of_x ? products.x_signed : products.w_signed);
+  return of_x && products.x_zero != 0 ? o.SubI(x, o.ConstI(x.getType(), products.x_zero)) : x;
 }
 
 }  // namespace
 
 Value IntegerProducts::Join(Ops& o, const Values& elements, bool of_x) const {
-  if (word == Word::kFloat) return o.IntToFloat(elements[0], o.b.getF32Type(), of_x ? x_signed : w_signed);
+  if (word == Word::kFloat) return o.IntToFloat(Element(o, *this, elements[0], of_x, 32), o.b.getF32Type(), true);
   const int bits = 32 / static_cast<int>(depth());
   Value joined;
   for (size_t i = 0; i < elements.size(); ++i) {
     if (!elements[i]) continue;
     Value x = Element(o, *this, elements[i], of_x, 32);
-    if (i + 1 < elements.size() && word == Word::kShorts) x = o.And(x, o.ConstI(x.getType(), 0xffff));
+    if (static_cast<int64_t>(i) + 1 < depth() && word == Word::kShorts) x = o.And(x, o.ConstI(x.getType(), 0xffff));
     if (i > 0) x = o.ShiftLeft(x, o.ConstI(x.getType(), static_cast<int64_t>(i) * bits));
     joined = joined ? o.Or(joined, x) : x;
   }
@@ -89,36 +89,37 @@ Buffer Words(FunctionEmitter& f, const Tensor& x, const IntegerProducts& product
   int cost = 0;
   f.Expression(x, nullptr, nullptr, &cost);
   const Extent rows = Product(outer);
-  f.WithLanesOrScalar(columns, f.LanesForBytes(kWordBytes, columns), cost * static_cast<int>(depth), [&](int64_t lanes) {
-    f.ParallelEach(rows, static_cast<double>(columns * depth * (cost + 2)) / lanes + 10, [&](Kernel& k, Value row) {
-      Ops& o = k.o;
-      k.shapes = shapes;
-      Indices at = Delinearise(o, row, outer);
-      const Value word = o.Rem(at[axis].base, words), first = o.Mul(word, depth);
-      const Value group = o.Mul(o.Div(at[axis].base, words), elements);
-      const Type type = o.StoredType(products.type());
-      const Value to = o.At(k.Pointer(made), o.Mul(row, columns), type);
-      VectorLoop(o, {columns}, lanes, {}, [&](const VectorPoint& point, const Values&) {
-        Eval e(k, lanes);
-        Values joined;
-        for (int64_t i = 0; i < depth; ++i) {
-          Indices here = at;
-          here.push_back(point.at[0]);
-          Value element = o.Add(first, i);
-          // Only the last word may lack some.
-          const bool may_lack = elements % depth != 0 && i >= elements % depth;
-          const Value exists = may_lack ? o.Less(element, o.Int(elements)) : Value();
-          if (may_lack) element = o.KernelBuilder::Select(exists, element, o.Int(0));
-          here[axis] = o.Add(group, element);
-          Value value = e.At(x, here);
-          if (may_lack) value = o.KernelBuilder::Select(exists, value, o.Zero(value.getType()));
-          joined.push_back(value);
-        }
-        o.Store(products.Join(o, joined, of_x), o.At(to, point.at[0].base, type));
-        return Values();
+  f.WithLanesOrScalar(
+      columns, f.LanesForBytes(kWordBytes, columns), cost * static_cast<int>(depth), [&](int64_t lanes) {
+        f.ParallelEach(rows, static_cast<double>(columns * depth * (cost + 2)) / lanes + 10, [&](Kernel& k, Value row) {
+          Ops& o = k.o;
+          k.shapes = shapes;
+          Indices at = Delinearise(o, row, outer);
+          const Value word = o.Rem(at[axis].base, words), first = o.Mul(word, depth);
+          const Value group = o.Mul(o.Div(at[axis].base, words), elements);
+          const Type type = o.StoredType(products.type());
+          const Value to = o.At(k.Pointer(made), o.Mul(row, columns), type);
+          VectorLoop(o, {columns}, lanes, {}, [&](const VectorPoint& point, const Values&) {
+            Eval e(k, lanes);
+            Values joined;
+            for (int64_t i = 0; i < depth; ++i) {
+              Indices here = at;
+              here.push_back(point.at[0]);
+              Value element = o.Add(first, i);
+              // Only the last word may lack some.
+              const bool may_lack = elements % depth != 0 && i >= elements % depth;
+              const Value exists = may_lack ? o.Less(element, o.Int(elements)) : Value();
+              if (may_lack) element = o.KernelBuilder::Select(exists, element, o.Int(0));
+              here[axis] = o.Add(group, element);
+              Value value = e.At(x, here);
+              if (may_lack) value = o.KernelBuilder::Select(exists, value, o.Zero(value.getType()));
+              joined.push_back(value);
+            }
+            o.Store(products.Join(o, joined, of_x), o.At(to, point.at[0].base, type));
+            return Values();
+          });
+        });
       });
-    });
-  });
   return made;
 }
 

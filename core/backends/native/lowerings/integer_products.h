@@ -21,9 +21,13 @@ enum class Word {
 struct IntegerProducts {
   Word word;
   bool x_signed, w_signed;
-  // kBytes of two signed sides: x has 128 added to it, which is unsigned; what that adds to a sum is 128 times that of
-  // the weights, the `excess`.
+  int64_t x_zero = 0;  // the products are those of x - x_zero
+  // kBytes of two signed sides: x has 128 added to it, which is unsigned.
   bool shifts_x() const { return word == Word::kBytes && x_signed && w_signed; }
+  // Times the sum of the weights: by how much a sum is too large. Other words hold x - x_zero.
+  int64_t excess() const { return word == Word::kBytes ? x_zero + (shifts_x() ? 128 : 0) : 0; }
+  // The word that stands for x_zero alone.
+  int32_t padding() const { return static_cast<int32_t>(word == Word::kBytes ? (excess() & 0xff) * 0x01010101 : 0); }
   int64_t depth() const { return word == Word::kBytes ? 4 : word == Word::kShorts ? 2 : 1; }
   int64_t words(int64_t elements) const { return CeilDiv(elements, depth()); }
   ir::DType type() const { return word == Word::kFloat ? ir::DType::kF32 : ir::DType::kI32; }

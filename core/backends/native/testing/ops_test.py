@@ -268,7 +268,22 @@ def test_division_by_a_constant_is_rounded_correctly(s):
     x = (s.random.uniform(-2, 2, 20000) * exponents).astype(np.float32)
     ends = [0, -0.0, np.inf, -np.inf, np.nan, 3.4e38, -3.4e38, 1, 2.5]
     x = np.concatenate([x, np.arange(1, 2000), np.array(ends)]).astype(np.float32)
-    divisors = [0.1, 3, 1 / 255, 0.007874016, -0.3, 1.7e-5, 1e10, 2, 1, 1e-30, 1e30, np.inf, 0, *s.random.uniform(0, 9, 20)]
+    divisors = [
+        0.1,
+        3,
+        1 / 255,
+        0.007874016,
+        -0.3,
+        1.7e-5,
+        1e10,
+        2,
+        1,
+        1e-30,
+        1e30,
+        np.inf,
+        0,
+        *s.random.uniform(0, 9, 20),
+    ]
     for divisor in (*divisors, np.nextafter(np.float32(2), np.float32(0)), np.nextafter(np.float32(1), np.float32(2))):
         s.build(f"over {divisor}", [x], lambda b, x, d=float(divisor): b.op("div", x, b.literal(d, "f32")), (0, 0))
     s.check()
