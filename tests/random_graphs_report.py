@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compiles random models (random_graphs/) in random ways and compares what they compute with onnxruntime.
 
-    python tests/random_graphs_report.py [--seeds 0:500] [--steps N] [--sizes large] [--search measured] [--keep DIR]
+    python tests/random_graphs_report.py [--kind integer] [--seeds 0:500] [--steps N] [--sizes large] [--keep DIR]
 
 Each seed draws a model and how it is compiled: executor, threads, instruction set, backends and how these are chosen,
 the floats' type, extents that are left open. A model that differs, or that is refused, is cut down node by node to the

@@ -161,6 +161,7 @@ class Builder:
         self.graph = RandomGraph([], {}, {}, {}, [])
         self.live: list[str] = []
         self.largest = LARGEST
+        self.empties = False  # whether tensors without elements may be
         self.prefix = ""  # of the names of what is added
 
     # What is drawn.
@@ -255,7 +256,7 @@ class Builder:
         for value in values:
             if value is None:  # as of a branch that returns one thing twice
                 raise DroppedError(f"{op}: no value")
-            if value.size > self.sizes.most_elements or value.size == 0:
+            if value.size > self.sizes.most_elements or (value.size == 0 and not self.empties):
                 raise DroppedError(f"{op}: {value.size} elements")
             if value.dtype.kind == "f" and not (np.abs(value) < self.largest).all():
                 raise DroppedError(f"{op}: large values")
@@ -277,7 +278,7 @@ class Builder:
         made = [made] if isinstance(made, str) else list(made)
         if len(self.graph.nodes) == before:
             return []
-        self.live += [y for y in made if len(self.shape(y)) > 0]
+        self.live += [y for y in made if len(self.shape(y)) > 0 and 0 not in self.shape(y)]
         return made
 
     def grow(self, wanted: int, kinds: Sequence[str]) -> None:

@@ -19,6 +19,7 @@ def start(b: Builder) -> None:
     pool = {2: (b.sizes.tokens, b.sizes.channels), 3: (b.sizes.batches, b.sizes.tokens, b.sizes.channels)}.get(
         rank, (b.sizes.batches, b.sizes.channels[:8], b.sizes.pixels[:8], b.sizes.pixels[:8])
     )
+    b.empties = True
     b.live.append(b.input([b.pick(extents) for extents in pool]))
 
 
@@ -39,7 +40,8 @@ class Body(Builder):
     """A graph inside a node: sees what is live outside, and has arguments of its own."""
 
     def __init__(self, outer: Builder, arguments: dict[str, np.ndarray]):
-        self.random, self.data, self.sizes, self.largest = outer.random, outer.data, outer.sizes, outer.largest
+        self.random, self.data, self.sizes = outer.random, outer.data, outer.sizes
+        self.largest, self.empties = outer.largest, outer.empties
         self.depth = getattr(outer, "depth", 0) + 1
         self.outer = outer
         self.arguments = {f"{name}_{id_of(outer)}": value for name, value in arguments.items()}
@@ -53,6 +55,8 @@ class Body(Builder):
         return self.constant(value)
 
     def proto(self, results: Sequence[str]) -> GraphProto:
+        # What is returned twice has two names: onnxruntime's first of these would be anything.
+        results = [self.node("Identity", y) if y in results[:i] else y for i, y in enumerate(results)]
         used = reads(*self.graph.nodes) | dict.fromkeys(results)
 
         def info(name: str) -> ValueInfoProto:

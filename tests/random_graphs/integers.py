@@ -267,9 +267,8 @@ def by_index(b, x):
 @step(0, 1, 2, 3, weight=0.7, kind="integer", types="iu")
 def one_hot(b, x):
     depth = b.pick((1, 3, 8, 17))
-    dtype = b.pick(DTYPES)
-    on_off = b.constant(values(b, (2,), dtype))
-    index = cast(b, bound(b, x, -depth, depth - 1), b.pick((np.dtype(np.int64), np.dtype(np.int32))))
+    on_off = b.constant(values(b, (2,), np.dtype(np.int64)))
+    index = cast(b, bound(b, x, -depth, depth - 1), np.dtype(np.int64))
     axis = int(b.random.integers(-1, len(b.shape(x)) + 1))
     return b.node("OneHot", index, b.constant(np.array(depth, np.int64)), on_off, axis=axis)
 
@@ -300,7 +299,7 @@ def positions(b, x):
     return b.node(b.pick(("Add", "Sub", "Mul")), *b.either_way(x, y))
 
 
-@step(4, weight=1, kind="integer", types="iub")
+@step(4, weight=2, kind="integer", types="iub")
 def rearrange_image(b, x):
     n, c, h, w = b.shape(x)
     way = b.pick(("DepthToSpace", "SpaceToDepth", "Resize", "MaxPool", "ReverseSequence"))
