@@ -20,8 +20,8 @@ _NEVER = {
 }  # fmt: skip
 
 # What the reference implementation itself gets wrong: windows and pools that are not of two axes or not padded alike,
-# the type of a sum of int32.
-_WRONG = {"GlobalMaxPool", "MaxPool", "QLinearConv", "ReduceSumSquare"}
+# grouped transposed convolutions, the type of a sum of int32, logarithms of what is small.
+_WRONG = {"ConvTranspose", "GlobalMaxPool", "LogSoftmax", "MaxPool", "QLinearConv", "ReduceSumSquare"}
 
 
 def foldable(node: onnx.NodeProto) -> bool:
