@@ -27,7 +27,7 @@ def finish(b: Builder) -> None:
     """Outputs that are inputs, constants or scalars, and inputs that are not read."""
     graph = b.graph
     if b.chance(0.15):
-        graph.inputs["unused"] = b.array((b.pick((1, 3)),))
+        graph.inputs["unused"] = graph.values["unused"] = b.array((b.pick((1, 3)),))
     if b.chance(0.1) and graph.inputs:
         graph.outputs.append(b.pick(list(graph.inputs)))
     if b.chance(0.1):

@@ -71,11 +71,17 @@ def broadcasts(a, b) -> bool:
 
 def bound(b: Builder, x: str, low: int, high: int) -> str:
     """x where it lies between these, else the nearer of them."""
+    x = narrow(b, x)
     info = np.iinfo(b.dtype(x))
     low, high = (np.array(max(info.min, min(info.max, v)), b.dtype(x)) for v in (low, high))
     if b.chance(0.5):
         return b.node("Clip", x, b.constant(low), b.constant(high))
     return b.node("Min", b.node("Max", x, b.constant(low)), b.constant(high))
+
+
+def narrow(b: Builder, x: str) -> str:
+    """Of int64 the lower half: onnxruntime's Clip, Min and Max are wrong where there is more."""
+    return cast(b, cast(b, x, np.dtype(np.int32)), b.dtype(x)) if b.dtype(x) == np.int64 else x
 
 
 def cast(b: Builder, x: str, dtype: np.dtype) -> str:
@@ -88,7 +94,7 @@ def integer_unary(b, x):
     if op == "clip":
         return bound(b, x, *sorted(int(v) for v in b.random.integers(-100, 100, 2)))
     if op == "one sided":
-        limit = b.constant(values(b, (), b.dtype(x)))
+        limit, x = narrow(b, b.constant(values(b, (), b.dtype(x)))), narrow(b, x)
         return b.node("Clip", x, limit) if b.chance(0.5) else b.node("Clip", x, "", limit)
     return b.node(op, x)
 
@@ -105,10 +111,12 @@ def integer_binary(b, x):
         if op != "Div" and b.chance(0.5):
             y = b.node("Neg", y)
         if op == "fmod" and b.dtype(x).itemsize == 8:  # onnxruntime takes doubles
-            x = bound(b, x, -(2**52), 2**52)
+            x = narrow(b, x)
         return b.node("Div" if op == "Div" else "Mod", x, y, **attributes)
     if op == "BitShift":
         return b.node(op, x, bound(b, y, 0, 7), direction=b.pick(("LEFT", "RIGHT")))
+    if op in ("Min", "Max"):
+        x, y = narrow(b, x), narrow(b, y)
     return b.node(op, *b.either_way(x, y))
 
 
