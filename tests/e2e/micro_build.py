@@ -23,7 +23,7 @@ C_TYPES = {
     "i64": "int64_t",
     "bool": "uint8_t",
 }
-DTYPES = {"f32": "<f4", "f64": "<f8", "i8": "i1", "u8": "u1", "i16": "<i2", "i32": "<i4", "i64": "<i8", "bool": "u1"}
+DTYPES = {"f32": "<f4", "f64": "<f8", "i8": "i1", "u8": "u1", "i16": "<i2", "i32": "<i4", "i64": "<i8", "bool": "?"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -202,7 +202,8 @@ def _array(declaration: str, dtype: str, array: np.ndarray) -> str:
         suffix = "f" if dtype == "f32" else ""
         texts = [float(v).hex() + suffix for v in values]
     else:
-        texts = [str(int(v)) for v in values]
+        least = -(2**63)  # C has no such literal
+        texts = [str(int(v)) if v != least else "INT64_MIN" for v in values]
     return f"{declaration}[{max(1, len(texts))}] = {{{', '.join(texts) or '0'}}};"
 
 

@@ -6,16 +6,19 @@
 Every node is run by onnxruntime as it is added, and one whose values leave [-1e3, 1e3] is dropped, so that a model's
 outputs are neither constant nor huge, and a difference means something. Nodes whose results jump (Floor, ArgMax) are
 left out: a last bit's difference of their input would be one of theirs.
+
+Kinds: "float" as above; "integer", "quantised" (both exact) and "control" are what their modules say.
 """
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Callable
 
-from . import images, movement, tokens  # noqa: F401  they register their steps
-from .builder import LARGE, ONNXRUNTIME_ERRORS, SMALL, STEPS, TINY, Builder, RandomGraph, Sizes, cut_down, run_nodes
+from . import control, images, integers, movement, quantised, tokens  # noqa: F401  they register their steps
+from .builder import LARGE, ONNXRUNTIME_ERRORS, SMALL, TINY, Builder, RandomGraph, Sizes, cut_down, reads, run_nodes
 
 __all__ = [
+    "KINDS",
     "LARGE",
     "ONNXRUNTIME_ERRORS",
     "SMALL",
@@ -28,9 +31,8 @@ __all__ = [
 ]
 
 
-def random_graph(seed: int, steps: int | None = None, sizes: Sizes = SMALL) -> RandomGraph:
-    """Of 1 to 14 steps, a step being a node to some thirty."""
-    b = Builder(seed, sizes)
+def start_float(b: Builder) -> None:
+    sizes = b.sizes
     batch = b.pick(sizes.batches)
     start = b.pick(("image", "image", "image", "tokens", "tokens", "signal", "matrix", "volume"))
     shape = {
@@ -49,30 +51,29 @@ def random_graph(seed: int, steps: int | None = None, sizes: Sizes = SMALL) -> R
     if start == "image" and b.chance(0.5):
         shape = (*shape[:3], shape[2])
     b.live.append(b.input(shape))
-    wanted = steps or int(b.random.integers(1, 15))
-    for _ in range(20 * wanted):
-        if wanted == 0:
-            break
-        # Mostly a chain; sometimes from further back.
-        x = b.live[-1] if b.chance(0.75) else b.pick(b.live)
-        names = [name for name, one in STEPS.items() if len(b.shape(x)) in one.ranks]
-        if not names:
-            break
-        weights = np.array([STEPS[name].weight for name in names])
-        one = STEPS[names[int(b.random.choice(len(names), p=weights / weights.sum()))]]
-        state = b.random.bit_generator.state
-        made = b.attempt(one, x)
-        wanted -= bool(made)
-        # Layers of one kind, each with its own weights.
-        while len(made) == 1 and b.shape(made[0]) == b.shape(x) and b.chance(0.3):
-            after, b.random.bit_generator.state = b.random.bit_generator.state, state
-            made = b.attempt(one, made[0])
-            b.random.bit_generator.state = after
+
+
+KINDS: dict[str, tuple[Callable[[Builder], None], tuple[str, ...]]] = {
+    "float": (start_float, ("float",)),
+    "integer": (integers.start, ("integer",)),
+    "quantised": (quantised.start, ("quantised",)),
+    "control": (control.start, ("float", "control")),
+}
+
+
+def random_graph(seed: int, steps: int | None = None, sizes: Sizes = SMALL, kind: str = "float") -> RandomGraph:
+    """Of 1 to 14 steps, a step being a node to some thirty."""
+    b = Builder(seed, sizes)
+    start, kinds = KINDS[kind]
+    start(b)
+    b.grow(steps or int(b.random.integers(1, 15)), kinds)
     graph = b.graph
-    used = {name for node in graph.nodes for name in node.input}
+    used = reads(*graph.nodes)
+    produced = {y for node in graph.nodes for y in node.output}
     ends = [y for node in graph.nodes for y in node.output if y not in used]
     inner = [y for y in b.live[1:-1] if y in used and y not in graph.inputs and b.chance(0.1)]
-    produced = {y for node in graph.nodes for y in node.output}
     graph.outputs = [y for y in dict.fromkeys([*ends, *inner]) if y in produced]
     graph.inputs = {name: value for name, value in graph.inputs.items() if name in used}
+    if kind == "control":
+        control.finish(b)
     return graph

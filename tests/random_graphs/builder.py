@@ -89,6 +89,18 @@ def make_model(
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=10)
 
 
+def reads(*nodes: onnx.NodeProto) -> dict[str, None]:
+    """The names that these read, in order, those that the graphs inside of them take from outside among them."""
+    names: dict[str, None] = {}
+    for node in nodes:
+        names.update(dict.fromkeys(filter(None, node.input)))
+        for graph in (a.g for a in node.attribute if a.type == onnx.AttributeProto.GRAPH):
+            own = {one.name for one in (*graph.input, *graph.initializer)} | {y for n in graph.node for y in n.output}
+            outside = [*reads(*graph.node), *(one.name for one in graph.output)]
+            names.update(dict.fromkeys(name for name in outside if name not in own))
+    return names
+
+
 @dataclasses.dataclass
 class RandomGraph:
     """nodes in order; inputs, weights and every node's values by name; names of the outputs."""
@@ -101,7 +113,7 @@ class RandomGraph:
 
     @property
     def model(self) -> onnx.ModelProto:
-        used = {name for node in self.nodes for name in node.input}
+        used = {*reads(*self.nodes), *self.outputs}
         return make_model(
             self.nodes,
             self.inputs,
@@ -112,8 +124,8 @@ class RandomGraph:
     def cut(self, index: int) -> RandomGraph:
         """Without that node: what others take of its values become inputs."""
         nodes = self.nodes[:index] + self.nodes[index + 1 :]
-        used = {name for node in nodes for name in node.input}
         outputs = [name for name in self.outputs if name not in self.nodes[index].output]
+        used = {*reads(*nodes), *outputs}
         fed = {name: self.values[name] for name in self.nodes[index].output if name in used}
         inputs = {name: value for name, value in {**self.inputs, **fed}.items() if name in used}
         return RandomGraph(nodes, inputs, self.weights, self.values, outputs)
@@ -148,6 +160,9 @@ class Builder:
         self.sizes = sizes
         self.graph = RandomGraph([], {}, {}, {}, [])
         self.live: list[str] = []
+        self.largest = LARGEST
+        self.empties = False  # whether tensors without elements may be
+        self.prefix = ""  # of the names of what is added
 
     # What is drawn.
 
@@ -165,9 +180,16 @@ class Builder:
     def shape(self, name: str) -> tuple[int, ...]:
         return self.graph.values[name].shape
 
+    def dtype(self, name: str) -> np.dtype:
+        return self.graph.values[name].dtype
+
     def input(self, shape: Sequence[int], scale: float = 1.0) -> str:
+        return self.given(self.array(shape, scale))
+
+    def given(self, value: np.ndarray) -> str:
+        """An input of that value."""
         name = f"x{len(self.graph.inputs)}"
-        self.graph.inputs[name] = self.graph.values[name] = self.array(shape, scale)
+        self.graph.inputs[name] = self.graph.values[name] = value
         return name
 
     def weight(self, shape: Sequence[int], scale: float = 1.0) -> str:
@@ -209,7 +231,7 @@ class Builder:
         return self.node("Reshape", flat, self.ints(*shape))
 
     def constant(self, value) -> str:
-        name = f"w{len(self.graph.weights)}"
+        name = f"{self.prefix}w{len(self.graph.weights)}"
         self.graph.weights[name] = self.graph.values[name] = np.asarray(value)
         return name
 
@@ -222,21 +244,21 @@ class Builder:
 
     def node(self, op: str, *inputs: str, outputs: int = 1, **attributes) -> str:
         """The name of the first result; others have the same with another digit at the end."""
-        names = [f"v{len(self.graph.nodes)}_{i}" for i in range(outputs)]
+        names = [f"{self.prefix}v{len(self.graph.nodes)}_{i}" for i in range(outputs)]
         node = helper.make_node(op, inputs, names, **attributes)
-        given = {name: self.graph.values[name] for name in inputs if name}
-        boolean = op in ("LessOrEqual", "Greater")
-        model = make_model([node], given, {name: np.zeros((), bool if boolean else np.float32) for name in names}, {})
-        for output in model.graph.output:
-            output.type.tensor_type.ClearField("shape")
+        given = {name: self.graph.values[name] for name in reads(node)}
+        model = make_model([node], given, {}, {})
+        model.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in names)
         try:
             values = run_nodes(model, given)
         except ONNXRUNTIME_ERRORS as error:
             raise DroppedError(f"{op}: {error}") from None
         for value in values:
-            if value.size > self.sizes.most_elements or value.size == 0:
+            if value is None:  # as of a branch that returns one thing twice
+                raise DroppedError(f"{op}: no value")
+            if value.size > self.sizes.most_elements or (value.size == 0 and not self.empties):
                 raise DroppedError(f"{op}: {value.size} elements")
-            if value.dtype == np.float32 and not (np.abs(value) < LARGEST).all():
+            if value.dtype.kind == "f" and not (np.abs(value) < self.largest).all():
                 raise DroppedError(f"{op}: large values")
         self.graph.nodes.append(node)
         self.graph.values.update(zip(names, values, strict=True))
@@ -256,8 +278,32 @@ class Builder:
         made = [made] if isinstance(made, str) else list(made)
         if len(self.graph.nodes) == before:
             return []
-        self.live += [y for y in made if len(self.shape(y)) > 0]
+        self.live += [y for y in made if len(self.shape(y)) > 0 and 0 not in self.shape(y)]
         return made
+
+    def grow(self, wanted: int, kinds: Sequence[str]) -> None:
+        """That many steps of these kinds: mostly a chain; sometimes from further back."""
+        steps = {name: one for kind in kinds for name, one in STEPS[kind].items()}
+        for _ in range(20 * wanted):
+            if wanted == 0:
+                break
+            x = self.live[-1] if self.chance(0.75) else self.pick(self.live)
+            names = [name for name, one in steps.items() if one.takes(self.graph.values[x])]
+            if not names:
+                break
+            weights = np.array([steps[name].weight for name in names])
+            one = steps[names[int(self.random.choice(len(names), p=weights / weights.sum()))]]
+            state = self.random.bit_generator.state
+            made = self.attempt(one, x)
+            wanted -= bool(made)
+            # Layers of one kind, each with its own weights.
+            while len(made) == 1 and self.same_type(made[0], x) and self.chance(0.3):
+                after, self.random.bit_generator.state = self.random.bit_generator.state, state
+                made = self.attempt(one, made[0])
+                self.random.bit_generator.state = after
+
+    def same_type(self, x: str, y: str) -> bool:
+        return self.shape(x) == self.shape(y) and self.dtype(x) == self.dtype(y)
 
     # Pieces that others are made of.
 
@@ -322,15 +368,19 @@ class Builder:
 class Step:
     ranks: tuple[int, ...]
     weight: float
+    types: str  # of its argument, as NumPy's dtype.kind
     add: Callable[[Builder, str], str | Sequence[str]]
 
+    def takes(self, value: np.ndarray) -> bool:
+        return value.ndim in self.ranks and value.dtype.kind in self.types
 
-STEPS: dict[str, Step] = {}
+
+STEPS: dict[str, dict[str, Step]] = {}  # by kind, by name
 
 
-def step(*ranks: int, weight: float = 1.0):
+def step(*ranks: int, weight: float = 1.0, kind: str = "float", types: str = "f"):
     def register(function):
-        STEPS[function.__name__] = Step(ranks, weight, function)
+        STEPS.setdefault(kind, {})[function.__name__] = Step(ranks, weight, types, function)
         return function
 
     return register

@@ -99,7 +99,8 @@ def concat(b, x):
     shape = b.shape(x)
     axis = int(b.random.integers(len(shape)))
     rest = shape[:axis] + shape[axis + 1 :]
-    others = [y for y in b.live if len(b.shape(y)) == len(shape) and b.shape(y)[:axis] + b.shape(y)[axis + 1 :] == rest]
+    alike = [y for y in b.live if len(b.shape(y)) == len(shape) and b.dtype(y) == b.dtype(x)]
+    others = [y for y in alike if b.shape(y)[:axis] + b.shape(y)[axis + 1 :] == rest]
     parts = [b.pick(others) for _ in range(b.pick((1, 1, 2)))]
     if b.chance(0.2):
         parts.append(b.weight((*shape[:axis], b.pick((1, 2, 3)), *shape[axis + 1 :])))

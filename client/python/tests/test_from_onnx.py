@@ -66,6 +66,18 @@ def test_new_weights_leave_the_program_unchanged():
     assert program(1) == program(2)
 
 
+def test_what_the_reference_gets_wrong_is_not_folded():
+    numbers = np.arange(6, dtype=np.int32).reshape(1, 2, 3)
+    nodes = [
+        helper.make_node("Cast", ["c"], ["x"], to=F32),
+        helper.make_node("GlobalMaxPool", ["x"], ["largest"]),
+        helper.make_node("ReduceSumSquare", ["c"], ["squares"], keepdims=0),
+    ]
+    largest, squares = run(from_onnx(make(nodes, {}, ["largest", "squares"], {"c": numbers})))
+    np.testing.assert_array_equal(largest, [[[2], [5]]])
+    assert (squares, squares.dtype) == (55, np.int32)
+
+
 def test_shape_arithmetic_folds_to_attributes():
     nodes = [
         helper.make_node("Shape", ["x"], ["s"]),
