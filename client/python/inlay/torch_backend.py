@@ -394,7 +394,9 @@ def _output(
     value = importer.env[item] if isinstance(item, fx.Node) else item
     if not isinstance(item, fx.Node) or isinstance(value, (bool, int, float)):
         return value
-    if layout and layout.storage in owners:  # a view of another output stays one: who writes to one sees it in the other
+    if (
+        layout and layout.storage in owners
+    ):  # a view of another output stays one: who writes to one sees it in the other
         return _Result(owners[layout.storage], view=(layout.sizes, layout.strides, layout.offset))
     made = importer.output(item, value)
     if made is None:

@@ -102,6 +102,8 @@ def avg_pool(
     x, lone = _batched(ctx, x, n)
     strides = per_axis(stride, n) or per_axis(kernel, n)
     kernel, dilations, pads = per_axis(kernel, n), [1] * n, per_axis(padding, n) * 2
+    if divisor is not None:
+        x, pads, ceil_mode = _padded(ctx, x, kernel, strides, pads[:n]), [0] * 2 * n, False
     if ceil_mode:
         kernel = windows_within(x.shape[2:], kernel, strides, dilations, pads)
     window: dict[str, Any] = {
@@ -110,10 +112,16 @@ def avg_pool(
     }  # fmt: skip
     if divisor is None:
         return _unbatched(ctx, ctx.op("avg_pool", x, **window), lone)
-    if ceil_mode:
-        raise Unsupported("divisor_override together with ceil_mode")
-    mean = ctx.wide(ctx.op("avg_pool", x, **{**window, "count_include_pad": True}))
+    mean = ctx.wide(ctx.op("avg_pool", x, **window))
     return _unbatched(ctx, ctx.narrow(ctx.op("mul", mean, ctx.like(math.prod(kernel) / divisor, mean))), lone)
+
+
+def _padded(ctx: NodeContext, x: Var, kernel: list[int], strides: list[int], before: list[int]) -> Var:
+    """x with zeros about it, as far as the windows of the result reach."""
+    extents, out = x.shape[-len(kernel) :], ctx.vals[0].shape[-len(kernel) :]
+    reach = [(int(o) - 1) * s + k for o, s, k in zip(out, strides, kernel, strict=True)]
+    after = [r - b - e for r, b, e in zip(reach, before, extents, strict=True)]
+    return ctx.op("pad", x, pads=[0, 0, *before, 0, 0, *after]) if any(before + after) else x
 
 
 # --- Adaptive --------------------------------------------------------------------------------------------------------
