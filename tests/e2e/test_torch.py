@@ -266,6 +266,25 @@ def test_inputs_of_any_memory(compiled):
     torch.testing.assert_close(compiled(lambda x: x @ x.t())(half), half @ half.t(), rtol=2e-2, atol=2e-2)
 
 
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_transformer_layers_of_inference(norm_first, compiled):
+    """Without gradients PyTorch takes a path of its own through these layers."""
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, norm_first=norm_first, activation="gelu").eval()
+    attention = nn.MultiheadAttention(8, 2, batch_first=True).eval()
+    padding = torch.arange(6) >= torch.tensor([[6], [4], [1]])
+    causal = torch.ones(6, 6).triu(1) > 0
+
+    def function(x):
+        y = layer(layer(x), src_key_padding_mask=padding) + layer(x, causal)
+        mixed, weights = attention(y, y, y, attn_mask=causal, key_padding_mask=padding)
+        other, each = attention(y, x, x, average_attn_weights=False)
+        return mixed, weights, other, each, attention(x, x, x, need_weights=False)[0]
+
+    x = torch.randn(3, 6, 8)
+    for got, want in zip(compiled(function)(x), function(x), strict=True):
+        close(got, want)
+
+
 def test_threads_may_call_it(compiled):
     network = perceptron()
     function = compiled(network)
