@@ -116,7 +116,7 @@ def cast(b, x):
 
 @step(weight=0.6, jumps=True)
 def to_integers(b, x):
-    return b.do(f"({x} * 3.3 + 0.0123).{b.pick(('long()', 'int()', 'to(torch.int8)', 'short()'))}")
+    return b.do(f"({x} * 3.3 + 0.0123).clamp(-99, 99).{b.pick(('long()', 'int()', 'to(torch.int8)', 'short()'))}")
 
 
 @step(weight=1, jumps=True)

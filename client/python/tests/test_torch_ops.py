@@ -487,6 +487,14 @@ LAYERS = {
     ),
     "multihead": (lambda: Around(nn.MultiheadAttention(8, 2), lambda m, x: m(x, x, x)), (5, 2, 8)),
     "bilinear_layer": (lambda: Around(nn.Bilinear(4, 3, 5), lambda m, x: m(x, x[..., 1:] * 2)), (2, 3, 4)),
+    "antialias": (
+        lambda: Of(lambda x: tuple(
+            F.interpolate(x, mode=mode, antialias=True, align_corners=align, **size)
+            for mode in ("bilinear", "bicubic") for align in (False, True)
+            for size in ({"size": (3, 5)}, {"size": (9, 2)}, {"scale_factor": (0.4, 1.7)})
+        )),
+        (2, 3, 7, 8),
+    ),
     "rrelu": (lambda: nn.RReLU(), (3, 4)),
     "avg_pool_divisor": (
         lambda: Of(lambda x: (

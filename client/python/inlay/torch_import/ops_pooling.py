@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import torch
 
 from inlay.ir.ops import windows_within
 from inlay.torch_import.ops_nn import per_axis
@@ -210,3 +211,21 @@ def _resize(ctx: NodeContext, x: Var, size: Sequence[int], align: bool, factors:
         return ctx.op("resize", x, mode="nearest", coordinate="half_pixel", nearest_mode="round_prefer_ceil", **attrs)
     coordinate = "align_corners" if align else "half_pixel"
     return ctx.op("resize", x, mode=mode, coordinate=coordinate, nearest_mode="floor", **attrs)
+
+
+@converter(*(f"_upsample_{kind}2d_aa.{form}" for kind in ("bilinear", "bicubic") for form in ("default", "vec")))
+def upsample_antialiased(ctx: NodeContext, x: Var, size: Any, align: bool, *scales: Any) -> Var:
+    """A product with a matrix an axis, which PyTorch's own kernel makes of the identity."""
+    out = ctx.vals[0].shape[2:]
+    given = scales[0] if ctx.name.endswith("vec") else scales
+    factors = [None, None] if given is None else list(given)
+    kernel = getattr(torch.ops.aten, ctx.name.partition(".")[0]).default
+    y = ctx.wide(x)
+    for axis, (o, factor) in enumerate(zip(out, factors, strict=True), start=2):
+        extent = x.shape[axis]
+        identity = torch.eye(extent, dtype=torch.float64)[None, None]
+        matrix = kernel(identity, [extent, int(o)], align, None, factor)[0, 0].numpy()
+        perm = [i for i in range(4) if i != axis] + [axis]
+        y = ctx.op("matmul", ctx.transpose(y, perm), ctx.like(matrix, y))
+        y = ctx.transpose(y, [perm.index(i) for i in range(4)])
+    return ctx.narrow(y)
