@@ -393,6 +393,10 @@ def test_writes_into_views():
     check(function, randn(4, 3, 6), randn(4, 6, seed=1))
 
 
+def test_a_diagonal_is_filled():
+    check(lambda x: (x.clone().fill_diagonal_(2), x.clone().fill_diagonal_(3, wrap=True)), randn(7, 3))
+
+
 def test_creation():
     def function(x):
         return (
