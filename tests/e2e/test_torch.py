@@ -212,17 +212,35 @@ def test_writes_to_inputs_and_buffers_happen(compiled):
         assert x[0].tolist() == [5.0] * 3 and network.count.item() == i
 
 
-def test_results_that_alias(compiled):
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_results_that_alias(dynamic, compiled):
     def function(x):
         y = x + 1
         return x, x.view(-1), y, y.t(), x[0]
 
     x = torch.randn(3, 4)
-    same, flat, y, turned, row = compiled(function)(x)
+    same, flat, y, turned, row = compiled(function, dynamic=dynamic)(x)
     assert same is x and flat.data_ptr() == x.data_ptr()
     assert turned.stride() == (1, 4) and turned.data_ptr() == y.data_ptr()
     row.fill_(0)
     assert x[0].tolist() == [0] * 4
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_views_of_inputs_are_views(dynamic, compiled):
+    """Of inputs of any memory; AOTAutograd looks for the input's strides in the result."""
+    network = perceptron()
+
+    def function(x):
+        first, second = x.chunk(2, 1)
+        return first, second.mT, x[1:, ::2], x[..., None].expand(*x.shape, 3), network(x[0].mT)
+
+    for x in (torch.randn(4, 6, 7), torch.randn(7, 6, 4).permute(2, 1, 0), torch.randn(5, 6, 9)[:, :, :7]):
+        views = function(x)
+        for got, want in zip(compiled(function, dynamic=dynamic)(x), views, strict=True):
+            close(got, want)
+            assert got.stride() == want.stride() or want is views[-1]
+            assert (got.data_ptr() == want.data_ptr()) == (want is not views[-1])
 
 
 def test_results_lie_in_memory_as_eager_s(compiled):
@@ -246,6 +264,25 @@ def test_inputs_of_any_memory(compiled):
         close(got, want)
     half = torch.randn(3, 4).bfloat16()
     torch.testing.assert_close(compiled(lambda x: x @ x.t())(half), half @ half.t(), rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_transformer_layers_of_inference(norm_first, compiled):
+    """Without gradients PyTorch takes a path of its own through these layers."""
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, norm_first=norm_first, activation="gelu").eval()
+    attention = nn.MultiheadAttention(8, 2, batch_first=True).eval()
+    padding = torch.arange(6) >= torch.tensor([[6], [4], [1]])
+    causal = torch.ones(6, 6).triu(1) > 0
+
+    def function(x):
+        y = layer(layer(x), src_key_padding_mask=padding) + layer(x, causal)
+        mixed, weights = attention(y, y, y, attn_mask=causal, key_padding_mask=padding)
+        other, each = attention(y, x, x, average_attn_weights=False)
+        return mixed, weights, other, each, attention(x, x, x, need_weights=False)[0]
+
+    x = torch.randn(3, 6, 8)
+    for got, want in zip(compiled(function)(x), function(x), strict=True):
+        close(got, want)
 
 
 def test_threads_may_call_it(compiled):

@@ -23,6 +23,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import logging
+import math
 import re
 import threading
 import warnings
@@ -30,6 +31,7 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import sympy
 import torch
 from torch import fx
 from torch._dynamo.backends.common import aot_autograd
@@ -228,7 +230,7 @@ class Specialised:
                 self._inputs.append(i)
         importer.run(aten)
         results: list[Any] = []
-        self._outputs = _outputs(aten, importer, results)
+        self._outputs = _outputs(aten, placeholders, importer, results)
         importer.raise_problems()
         self._main: Callable[..., Any] | None = None
         if not results:
@@ -260,7 +262,12 @@ class Specialised:
             result = self._main(*(tensor for tensor, _ in pairs))
             made = (result,) if hasattr(result, "__dlpack__") else result
         values = [torch.from_dlpack(tensor) for tensor in made]
-        return [output.of(values) if isinstance(output, _Result) else output for output in self._outputs]
+        return [
+            output.of(args if isinstance(output, _InputView) else values)
+            if isinstance(output, (_InputView, _Result))
+            else output
+            for output in self._outputs
+        ]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -278,45 +285,129 @@ class _Result:
         return value.permute(self.axes) if self.axes else value
 
 
-def _outputs(aten: fx.GraphModule, importer: GraphImporter, results: list[Any]) -> list[Any]:
-    """What the graph returns: _Result, or a value that is no tensor. Fills `results`."""
-    outputs: list[Any] = []
-    owners: dict[Any, int] = {}  # storage -> the result that is all of it
+@dataclasses.dataclass(frozen=True)
+class _InputView:
+    """An output of the graph that is a view of an argument, made by the graph's own operators: whoever looks for the
+    argument's memory behind it (AOTAutograd does) finds that, whatever strides the argument has."""
+
+    position: int
+    steps: tuple[tuple[Callable[..., Any], Sequence[Any], Mapping[str, Any]], ...]
+
+    def of(self, args: Sequence[torch.Tensor]) -> torch.Tensor:
+        value = args[self.position].detach()
+        for function, rest, named in self.steps:
+            value = function(value, *rest, **named)
+        return value
+
+
+def _input_view(item: Any, placeholders: Sequence[fx.Node], importer: GraphImporter) -> _InputView | None:
+    """The view that an output is of an argument, if it is one."""
+    storage, steps = _storage(item), []
+    while storage is not None and item.op == "call_function" and item.args and _storage(item.args[0]) == storage:
+        rest, named = fx.node.map_arg((item.args[1:], item.kwargs), lambda n: importer.env[n])
+        steps.append((item.target, rest, named))
+        item = item.args[0]
+    if storage is None or item not in placeholders:
+        return None
+    return _InputView(placeholders.index(item), tuple(reversed(steps)))
+
+
+def _storage(item: Any) -> Any:
+    """What is the same of nodes that share memory (all in a list of views do)."""
+    val = item.meta.get("val") if isinstance(item, fx.Node) else None
+    if isinstance(val, (list, tuple)) and val:
+        val = val[0]
+    return val.untyped_storage()._cdata if isinstance(val, torch.Tensor) else None
+
+
+@dataclasses.dataclass(frozen=True)
+class _Layout:
+    """Where a tensor of the graph lies: which storage, of how many elements; sizes, strides and offset in numbers."""
+
+    storage: Any
+    elements: int
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+
+    @staticmethod
+    def of(item: Any, symbols: Mapping[Any, Any]) -> _Layout | None:
+        """None of what is no tensor, or where a size is not known."""
+
+        def number(size: Any) -> int:
+            return int(sympy.sympify(size.node.expr).xreplace(symbols)) if isinstance(size, torch.SymInt) else size
+
+        val = item.meta.get("val") if isinstance(item, fx.Node) else None
+        if not isinstance(val, torch.Tensor):
+            return None
+        try:
+            sizes, strides = tuple(map(number, val.shape)), tuple(map(number, val.stride()))
+            elements = number(val.untyped_storage().nbytes()) // val.element_size()
+            return _Layout(_storage(item), elements, sizes, strides, number(val.storage_offset()))
+        except TypeError:  # a symbol that no argument is
+            return None
+
+    @property
+    def owns(self) -> bool:
+        """Whether it is all of its storage, in an order that the module will keep."""
+        order = self.order
+        return order is not None and 0 < math.prod(self.sizes) == self.elements
+
+    @property
+    def order(self) -> list[int] | None:
+        """The axes from the outermost in memory on, where the tensor is dense (a transposed view and channels last are);
+        else None. Whoever looks at strides, or takes a view, then finds what eager PyTorch would give."""
+        order = sorted(range(len(self.sizes)), key=lambda i: (-self.strides[i], i))
+        expected = 1
+        for axis in reversed(order):
+            if self.sizes[axis] != 1:
+                if self.strides[axis] != expected:
+                    return None
+                expected *= self.sizes[axis]
+        real = [axis for axis in order if self.sizes[axis] != 1]
+        return list(range(len(order))) if real == sorted(real) else order
+
+
+def _outputs(
+    aten: fx.GraphModule, placeholders: Sequence[fx.Node], importer: GraphImporter, results: list[Any]
+) -> list[Any]:
+    """What the graph returns: _InputView, _Result, or a value that is no tensor. Fills `results`."""
+    symbols = {
+        node.meta["val"].node.expr: importer.env[node]
+        for node in placeholders
+        if isinstance(node.meta.get("val"), torch.SymInt)
+    }
     items = next(node for node in aten.graph.nodes if node.op == "output").args[0]
-    for item in sorted(range(len(items)), key=lambda i: not _owns(items[i])):
-        outputs.append((item, _output(items[item], importer, results, owners)))
-    return [output for _, output in sorted(outputs, key=lambda pair: pair[0])]
+    layouts = [_Layout.of(item, symbols) for item in items]
+    owners: dict[Any, int] = {}  # storage -> the result that is all of it
+    outputs: dict[int, Any] = {}
+    owning = [layout is not None and layout.owns for layout in layouts]
+    for i in sorted(range(len(items)), key=lambda i: not owning[i]):
+        view = _input_view(items[i], placeholders, importer)
+        outputs[i] = view or _output(items[i], layouts[i], importer, results, owners)
+    return [outputs[i] for i in range(len(items))]
 
 
-def _output(item: Any, importer: GraphImporter, results: list[Any], owners: dict[Any, int]) -> Any:
+def _output(
+    item: Any, layout: _Layout | None, importer: GraphImporter, results: list[Any], owners: dict[Any, int]
+) -> Any:
     value = importer.env[item] if isinstance(item, fx.Node) else item
     if not isinstance(item, fx.Node) or isinstance(value, (bool, int, float)):
         return value
-    val: Any = item.meta.get("val")
-    storage = val.untyped_storage()._cdata if _is_static(val) else None
-    if storage in owners:  # a view of another output stays one: who writes to one sees it in the other
-        return _Result(owners[storage], view=(tuple(val.shape), val.stride(), val.storage_offset()))
+    if (
+        layout and layout.storage in owners
+    ):  # a view of another output stays one: who writes to one sees it in the other
+        return _Result(owners[layout.storage], view=(layout.sizes, layout.strides, layout.offset))
     made = importer.output(item, value)
     if made is None:
         return None
-    order = _memory_order(val)
+    order = layout.order if layout else None
+    if order == sorted(order or []):
+        order = None
     results.append(importer.builder.op("transpose", made, perm=order) if order else made)
-    if _owns(item):
-        owners[storage] = len(results) - 1
+    if layout and layout.owns:
+        owners[layout.storage] = len(results) - 1
     return _Result(len(results) - 1, tuple(order.index(i) for i in range(len(order))) if order else ())
-
-
-def _is_static(val: Any) -> bool:
-    return isinstance(val, torch.Tensor) and not any(isinstance(d, torch.SymInt) for d in (*val.shape, *val.stride()))
-
-
-def _owns(item: Any) -> bool:
-    """Whether an output is all of its storage, in an order that the module will keep."""
-    val = item.meta.get("val") if isinstance(item, fx.Node) else None
-    if not isinstance(val, torch.Tensor) or not _is_static(val) or val.numel() == 0:
-        return False
-    dense = val.is_contiguous() or _memory_order(val) is not None
-    return dense and val.numel() * val.element_size() == val.untyped_storage().nbytes()
 
 
 def _version(tensor: torch.Tensor) -> int | None:
@@ -328,27 +419,6 @@ def _is_dynamic(val: Any) -> bool:
     if isinstance(val, torch.Tensor):
         return any(isinstance(d, torch.SymInt) for d in val.shape)
     return isinstance(val, (torch.SymInt, torch.SymFloat, torch.SymBool))
-
-
-def _memory_order(val: Any) -> list[int] | None:
-    """The axes from the outermost in memory on, where PyTorch keeps the tensor dense in another order than row-major (a
-    transposed view, channels last); None where it does not. Whoever looks at strides, or takes a view, then finds what
-    eager PyTorch would give."""
-    if not isinstance(val, torch.Tensor) or val.dim() < 2:
-        return None
-    hint = lambda d: d.node.hint if isinstance(d, torch.SymInt) else d
-    shape, strides = [hint(d) for d in val.shape], [hint(s) for s in val.stride()]
-    if any(d is None for d in (*shape, *strides)) or 0 in shape:
-        return None
-    order = sorted(range(len(shape)), key=lambda i: (-strides[i], i))
-    expected = 1
-    for axis in reversed(order):
-        if shape[axis] != 1:
-            if strides[axis] != expected:
-                return None
-            expected *= shape[axis]
-    real = [axis for axis in order if shape[axis] != 1]
-    return None if real == sorted(real) else order
 
 
 __all__ = ["CompiledGraph", "GradientsError", "Options", "compile_graph"]

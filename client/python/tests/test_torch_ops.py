@@ -174,6 +174,7 @@ BINARY = {
     "alpha": lambda a, b: torch.add(a, b, alpha=2),
     "rsub": lambda a, b: torch.rsub(a, b),
     "copysign": torch.copysign,
+    "hypot": torch.hypot,
     "where": lambda a, b: torch.where(a > b, a, b),
 }
 
@@ -193,6 +194,8 @@ def test_promotion(pair):
     }  # fmt: skip
     a, b = made[pair[0]], made[pair[1]] if pair[0] != pair[1] else made[pair[1]] + 1
     names = [n for n in BINARY if not ("b" in pair and n in ("sub", "rsub", "alpha"))]
+    if torch.result_type(a, b).is_floating_point is False:
+        names.remove("hypot")
     check(lambda a, b: tuple(BINARY[n](a, b) for n in names), a, b)
 
 
@@ -215,6 +218,11 @@ def test_integer_division(low):
     check(lambda a, b: tuple(BINARY[n](a, b) for n in names), a, b)
 
 
+def test_bounds_that_an_integer_dtype_can_not_hold():
+    x = ints(9, low=0, high=255, dtype=torch.uint8)
+    check(lambda x: (x.clamp(-2, 3), x.clamp(2, 200), x.clamp(5, 1), x.clamp_min(-1)), x)
+
+
 # --- Reductions ------------------------------------------------------------------------------------------------------
 
 REDUCTIONS = {
@@ -228,6 +236,9 @@ REDUCTIONS = {
     "any": lambda x: ((x > 1).any(), (x > 1).any(1), (x > -2).all(), (x > -1).all(-1, keepdim=True), x.any(0)),
     "cumsum": lambda x: (x.cumsum(0), x.cumsum(-1)),
     "cumprod": lambda x: (x.cumprod(1),),
+    "cummax": lambda x: (*x.cummax(0), *x.cummin(-1), *x.int().cummax(1), *(x > 0).cummin(0), *x.half().cummax(1)),
+    "logcumsumexp": lambda x: (x.logcumsumexp(1), (x * 20).logcumsumexp(-1), x[0, 0, 0].logcumsumexp(0)),
+    "nanmedian": lambda x: (x.nanmedian(), *x.nanmedian(1), x.int().nanmedian()),
     "var": lambda x: (x.var(), x.var(1), x.var((0, 2), correction=0, keepdim=True), *torch.var_mean(x, dim=1)),
     "std": lambda x: (x.std(), x.std(-1), *torch.std_mean(x, dim=(0, 1))),
     "norm": lambda x: (x.norm(), x.norm(dim=1), x.norm(1, dim=0), x.norm(math.inf), x.norm(3.0, dim=2), F.normalize(x)),
@@ -250,6 +261,12 @@ def test_reductions_of_scalars_and_nan():
     scalar, nan = randn(()), torch.tensor([[1.0, math.nan, 3.0], [-math.inf, 2.0, math.inf]])
     check(lambda s: (s.sum(), s.softmax(0), s.amax(), s.cumsum(0), *s.max(0), *s.sort(), s.mean(0)), scalar)
     check(lambda x: (x.amax(1), x.amin(), x.sum(0), x.max(), x.mean(1), torch.logsumexp(x[1], 0)), nan)
+
+
+def test_scans_and_medians_of_nan_and_equals():
+    x = torch.tensor([[1, 3, 3, math.nan, 5], [-math.inf, -math.inf, -1, -1, math.inf], [math.nan] * 5])
+    check(lambda x: (*x.cummax(1), *x.cummin(1), *x.cummax(0), x.nanmedian(), x.nanmedian(1)[0], x.nanmedian(0)[0]), x)
+    check(lambda x: x.logcumsumexp(1), x[1:])
 
 
 def test_reductions_of_integers():
@@ -321,6 +338,43 @@ def test_indexing(name):
     check(INDEXING[name], randn(4, 3, 6), torch.tensor([[0, 2], [3, 1]]))
 
 
+@pytest.mark.parametrize("include", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int64])
+def test_scatter_reductions(dtype, include):
+    index = torch.tensor([0, 2, 2, 0, 2])
+    x, y = (ints(n, 3, seed=n).to(dtype) for n in (4, 5))
+
+    def function(x, y):
+        wide = index[:, None].expand(5, 3)
+        return (
+            *(
+                x.scatter_reduce(0, wide, y, way, include_self=include)
+                for way in ("sum", "prod", "mean", "amax", "amin")
+            ),
+            *(x.index_reduce(0, index, y, way, include_self=include) for way in ("prod", "mean", "amax", "amin")),
+        )
+
+    check(function, x, y)
+
+
+def test_put():
+    at = torch.tensor([3, -1, 0])
+    check(lambda x, y: (x.put(at, y), x.put(at[None] % 2, y[None], accumulate=True)), randn(3, 4), randn(3, seed=1))
+
+
+@pytest.mark.parametrize("padding", [None, 2])
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_embedding_bag(mode, padding):
+    bag = nn.EmbeddingBag(6, 4, mode=mode, padding_idx=padding)
+    check(bag, ints(5, 3, low=0, high=6))
+    check(bag, ints(11, low=0, high=6), torch.tensor([0, 3, 3, 8]))
+    if mode == "sum":
+        weighted = Around(bag, lambda bag, index, weights: bag(index, per_sample_weights=weights))
+        check(weighted, ints(5, 3, low=0, high=6), randn(5, 3))
+    bag = nn.EmbeddingBag(6, 4, mode=mode, padding_idx=padding, include_last_offset=True)
+    check(bag, ints(11, low=0, high=6), torch.tensor([0, 3, 3, 8, 11]))
+
+
 def test_writes_into_views():
     def function(x, y):
         a = x.clone()
@@ -337,6 +391,10 @@ def test_writes_into_views():
         return a, b, c
 
     check(function, randn(4, 3, 6), randn(4, 6, seed=1))
+
+
+def test_a_diagonal_is_filled():
+    check(lambda x: (x.clone().fill_diagonal_(2), x.clone().fill_diagonal_(3, wrap=True)), randn(7, 3))
 
 
 def test_creation():
@@ -432,6 +490,22 @@ LAYERS = {
         lambda: Around(nn.TransformerDecoderLayer(8, 2, 16, batch_first=True), lambda m, x: m(x, x * 2)), (2, 5, 8)
     ),
     "multihead": (lambda: Around(nn.MultiheadAttention(8, 2), lambda m, x: m(x, x, x)), (5, 2, 8)),
+    "bilinear_layer": (lambda: Around(nn.Bilinear(4, 3, 5), lambda m, x: m(x, x[..., 1:] * 2)), (2, 3, 4)),
+    "antialias": (
+        lambda: Of(lambda x: tuple(
+            F.interpolate(x, mode=mode, antialias=True, align_corners=align, **size)
+            for mode in ("bilinear", "bicubic") for align in (False, True)
+            for size in ({"size": (3, 5)}, {"size": (9, 2)}, {"scale_factor": (0.4, 1.7)})
+        )),
+        (2, 3, 7, 8),
+    ),
+    "rrelu": (lambda: nn.RReLU(), (3, 4)),
+    "avg_pool_divisor": (
+        lambda: Of(lambda x: (
+            F.avg_pool2d(x, (3, 2), 2, 1, ceil_mode=True, divisor_override=5), F.avg_pool2d(x, 2, 3, divisor_override=3),
+        )),
+        (2, 3, 7, 8),
+    ),
     "cosine": (lambda: Of(lambda x: F.cosine_similarity(x, x.flip(0))), (3, 4)),
     "losses": (lambda: Of(lambda x: (F.mse_loss(x, x * 2), F.l1_loss(x, x + 1), F.smooth_l1_loss(x, x * 2))), (3, 4)),
     "grid_sample": (lambda: Of(lambda x: F.grid_sample(x, x[:, :, :, :2].permute(0, 2, 1, 3) / 3)), (1, 3, 4, 5)),

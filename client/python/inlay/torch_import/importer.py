@@ -19,6 +19,7 @@ from inlay.torch_import import (  # noqa: F401  (importing a group registers its
     ops_activation,
     ops_create,
     ops_elementwise,
+    ops_fused,
     ops_indexing,
     ops_linalg,
     ops_logic,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from inlay.torch_import.ops_elementwise import Number
-from inlay.torch_import.registry import NodeContext, Var, converter
+from inlay.torch_import.registry import NodeContext, Unsupported, Var, converter
 
 
 @converter("gelu.default")
@@ -16,6 +16,15 @@ def gelu(ctx: NodeContext, x: Var, *, approximate: str = "none") -> Var:
 @converter("leaky_relu.default")
 def leaky_relu(ctx: NodeContext, x: Var, slope: Number) -> Var:
     return ctx.op("leaky_relu", x, alpha=float(slope))
+
+
+@converter("rrelu_with_noise_functional.default")
+def rrelu(
+    ctx: NodeContext, x: Var, noise: Var, lower: Number, upper: Number, training: bool = False, generator: Any = None
+) -> tuple:
+    if training:
+        raise Unsupported("its slope is random: the model is in training mode; export model.eval()")
+    return leaky_relu(ctx, x, (lower + upper) / 2), noise
 
 
 @converter("elu.default")

@@ -99,8 +99,7 @@ def triangle_indices(ctx: NodeContext, rows: int, columns: int, offset: int = 0,
     "rand.default", "rand.generator", "randn.default", "randn.generator", "randint.default", "randint.low", "randperm.default", "rand_like.default",
     "randn_like.default", "randint_like.default", "randint_like.low_dtype", "bernoulli.default", "bernoulli.p",
     "multinomial.default", "normal_functional.default", "uniform.default", "normal.Tensor_Tensor",
-    "normal.Tensor_float", "normal.float_Tensor", "exponential.default", "rrelu_with_noise_functional.default",
-    "poisson.default",
+    "normal.Tensor_float", "normal.float_Tensor", "exponential.default", "poisson.default",
 )  # fmt: skip
 def random(ctx: NodeContext, *args: Any, **named: Any) -> Var:
     raise Unsupported("its result is random; a compiled model is a function of its inputs")

@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
+from inlay.ir.types import INTS, numpy_dtype
 from inlay.torch_import.registry import NodeContext, Var, converter, is_float
 
 Number = int | float | bool
@@ -146,6 +149,9 @@ def extreme(ctx: NodeContext, a: Var, b: Var) -> Var:
 @converter("clamp.default", "hardtanh.default")
 def clamp(ctx: NodeContext, x: Var, low: Number | None = None, high: Number | None = None) -> Var:
     x = ctx.cast(x, ctx.dtype)
+    if x.dtype in INTS:  # a bound that the dtype can't hold wraps, as PyTorch's does
+        kind = numpy_dtype(x.dtype)
+        low, high = (None if b is None else int(np.asarray(int(b)).astype(kind)) for b in (low, high))
     if low is not None and high is not None and low > high:
         low = high  # as PyTorch says
     if all(b is None or float(b) == b and abs(b) <= 2**53 or math.isinf(b) for b in (low, high)):
@@ -306,3 +312,15 @@ def atan2(ctx: NodeContext, a: Var, b: Var) -> Var:
     left = ctx.op("less", x, ctx.like(0, x))
     angle = ctx.op("where", left, ctx.op("sub", ctx.like(math.pi, x), angle), angle)
     return ctx.narrow(ctx.op("where", ctx.op("less", y, ctx.like(0, y)), ctx.op("neg", angle), angle))
+
+
+@converter("hypot.default")
+def hypot(ctx: NodeContext, a: Var, b: Var) -> Var:
+    """By the larger and the ratio, so that no square overflows; Infinity beside NaN is Infinity."""
+    a, b = (ctx.op("abs", ctx.wide(ctx.cast(v, ctx.dtype))) for v in (a, b))
+    low, high = ctx.op("minimum", a, b), ctx.op("maximum", a, b)
+    plain = ctx.op("logical_or", ctx.op("equal", high, ctx.like(0, a)), ctx.op("isinf", low))
+    ratio = ctx.op("where", plain, ctx.like(0, a), ctx.op("div", low, high))
+    size = ctx.op("mul", high, ctx.op("sqrt", ctx.op("add", ctx.op("mul", ratio, ratio), ctx.like(1, a))))
+    infinite = ctx.op("logical_or", ctx.op("isinf", a), ctx.op("isinf", b))
+    return ctx.narrow(ctx.op("where", infinite, ctx.like(math.inf, a), size))

@@ -6,10 +6,12 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
 from inlay.ir.dims import broadcast
-from inlay.torch_import.registry import NodeContext, Unsupported, Var, converter, ir_dtype
+from inlay.torch_import.ops_elementwise import floor_divide
+from inlay.torch_import.registry import NodeContext, Unsupported, Var, converter, ir_dtype, is_float
 
 
 def _indices(ctx: NodeContext, x: Var) -> Var:
@@ -21,6 +23,37 @@ def embedding(
     ctx: NodeContext, table: Var, index: Var, padding: int = -1, by_freq: bool = False, sparse: bool = False
 ) -> Var:
     return ctx.op("gather", table, _indices(ctx, index), axis=0)
+
+
+@converter("_embedding_bag_forward_only.default", "_embedding_bag.default")
+def embedding_bag(
+    ctx: NodeContext, table: Var, index: Var, offsets: Var, by_freq: bool = False, mode: int = 0, sparse: bool = False,
+    weights: Var | None = None, last_offset: bool = False, padding: int = -1,
+) -> tuple:  # fmt: skip
+    """Rows of the table, in bags: those from offsets[b] on are bag b's. Which those are is data: a matrix [bags, rows]
+    says it. mode 0 sums, 1 takes the mean, 2 the maximum."""
+    rows = ctx.wide(ctx.op("gather", table, _indices(ctx, index), axis=0))  # [rows, width]
+    count = index.shape[0]
+    bags = offsets.shape[0] - last_offset
+    row = ctx.op("iota", shape=[1, count], axis=1, dtype=offsets.dtype)
+    begins = ctx.reshape(ctx.slice(offsets, 0, 0, bags), [bags, 1])
+    end = ctx.full([0 if last_offset else 1], count, offsets.dtype)
+    ends = ctx.reshape(ctx.op("concat", ctx.slice(offsets, 0, 1, bags + last_offset), end, axis=0), [bags, 1])
+    own = ctx.op("logical_and", ctx.op("greater_equal", row, begins), ctx.op("less", row, ends))
+    if padding >= 0:
+        own = ctx.op("logical_and", own, ctx.op("not_equal", index, ctx.like(padding, index)))
+    if mode == 2:
+        spread = ctx.op("where", ctx.reshape(own, [bags, count, 1]), rows, ctx.like(-math.inf, rows))
+        y = ctx.op("reduce_max", spread, axes=[1])
+        y = ctx.op("where", ctx.op("reduce_max", own, axes=[1], keepdims=True), y, ctx.like(0, y))
+        return ctx.narrow(y), None, None, None
+    share = ctx.cast(own, rows.dtype)
+    if weights is not None:
+        share = ctx.op("mul", share, ctx.wide(weights))
+    if mode == 1:
+        size = ctx.op("clip", ctx.op("reduce_sum", share, axes=[1], keepdims=True), min=1.0)
+        share = ctx.op("div", share, size)
+    return ctx.narrow(ctx.op("matmul", share, rows)), None, None, None
 
 
 @converter("index_select.default")
@@ -171,11 +204,53 @@ def scatter_reduce(
     include_self: bool = True,
 ) -> Var:  # fmt: skip
     name = reduction or reduce
-    if name not in _REDUCTIONS or not include_self:
-        raise Unsupported(f"reduce={name!r} with include_self={include_self}")
+    if name not in _REDUCTIONS and name != "mean":
+        raise Unsupported(f"reduce={name!r}")
     if not isinstance(source, Var):
         source = ctx.expand(ctx.literal(source, x.dtype), index.shape)
-    return _scatter(ctx, x, dim, index, source, _REDUCTIONS[name])
+    if include_self and name != "mean":
+        return _scatter(ctx, x, dim, index, source, _REDUCTIONS[name])
+    dtype, x, source = x.dtype, ctx.wide(x), ctx.wide(source)
+    one = ctx.expand(ctx.literal(1, "i64"), index.shape)
+    count = _scatter(ctx, ctx.full(x.shape, 0, "i64"), dim, index, one, "add")
+    hit = ctx.op("greater", count, ctx.literal(0, "i64"))
+    start = x if include_self else ctx.op("where", hit, ctx.like(_identity(name, x), x), x)
+    y = _scatter(ctx, start, dim, index, source, _REDUCTIONS.get(name, "add"))
+    if name == "mean":
+        count = ctx.op("add", count, ctx.literal(1, "i64")) if include_self else ctx.op("clip", count, min=1.0)
+        count = ctx.cast(count, y.dtype)
+        y = ctx.op("div", y, count) if is_float(y) else floor_divide(ctx, y, count)
+    return ctx.narrow(y, dtype)
+
+
+def _identity(reduction: str, x: Var) -> Any:
+    """What changes nothing."""
+    if reduction not in ("amax", "amin"):
+        return int(reduction in ("prod", "multiply"))
+    if is_float(x):
+        return -math.inf if reduction == "amax" else math.inf
+    bounds = np.iinfo(x.type.numpy)
+    return bounds.min if reduction == "amax" else bounds.max
+
+
+@converter("index_reduce.default")
+def index_reduce(
+    ctx: NodeContext, x: Var, dim: int, index: Var, source: Var, reduction: str, *, include_self: bool = True
+) -> Var:
+    if x.rank == 0:
+        raise Unsupported("a scalar is indexed")
+    axis = ctx.axis(dim, x.rank)
+    index = ctx.reshape(_indices(ctx, index), [-1 if i == axis else 1 for i in range(x.rank)])
+    index = ctx.expand(index, source.shape)
+    return scatter_reduce(ctx, x, axis, index, source, reduction, include_self=include_self)
+
+
+@converter("put.default")
+def put(ctx: NodeContext, x: Var, index: Var, source: Var, accumulate: bool = False) -> Var:
+    """Into x as one row."""
+    index, source = (ctx.reshape(v, [-1]) for v in (index, source))
+    flat = ctx.reshape(x, [math.prod(x.shape)])
+    return ctx.reshape(_scatter(ctx, flat, 0, index, source, "add" if accumulate else "none"), x.shape)
 
 
 @converter("index_add.default", "index_copy.default", "index_fill.int_Scalar", "index_fill.int_Tensor")

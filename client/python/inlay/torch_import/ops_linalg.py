@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,21 @@ def addmm(ctx: NodeContext, c: Var, a: Var, b: Var, *, beta: Any = 1, alpha: Any
 def addbmm(ctx: NodeContext, c: Var, a: Var, b: Var, *, beta: Any = 1, alpha: Any = 1) -> Var:
     y = _scaled(ctx, ctx.op("reduce_sum", ctx.op("matmul", a, b), axes=[0]), alpha)
     return y if beta == 0 else ctx.op("add", y, _scaled(ctx, c, beta))
+
+
+@converter("_trilinear.default")
+def trilinear(
+    ctx: NodeContext, a: Var, weight: Var, b: Var, expand_a: Sequence[int], expand_weight: Sequence[int],
+    expand_b: Sequence[int], sums: Sequence[int], unrolled: int = 1,
+) -> Var:  # fmt: skip
+    """nn.Bilinear's: the sum over i, j of a [N, I] weight [O, I, J] b [N, J]. One product for all outputs, then with b."""
+    if [list(v) for v in (expand_a, expand_weight, expand_b, sums)] != [[1, 3], [0], [1, 2], [2, 3]]:
+        raise Unsupported("another form than that of a bilinear layer")
+    out, rows, columns = weight.shape
+    table = ctx.reshape(ctx.transpose(weight, [1, 0, 2]), [rows, out * columns])
+    mixed = ctx.reshape(ctx.op("matmul", ctx.wide(a), ctx.wide(table)), [a.shape[0], out, columns])
+    b = ctx.reshape(ctx.wide(b), [b.shape[0], columns, 1])
+    return ctx.narrow(ctx.reshape(ctx.op("matmul", mixed, b), [a.shape[0], out]))
 
 
 @converter("_cdist_forward.default")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import torch
 
 from inlay.ir.ops import windows_within
 from inlay.torch_import.ops_nn import per_axis
@@ -102,6 +103,8 @@ def avg_pool(
     x, lone = _batched(ctx, x, n)
     strides = per_axis(stride, n) or per_axis(kernel, n)
     kernel, dilations, pads = per_axis(kernel, n), [1] * n, per_axis(padding, n) * 2
+    if divisor is not None:
+        x, pads, ceil_mode = _padded(ctx, x, kernel, strides, pads[:n]), [0] * 2 * n, False
     if ceil_mode:
         kernel = windows_within(x.shape[2:], kernel, strides, dilations, pads)
     window: dict[str, Any] = {
@@ -110,10 +113,16 @@ def avg_pool(
     }  # fmt: skip
     if divisor is None:
         return _unbatched(ctx, ctx.op("avg_pool", x, **window), lone)
-    if ceil_mode:
-        raise Unsupported("divisor_override together with ceil_mode")
-    mean = ctx.wide(ctx.op("avg_pool", x, **{**window, "count_include_pad": True}))
+    mean = ctx.wide(ctx.op("avg_pool", x, **window))
     return _unbatched(ctx, ctx.narrow(ctx.op("mul", mean, ctx.like(math.prod(kernel) / divisor, mean))), lone)
+
+
+def _padded(ctx: NodeContext, x: Var, kernel: list[int], strides: list[int], before: list[int]) -> Var:
+    """x with zeros about it, as far as the windows of the result reach."""
+    extents, out = x.shape[-len(kernel) :], ctx.vals[0].shape[-len(kernel) :]
+    reach = [(int(o) - 1) * s + k for o, s, k in zip(out, strides, kernel, strict=True)]
+    after = [r - b - e for r, b, e in zip(reach, before, extents, strict=True)]
+    return ctx.op("pad", x, pads=[0, 0, *before, 0, 0, *after]) if any(before + after) else x
 
 
 # --- Adaptive --------------------------------------------------------------------------------------------------------
@@ -202,3 +211,21 @@ def _resize(ctx: NodeContext, x: Var, size: Sequence[int], align: bool, factors:
         return ctx.op("resize", x, mode="nearest", coordinate="half_pixel", nearest_mode="round_prefer_ceil", **attrs)
     coordinate = "align_corners" if align else "half_pixel"
     return ctx.op("resize", x, mode=mode, coordinate=coordinate, nearest_mode="floor", **attrs)
+
+
+@converter(*(f"_upsample_{kind}2d_aa.{form}" for kind in ("bilinear", "bicubic") for form in ("default", "vec")))
+def upsample_antialiased(ctx: NodeContext, x: Var, size: Any, align: bool, *scales: Any) -> Var:
+    """A product with a matrix an axis, which PyTorch's own kernel makes of the identity."""
+    out = ctx.vals[0].shape[2:]
+    given = scales[0] if ctx.name.endswith("vec") else scales
+    factors = [None, None] if given is None else list(given)
+    kernel = getattr(torch.ops.aten, ctx.name.partition(".")[0]).default
+    y = ctx.wide(x)
+    for axis, (o, factor) in enumerate(zip(out, factors, strict=True), start=2):
+        extent = x.shape[axis]
+        identity = torch.eye(extent, dtype=torch.float64)[None, None]
+        matrix = kernel(identity, [extent, int(o)], align, None, factor)[0, 0].numpy()
+        perm = [i for i in range(4) if i != axis] + [axis]
+        y = ctx.op("matmul", ctx.transpose(y, perm), ctx.like(matrix, y))
+        y = ctx.transpose(y, [perm.index(i) for i in range(4)])
+    return ctx.narrow(y)

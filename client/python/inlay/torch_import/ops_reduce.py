@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from inlay.torch_import.ops_logic import truth
 from inlay.torch_import.registry import NodeContext, Unsupported, Var, converter, is_float
 
@@ -103,22 +105,58 @@ def cumsum(ctx: NodeContext, x: Var, dim: int, *, dtype: Any = None) -> Var:
 
 @converter("cumprod.default")
 def cumprod(ctx: NodeContext, x: Var, dim: int, *, dtype: Any = None) -> Var:
-    """The product over a triangle of ones: as many multiplications as a square, so short axes only."""
     x = ctx.wide(ctx.cast(x, ctx.dtype))
     if x.rank == 0:
         return ctx.narrow(x)
     axis = ctx.axis(dim, x.rank)
+    return ctx.narrow(_back(ctx, ctx.op("reduce_prod", _prefixes(ctx, x, axis, 1), axes=[x.rank]), axis))
+
+
+@converter("logcumsumexp.default")
+def logcumsumexp(ctx: NodeContext, x: Var, dim: int) -> Var:
+    wide = ctx.wide(x)
+    if x.rank == 0:
+        return x
+    axis = ctx.axis(dim, x.rank)
+    return ctx.narrow(_back(ctx, logsumexp(ctx, _prefixes(ctx, wide, axis, -math.inf), [x.rank]), axis))
+
+
+@converter("cummax.default", "cummin.default")
+def cumulative_extreme(ctx: NodeContext, x: Var, dim: int) -> tuple[Var, Var | None]:
+    """Of equals the last one's index, in the prefix: what stands behind it is never larger, but may be as large."""
+    if x.rank == 0:
+        return x, ctx.literal(0, "i64")
+    name = ctx.name.partition(".")[0].removeprefix("cum")
+    axis = ctx.axis(dim, x.rank)
+    worst = -math.inf if name == "max" else math.inf
+    if not is_float(x):
+        bounds = np.iinfo("u1" if x.dtype == "bool" else x.type.numpy)
+        worst = bounds.min if name == "max" else bounds.max
+    rows = _prefixes(ctx, ctx.cast(x, "u8") if x.dtype == "bool" else x, axis, worst)
+    values = ctx.cast(_back(ctx, ctx.op(f"reduce_{name}", rows, axes=[x.rank]), axis), x.dtype)
+    if not ctx.wants(1):
+        return values, None
+    at = ctx.op(f"arg{name}", rows, axis=x.rank, keepdims=False, select_last=True)
+    here = ctx.op("iota", shape=[x.shape[axis]], axis=0, dtype="i64")
+    return values, _back(ctx, ctx.op("minimum", at, here), axis)
+
+
+def _prefixes(ctx: NodeContext, x: Var, axis: int, rest: Any) -> Var:
+    """[..., i, j]: of the axis, which is now the last, the elements j up to i; behind them `rest`. That is as many
+    operations as a square has elements, so short axes only."""
     extent = x.shape[axis]
     if extent > 256:
-        raise Unsupported(f"cumprod along {extent} elements")
-    order = [i for i in range(x.rank) if i != axis] + [axis]
-    rows = ctx.transpose(x, order)
+        raise Unsupported(f"{ctx.name.partition('.')[0]} along {extent} elements")
+    rows = ctx.transpose(x, [i for i in range(x.rank) if i != axis] + [axis])
     rows = ctx.expand(ctx.reshape(rows, [*rows.shape[:-1], 1, extent]), [*rows.shape[:-1], extent, extent])
-    below = ctx.op(
-        "less_equal", *(ctx.op("iota", shape=s, axis=a, dtype="i64") for s, a in (([1, extent], 1), ([extent, 1], 0)))
-    )
-    made = ctx.op("reduce_prod", ctx.op("where", below, rows, ctx.like(1, rows)), axes=[x.rank], keepdims=False)
-    return ctx.narrow(ctx.transpose(made, [order.index(i) for i in range(x.rank)]))
+    j, i = (ctx.op("iota", shape=s, axis=a, dtype="i64") for s, a in (([1, extent], 1), ([extent, 1], 0)))
+    return ctx.op("where", ctx.op("less_equal", j, i), rows, ctx.like(rest, rows))
+
+
+def _back(ctx: NodeContext, y: Var, axis: int) -> Var:
+    """The last axis moved to where it was."""
+    last = y.rank - 1
+    return ctx.transpose(y, [*range(axis), last, *range(axis, last)])
 
 
 def _moments(ctx: NodeContext, x: Var, dims: Any, correction: Any) -> tuple[Var, Var, list[int]]:
@@ -223,7 +261,7 @@ def argsort(ctx: NodeContext, x: Var, dim: int = -1, descending: bool = False) -
 @converter("kthvalue.default", "median.dim")
 def kth_value(ctx: NodeContext, x: Var, *args: Any) -> tuple[Var, Var]:
     """Of the sorted axis, the k-th from 1, or the lower of the two in the middle; NaN where the axis has one."""
-    median = ctx.name.startswith("median")
+    median = "median" in ctx.name
     k, dim, keepdim = (None, *args) if median else args
     if x.rank == 0:
         return x, ctx.literal(0, "i64")
@@ -243,6 +281,26 @@ def kth_value(ctx: NodeContext, x: Var, *args: Any) -> tuple[Var, Var]:
 @converter("median.default")
 def median(ctx: NodeContext, x: Var) -> Var:
     return kth_value(ctx, ctx.reshape(x, [math.prod(x.shape)]), 0, False)[0]
+
+
+@converter("nanmedian.default")
+def nanmedian(ctx: NodeContext, x: Var) -> Var:
+    return nanmedian_dim(ctx, ctx.reshape(x, [math.prod(x.shape)]), 0)[0]
+
+
+@converter("nanmedian.dim")
+def nanmedian_dim(ctx: NodeContext, x: Var, dim: int, keepdim: bool = False) -> tuple[Var, Var]:
+    """NaN is sorted behind all numbers: the middle is that of those before."""
+    if not is_float(x) or x.rank == 0:
+        return kth_value(ctx, x, dim, keepdim)
+    axis = ctx.axis(dim, x.rank)
+    numbers = ctx.cast(ctx.op("logical_not", ctx.op("isnan", x)), "i64")
+    count = ctx.op("reduce_sum", numbers, axes=[axis], keepdims=True)
+    middle = ctx.op("clip", ctx.op("div", ctx.op("sub", count, ctx.literal(1, "i64")), ctx.literal(2, "i64")), min=0.0)
+    parts = ctx.op("topk", x, k=x.shape[axis], axis=axis, largest=False)
+    shape = [1 if i == axis else d for i, d in enumerate(x.shape) if keepdim or i != axis]
+    value, at = (ctx.reshape(ctx.op("gather_elements", part, middle, axis=axis), shape) for part in parts)
+    return value, at
 
 
 @converter("histc.default")

@@ -297,15 +297,31 @@ def triangle(ctx: NodeContext, x: Var, diagonal: int = 0) -> Var:
 @converter("as_strided.default")
 def as_strided(ctx: NodeContext, x: Var, size: Sequence[int], stride: Sequence[int], offset: int | None = None) -> Var:
     """Where the argument is dense, so that its memory is its elements in order."""
-    val = ctx.meta_args[0]
-    if not val.is_contiguous():
-        raise Unsupported("as_strided of a tensor that is not contiguous")
-    size, stride = ctx.ints(size), ctx.ints(stride)
-    at = np.full((), offset or 0)
-    for i, (n, s) in enumerate(zip(size, stride, strict=True)):
-        at = at + (np.arange(n) * s).reshape([-1 if j == i else 1 for j in range(len(size))])
+    size, at = ctx.ints(size), _places(ctx, size, stride, offset)
     total = math.prod(x.shape)
     flat = ctx.reshape(x, [total])
     if math.prod(size) == total and (at.reshape(-1) == np.arange(total)).all():
         return ctx.reshape(flat, size)
     return ctx.op("gather", flat, ctx.literal(at, "i64"), axis=0)
+
+
+@converter("as_strided_scatter.default")
+def as_strided_scatter(
+    ctx: NodeContext, x: Var, part: Var, size: Sequence[int], stride: Sequence[int], offset: int | None = None
+) -> Var:
+    at, total = _places(ctx, size, stride, offset).reshape(-1), math.prod(x.shape)
+    source = np.arange(total)
+    source[at] = total + np.arange(len(at))
+    joined = ctx.op("concat", ctx.reshape(x, [total]), ctx.reshape(ctx.cast(part, x.dtype), [len(at)]), axis=0)
+    return ctx.reshape(ctx.op("gather", joined, ctx.literal(source, "i64"), axis=0), x.shape)
+
+
+def _places(ctx: NodeContext, size: Sequence[int], stride: Sequence[int], offset: int | None) -> np.ndarray:
+    """Where the elements of a strided view stand among those of the argument, in order."""
+    if not ctx.meta_args[0].is_contiguous():
+        raise Unsupported(f"{ctx.name.partition('.')[0]} of a tensor that is not contiguous")
+    size, stride = ctx.ints(size), ctx.ints(stride)
+    at = np.full((), offset or 0)
+    for i, (n, s) in enumerate(zip(size, stride, strict=True)):
+        at = at + (np.arange(n) * s).reshape([-1 if j == i else 1 for j in range(len(size))])
+    return at
