@@ -61,19 +61,24 @@ std::string Declared(absl::string_view line) {
   return std::string(line.substr(line.rfind(' ', equals - 1) + 1, equals - line.rfind(' ', equals - 1) - 1));
 }
 
+std::unordered_map<std::string, int> UsesOfNames(const std::vector<absl::string_view>& lines) {
+  std::unordered_map<std::string, int> uses;
+  for (absl::string_view line : lines) {
+    for (size_t i = 0; i < line.size();) {
+      size_t end = i;
+      while (end < line.size() && InName(line[end])) ++end;
+      if (end > i) ++uses[std::string(line.substr(i, end - i))];
+      i = std::max(end, i + 1);
+    }
+  }
+  return uses;
+}
+
 // Operators name what they may need; compilers warn of what is then not needed.
 std::string WithoutUnused(const std::string& text) {
   std::vector<absl::string_view> lines = absl::StrSplit(text, '\n');
   for (bool changed = true; changed;) {
-    std::unordered_map<std::string, int> uses;
-    for (absl::string_view line : lines) {
-      for (size_t i = 0; i < line.size();) {
-        size_t end = i;
-        while (end < line.size() && InName(line[end])) ++end;
-        if (end > i) ++uses[std::string(line.substr(i, end - i))];
-        i = std::max(end, i + 1);
-      }
-    }
+    std::unordered_map<std::string, int> uses = UsesOfNames(lines);
     const size_t before = lines.size();
     lines.erase(std::remove_if(lines.begin(), lines.end(),
                                [&](absl::string_view line) {
@@ -345,9 +350,13 @@ EmittedKernel KernelEmitter::Emit(const std::string& user_function) {
   const char* restrict_ = plain() ? "" : "restrict ";
   function.Line("static void ", name_, "(void *const *", restrict_, "args, char *", restrict_, "workspace, char *",
                 restrict_, "scratch, ", kIndexType, " begin, ", kIndexType, " end) {");
-  for (const auto& [name, declaration] : pointers_) function.Line("  ", declaration);
+  const std::string used = WithoutUnused(body.text());
+  const auto uses = UsesOfNames({used});
+  for (const auto& [name, declaration] : pointers_) {
+    if (uses.count(name) > 0) function.Line("  ", declaration);
+  }
   function.Line("  (void)args, (void)workspace, (void)scratch;");
-  function.Append(WithoutUnused(body.text()));
+  function.Append(used);
   function.Line("}");
   result_.text = function.text();
   return result_;

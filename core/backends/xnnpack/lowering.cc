@@ -257,8 +257,9 @@ class Lowering {
     const bool forward = call.callee == "conv";
     step.op = forward ? "conv" : "deconv";
     step.args = {values_.Get(call.args[0], Layout::kChannelsLast)};
-    // Depthwise kernels read by whole vectors, those of matrix products do not.
-    if (step.groups > 1) step.args[0] = values_.Readable(step.args[0], step.channels);
+    // Depthwise kernels read by whole vectors, those of matrix products do not; one channel to one is depthwise too.
+    const bool one_channel = step.channels == 1 && step.out_channels == 1;
+    if (step.groups > 1 || one_channel) step.args[0] = values_.Readable(step.args[0], step.channels);
     for (size_t i = 1; i < call.args.size(); ++i) step.args.push_back(values_.Get(call.args[i], Layout::kRowMajor));
     INLAY_RETURN_IF_ERROR(CheckWeights(step));
     const double taps = static_cast<double>(step.kernel[0] * step.kernel[1]) * step.channels / step.groups;

@@ -86,6 +86,10 @@ TEST(Lowering, CopiesArgumentsThatWouldBeReadBeyondTheirEnd) {
     const Case c = b.Done("sum", {b.Op("mul", {y, b.In({3, columns})})});
     EXPECT_EQ(SummaryOf(c), columns == 8 ? "fully_connected multiply" : "fully_connected transpose multiply");
   }
+  // A convolution of one channel to one is depthwise.
+  CaseBuilder b;
+  auto x = b.In({1, 1, 8, 8});
+  EXPECT_EQ(SummaryOf(b.Done("conv", {b.Op("conv", {x, b.Weight({1, 1, 1, 1})})})), "transpose conv");
 }
 
 // No two values that live at once share memory, and each has room to be read beyond its end.
