@@ -16,6 +16,7 @@ struct CpuFeatures {
   bool f16c = false;
   // Products of vectors of integers: dot products of four bytes (VNNI), and of two 16-bit integers (any x86).
   bool byte_dots = false, pair_dots = false;
+  bool matrix_tiles = false;  // AMX, of bytes; beside byte_dots
 };
 
 CpuFeatures FeaturesOf(const target::Target& target);

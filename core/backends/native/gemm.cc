@@ -214,7 +214,12 @@ class TaskEmitter {
       Value done = kb_.Mul(InPanel(tile), plan_.kc * step);
       prefetch = kb_.At(from, done, kb_.b.getI8Type());
     }
-    if (g_.tile) return g_.tile(kb_, {rows, nv_, batch_, tile, q, k_begin, k_end, prefetch, prefetch_step}, in);
+    if (g_.tile) {
+      const int64_t columns = plan_.source == ColumnSource::kDirect ? readable_ : nv_ * plan_.lanes;
+      const TileRequest request{rows,     nv_,           batch_,    tile,    q,      k_begin, k_end,
+                                prefetch, prefetch_step, q_stride_, columns, scratch_};
+      return g_.tile(kb_, request, in);
+    }
     int64_t tile_stride = g_.p.tile_stride != 0 ? g_.p.tile_stride : plan_.mr * g_.p.row_stride;
     Value tile_offset = g_.p.tile_offset ? g_.p.tile_offset(kb_, tile) : kb_.Mul(tile, tile_stride);
     int64_t inner = 1;
@@ -284,7 +289,7 @@ class TaskEmitter {
     int64_t columns;
     bool full = IsConstant(columns_, &columns) && columns == nv_ * plan_.lanes;
     if (!g_.inline_epilogue || !full) {
-      StoreAll(acc, scratch_);
+      StoreAll(acc, scratch_);  // what a tile of its own has not stored
       EpilogueOverSlab(row, kb_.Int(rows));
       return;
     }

@@ -63,7 +63,10 @@ struct TileRequest {
   int64_t rows, vectors;
   mlir::Value batch, tile, q, k_begin, k_end;
   mlir::Value prefetch, prefetch_step;  // as RegisterTile's
+  int64_t q_stride, q_columns;          // of Q's rows; and how many of their columns may be read
+  mlir::Value slab;                     // where k is one block: rows * vectors accumulators' room
 };
+// The sums; none where they are in the slab.
 using TileEmitter = std::function<std::vector<mlir::Value>(KernelBuilder&, const TileRequest&,
                                                            const std::vector<mlir::Value>& accumulators)>;
 

@@ -14,7 +14,7 @@ import pytest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "testing"))
 from harness import FunctionBuilder, Suite, runnable
 
-CPUS = ("cascadelake", "alderlake", "x86-64-v4", "x86-64-v3", "x86-64-v2")
+CPUS = ("sapphirerapids", "cascadelake", "alderlake", "x86-64-v4", "x86-64-v3", "x86-64-v2")
 TARGETS = runnable([f"llvm -mcpu={cpu}" for cpu in CPUS])
 random = np.random.default_rng(7)
 SIGNS = list(itertools.product(("i8", "u8"), repeat=2))

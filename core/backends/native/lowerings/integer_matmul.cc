@@ -1,10 +1,12 @@
 // matmul_integer: its operands as words (integer_products.h), the product as matmul's.
 #include <algorithm>
+#include <optional>
 
 #include "core/backends/native/gemm.h"
 #include "core/backends/native/lowerings/gemm_support.h"
 #include "core/backends/native/lowerings/integer_products.h"
 #include "core/backends/native/lowerings/matrices.h"
+#include "core/backends/native/lowerings/matrix_tiles.h"
 #include "mlir/IR/BuiltinTypes.h"
 
 namespace inlay::native {
@@ -26,22 +28,24 @@ struct WordMatrices {
   Matrices as_matrices;  // of words; no view
 };
 
-WordMatrices WordsOf(FunctionEmitter& f, const Tensor& t, const IntegerProducts& products, bool left, bool transposed) {
+// `row_words`: at least k; of rows along k, how far apart they are.
+WordMatrices WordsOf(FunctionEmitter& f, const Tensor& t, const IntegerProducts& products, bool left, bool transposed,
+                     int64_t row_words) {
   const int rank = t.rank();
   const bool k_last = rank == 1 || left != transposed;
   const int64_t other = rank == 1 ? 1 : t.dims[rank - (k_last ? 2 : 1)].value();
   const int64_t k = products.words(t.dims[rank - (k_last ? 1 : 2)].value());
   WordMatrices result;
-  result.words = k_last ? RowsOfWords(f, t, products, left) : Words(f, t, products, left, rank - 2, 1);
+  result.words = k_last ? RowsOfWords(f, t, products, left, row_words) : Words(f, t, products, left, rank - 2, 1);
   Matrices& m = result.as_matrices;
   m.rows = left ? other : k;
   m.columns = left ? k : other;
-  const int64_t k_stride = k_last ? 1 : other, stride = k_last ? k : 1;
+  const int64_t k_stride = k_last ? 1 : other, stride = k_last ? row_words : 1;
   m.row_stride = left ? stride : k_stride;
   m.column_stride = left ? k_stride : stride;
   if (rank > 2) m.batch.assign(t.dims.begin(), t.dims.end() - 2);
   m.batch_strides = RowMajorStrides(m.batch);
-  for (Extent& s : m.batch_strides) s = s * Extent(k * other);
+  for (Extent& s : m.batch_strides) s = s * Extent((k_last ? row_words : k) * other);
   return result;
 }
 
@@ -58,7 +62,7 @@ PackedWords PackWords(FunctionEmitter& f, const Tensor& b, const IntegerProducts
   const int64_t columns = plan.packed_columns(), matrix = plan.k * columns;
   const Extent batch = rank > 2 ? Product(b.dims, 0, rank - 2) : Extent(1);
   PackedWords packed;
-  packed.words = f.State(batch.value() * matrix * kWordBytes);
+  packed.words = f.State((batch.value() * matrix + SlackWords(plan.nr())) * kWordBytes);
   if (products.excess() != 0) packed.excess = f.State(batch.value() * columns * kWordBytes);
   f.ParallelEach(
       batch, 1e3,
@@ -122,28 +126,38 @@ absl::Status EmitIntegerMatmul(FunctionEmitter& f, const Node& n) {
   const bool transpose_b = !vector_b && n.attrs->BoolOr("transpose_b", false);
   const bool constant = f.IsConstantParam(tb);
   const IntegerProducts products = ProductsOf(f, ta, tb);
-  WordMatrices left = WordsOf(f, ta, products, true, !vector_a && n.attrs->BoolOr("transpose_a", false));
-  Matrices& a = left.as_matrices;
-  int64_t m = a.rows.value();
+  const bool transpose_a = !vector_a && n.attrs->BoolOr("transpose_a", false);
+  const int64_t k = products.words(ta.dims[ta.rank() - (transpose_a ? 2 : 1)].value());
+  const int64_t rows = vector_a ? 1 : out.dims[out.rank() - (vector_b ? 1 : 2)].value();
+  int64_t m = rows;
   ProductShape shape(out, m, vector_a, vector_b);
   const bool one_b = tb.rank() <= 2 || Product(tb.dims, 0, tb.rank() - 2) == Extent(1);
-  if (one_b && !vector_a && Product(a.batch) == Product(shape.batch) && a.OneMatrix()) {
-    m *= shape.TakeBatchesForRows();
+  const Extent batches_of_a = ta.rank() > 2 ? Product(ta.dims, 0, ta.rank() - 2) : Extent(1);
+  const bool as_rows = one_b && !vector_a && !transpose_a && batches_of_a == Product(shape.batch);
+  if (as_rows) m *= shape.TakeBatchesForRows();
+  const int64_t batch = Product(shape.batch).value(), columns = vector_b ? 1 : out.dims.back().value();
+  const Core& core = f.cpu().core;
+  std::optional<GemmPlan> tiles;
+  if (products.word == Word::kBytes && constant && !transpose_a) {
+    tiles = PlanTiles(f.cpu(), ColumnSource::kPacked, batch, m, columns, k);
+  }
+  WordMatrices left = WordsOf(f, ta, products, true, transpose_a, tiles ? RoundUp(k, kTileWords) : k);
+  Matrices& a = left.as_matrices;
+  if (as_rows) {
     a.batch.clear();
     a.batch_strides.clear();
   }
-  const int64_t batch = Product(shape.batch).value(), columns = vector_b ? 1 : out.dims.back().value();
   Matrices b;
   Buffer words;
   if (!constant) {
-    const WordMatrices right = WordsOf(f, tb, products, false, transpose_b);
+    const WordMatrices right = WordsOf(f, tb, products, false, transpose_b, k);
     b = right.as_matrices;
     words = right.words;
   }
-  const Core& core = f.cpu().core;
   const ColumnSource source = SourceOf(core, b, constant, m, kWordBytes);
-  GemmPlan plan = PlanGemm(core, source, kWordBytes, batch, m, columns, a.columns.value());
+  GemmPlan plan = tiles ? *tiles : PlanGemm(core, source, kWordBytes, batch, m, columns, k);
   if (source != ColumnSource::kOnTheFly || b.column_stride == Extent(1)) CutForThreads(&plan);
+  const std::optional<MatrixTiles> registers = tiles ? std::optional<MatrixTiles>(f) : std::nullopt;
   Buffer excess;
   if (constant) {
     const PackedWords packed = PackWords(f, tb, products, transpose_b, plan);
@@ -158,6 +172,7 @@ absl::Status EmitIntegerMatmul(FunctionEmitter& f, const Node& n) {
   const double cost = EstimateCycles(plan) / std::max<int64_t>(plan.tasks(), 1) + 50;
   EmitTasks(f, plan.tasks(), cost, plan.scratch_bytes(), [&](Kernel& kernel, Value begin, Value end, Value scratch) {
     const Type word = kernel.o.b.getI32Type();
+    if (registers) registers->Begin(kernel);
     GemmKernel gemm;
     gemm.plan = plan;
     gemm.accumulator = word;
@@ -182,7 +197,9 @@ absl::Status EmitIntegerMatmul(FunctionEmitter& f, const Node& n) {
         store(kb, batch, row, column, kb.Sub(sum, kb.Load(sum.getType(), at)));
       };
     }
+    if (registers) registers->Use(kernel, products.x_is_unsigned(), &gemm, a.row_stride.value());
     EmitGemmTasks(kernel.o, gemm, begin, end, scratch);
+    if (registers) registers->End(kernel);
   });
   return absl::OkStatus();
 }

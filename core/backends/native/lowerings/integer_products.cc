@@ -67,8 +67,7 @@ Value IntegerProducts::Join(Ops& o, const Values& elements, bool of_x) const {
 MultiplyAdd IntegerProducts::multiply_add(bool p_is_x) const {
   if (word == Word::kShorts) return DotOfShorts;
   if (word != Word::kBytes) return nullptr;
-  const bool x_is_unsigned = !x_signed || w_signed;
-  return [p_is_unsigned = p_is_x == x_is_unsigned](KernelBuilder& kb, Value p, Value q, Value sum) {
+  return [p_is_unsigned = p_is_x == x_is_unsigned()](KernelBuilder& kb, Value p, Value q, Value sum) {
     return p_is_unsigned ? DotOfBytes(kb, p, q, sum) : DotOfBytes(kb, q, p, sum);
   };
 }
@@ -84,7 +83,7 @@ Buffer Words(FunctionEmitter& f, const Tensor& x, const IntegerProducts& product
   const int64_t elements = shape[axis].value() / groups, words = products.words(elements), depth = products.depth();
   const int64_t columns = shape.back().value();
   shape[axis] = Extent(groups * words);
-  const Buffer made = f.Temporary(Product(shape) * kWordBytes);
+  const Buffer made = f.Temporary((Product(shape) + SlackWords(columns)) * kWordBytes);
   const Shape outer(shape.begin(), shape.end() - 1);
   int cost = 0;
   f.Expression(x, nullptr, nullptr, &cost);
@@ -123,11 +122,11 @@ Buffer Words(FunctionEmitter& f, const Tensor& x, const IntegerProducts& product
   return made;
 }
 
-Buffer RowsOfWords(FunctionEmitter& f, const Tensor& x, const IntegerProducts& products, bool of_x) {
-  const int64_t elements = x.dims.back().value(), depth = products.depth();
-  const bool as_they_lie = products.word == Word::kBytes && !(of_x && products.shifts_x()) && elements % depth == 0;
+Buffer RowsOfWords(FunctionEmitter& f, const Tensor& x, const IntegerProducts& products, bool of_x, int64_t row_words) {
+  const int64_t elements = x.dims.back().value(), depth = products.depth(), width = row_words * depth;
+  const bool as_they_lie = products.word == Word::kBytes && !(of_x && products.shifts_x()) && elements == width;
   if (as_they_lie && !x.inlined) return f.BufferOf(x);
-  const int64_t width = products.words(elements) * depth, bytes = kWordBytes / depth;
+  const int64_t bytes = kWordBytes / depth;
   const Shape outer(x.dims.begin(), x.dims.end() - 1);
   const Extent rows = Product(outer);
   const Buffer made = f.Temporary(rows * width * bytes);
@@ -147,7 +146,7 @@ Buffer RowsOfWords(FunctionEmitter& f, const Tensor& x, const IntegerProducts& p
                 o.At(to, point.at[0].base, type));
         return Values();
       });
-      for (int64_t i = elements; i < width; ++i) o.Store(o.ConstI(type, 0), o.At(to, i, type));
+      o.For(o.Int(elements), o.Int(width), 1, [&](Value i) { o.Store(o.ConstI(type, 0), o.At(to, i, type)); });
     });
   });
   return made;

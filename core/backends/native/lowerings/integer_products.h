@@ -36,6 +36,7 @@ struct IntegerProducts {
   mlir::Value Join(Ops& o, const Values& elements, bool of_x) const;
   // How a tile multiplies; `p_is_x`: of the two operands, the one that is broadcast.
   MultiplyAdd multiply_add(bool p_is_x) const;
+  bool x_is_unsigned() const { return !x_signed || w_signed; }  // kBytes
   // i32.
   mlir::Value Sum(Ops& o, mlir::Value accumulator) const;
 };
@@ -46,9 +47,11 @@ inline constexpr int64_t kWordBytes = 4;
 // `shapes` says how x is indexed; vectors run along its last axis, another one.
 Buffer Words(FunctionEmitter& f, const Tensor& x, const IntegerProducts& products, bool of_x, int axis, int64_t groups,
              const ShapeMap& shapes = {});
+// Words that may be read behind those of a matrix, or of images: kernels go on to the end of a block.
+inline constexpr int64_t SlackWords(int64_t row_words) { return 16 * row_words; }
 
-// The same along the last axis.
-Buffer RowsOfWords(FunctionEmitter& f, const Tensor& x, const IntegerProducts& products, bool of_x);
+// The same along the last axis; each row `row_words` long, zero beyond what there is.
+Buffer RowsOfWords(FunctionEmitter& f, const Tensor& x, const IntegerProducts& products, bool of_x, int64_t row_words);
 
 absl::Status EmitIntegerMatmul(FunctionEmitter& f, const Node& node);
 absl::Status EmitIntegerConvolution(FunctionEmitter& f, const Node& node);

@@ -1,0 +1,171 @@
+#include "core/backends/native/lowerings/matrix_tiles.h"
+
+#include <algorithm>
+#include <string>
+
+#include "core/backends/native/microkernel.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/IR/BuiltinTypes.h"
+
+namespace inlay::native {
+
+using mlir::Type;
+using mlir::Value;
+
+namespace {
+
+// Registers 0 to 3 are accumulators, of row tile i and column tile j number 2 * i + j.
+constexpr int kFirstP = 4, kFirstQ = 6;
+constexpr int64_t kRows = 2 * kTileRows, kVectors = 2;
+// Rows of a register tile of dot products, beside two vectors.
+constexpr int64_t kDotRows = 8;
+constexpr int64_t kFewestWords = 16;  // in k: one step
+
+void Call(KernelBuilder& kb, const char* intrinsic, const std::vector<Value>& args) {
+  kb.b.create<mlir::LLVM::CallIntrinsicOp>(kb.loc, mlir::TypeRange{}, intrinsic, mlir::ValueRange(args));
+}
+
+Value Register(KernelBuilder& kb, int number) {
+  return kb.b.create<mlir::LLVM::ConstantOp>(kb.loc, kb.b.getI8Type(), kb.b.getI8IntegerAttr(number));
+}
+
+// arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA), by number: there is no libc to call.
+Value AskLinux(KernelBuilder& kb) {
+  constexpr int64_t kArchPrctl = 158, kRequestPermission = 0x1023, kTileData = 18;
+  return kb.b
+      .create<mlir::LLVM::InlineAsmOp>(kb.loc, kb.b.getI64Type(),
+                                       mlir::ValueRange{kb.Int(kArchPrctl), kb.Int(kRequestPermission),
+                                                        kb.Int(kTileData)},
+                                       "syscall", "={rax},{rax},{rdi},{rsi},~{rcx},~{r11},~{memory}",
+                                       /*has_side_effects=*/true, /*is_align_stack=*/false,
+                                       mlir::LLVM::AsmDialectAttr(), mlir::ArrayAttr())
+      .getResult(0);
+}
+
+// As ldtilecfg reads it: palette 1, eight registers of 16 rows of 64 bytes.
+std::string RegisterShapes() {
+  std::string shape(64, '\0');
+  shape[0] = 1;
+  for (int i = 0; i < 8; ++i) {
+    shape[16 + 2 * i] = static_cast<char>(kLineBytes);
+    shape[48 + i] = static_cast<char>(kTileRows);
+  }
+  return shape;
+}
+
+}  // namespace
+
+std::optional<GemmPlan> PlanTiles(const CpuFeatures& cpu, ColumnSource source, int64_t batch, int64_t m, int64_t n,
+                                  int64_t k) {
+  if (!cpu.matrix_tiles || m < kTileRows || k < kFewestWords || n < kTileWords) return std::nullopt;
+  GemmPlan plan = PlanGemm(cpu.core, source, 4, batch, m, n, k);
+  plan.mr = std::min(kRows, m);
+  plan.nv = n > kTileWords ? kVectors : 1;
+  plan.nv_last = CeilDiv(plan.n_last(), plan.lanes);
+  plan.kc = k;
+  const int64_t rows = cpu.core.row_block_bytes() / (k * plan.element_bytes) / plan.mr * plan.mr;
+  plan.mc = std::min(m, std::max(rows, plan.mr));
+  plan.prefetch = false;
+  plan.rows_fastest = false;
+  if (plan.scratch_bytes() > kMaxScratchBytes) return std::nullopt;
+  return plan;
+}
+
+MatrixTiles::MatrixTiles(FunctionEmitter& f) : allowed_(f.State(4)), shape_(f.Data(RegisterShapes())) {
+  f.Parallel(
+      1, 0,
+      [&](Kernel& k, Value, Value) {
+        Ops& o = k.o;
+        o.Store(o.ExtendI(o.Equal(AskLinux(o), o.Int(0)), o.b.getI32Type(), false), k.Pointer(allowed_));
+      },
+      Phase::kInit);
+}
+
+Value MatrixTiles::Allowed(Kernel& k) const {
+  const Type i32 = k.o.b.getI32Type();
+  return k.o.CompareI(Compare::kNe, k.o.Load(i32, k.Pointer(allowed_)), k.o.ConstI(i32, 0), false);
+}
+
+void MatrixTiles::Begin(Kernel& k) const {
+  k.o.If(Allowed(k), [&] { Call(k.o, "llvm.x86.ldtilecfg", {k.Pointer(shape_)}); });
+}
+
+void MatrixTiles::End(Kernel& k) const {
+  k.o.If(Allowed(k), [&] { Call(k.o, "llvm.x86.tilerelease", {}); });
+}
+
+void MatrixTiles::Use(Kernel& k, bool p_is_unsigned, GemmKernel* gemm, int64_t row_words) const {
+  const Type word = k.o.b.getI32Type();
+  const Value allowed = Allowed(k);
+  gemm->inline_epilogue = false;
+  gemm->tile = [p = gemm->p, multiply_add = gemm->multiply_add, plan = gemm->plan, word, allowed, p_is_unsigned,
+                row_words](KernelBuilder& kb, const TileRequest& t, const std::vector<Value>&) {
+    Value rows = kb.At(p.pointer, kb.Mul(t.tile, plan.mr * row_words), word);
+    if (p.batch_offset) rows = kb.At(rows, p.batch_offset(kb, t.batch), word);
+    auto slab = [&](Value row, int64_t column) {
+      return kb.At(t.slab, kb.Add(kb.Mul(row, t.vectors * plan.lanes), column * plan.lanes), word);
+    };
+    auto few_dots = [&](Value row, int64_t count) {
+      RegisterTile part;
+      part.rows = count;
+      part.vectors = t.vectors;
+      part.lanes = plan.lanes;
+      part.accumulator = part.p_element = part.q_element = word;
+      part.multiply_add = multiply_add;
+      part.p = kb.At(rows, kb.Mul(row, row_words), word);
+      part.p_row_stride = row_words;
+      part.q = t.q;
+      part.q_k_stride = t.q_stride;
+      part.q_columns = t.q_columns;
+      const std::vector<Value> zeros(count * t.vectors, kb.Zero(KernelBuilder::Vector(plan.lanes, word)));
+      const std::vector<Value> sums = EmitRegisterTile(kb, part, kb.Int(0), kb.Int(plan.k), zeros);
+      for (int64_t i = 0; i < count * t.vectors; ++i) {
+        kb.Store(sums[i], slab(kb.Add(row, i / t.vectors), i % t.vectors));
+      }
+    };
+    auto dots = [&](int64_t first, int64_t count) {
+      const int64_t whole = first + count / kDotRows * kDotRows;
+      kb.For(kb.Int(first), kb.Int(whole), kDotRows, [&](Value row) { few_dots(row, kDotRows); });
+      if (first + count > whole) few_dots(kb.Int(whole), first + count - whole);
+    };
+    const int tiles = static_cast<int>(t.rows / kTileRows), columns = static_cast<int>(t.vectors);
+    auto products = [&] {
+      const Value row_bytes = kb.Int(row_words * plan.element_bytes), q_bytes = kb.Int(t.q_stride * plan.element_bytes);
+      auto accumulator = [&](int i, int j) { return Register(kb, 2 * i + j); };
+      for (int i = 0; i < tiles; ++i) {
+        for (int j = 0; j < columns; ++j) Call(kb, "llvm.x86.tilezero", {accumulator(i, j)});
+      }
+      kb.For(CeilDiv(plan.k, kTileWords), [&](Value step) {
+        const Value at = kb.At(rows, kb.Mul(step, kTileWords), word);
+        const Value q = kb.At(t.q, kb.Mul(step, kTileWords * t.q_stride), word);
+        for (int j = 0; j < columns; ++j) {
+          Call(kb, "llvm.x86.tileloadd64", {Register(kb, kFirstQ + j), kb.At(q, j * plan.lanes, word), q_bytes});
+        }
+        for (int i = 0; i < tiles; ++i) {
+          const Value from = kb.At(at, i * kTileRows * row_words, word);
+          Call(kb, "llvm.x86.tileloadd64", {Register(kb, kFirstP + i), from, row_bytes});
+          for (int j = 0; j < columns; ++j) {
+            Call(kb, p_is_unsigned ? "llvm.x86.tdpbusd" : "llvm.x86.tdpbsud",
+                 {accumulator(i, j), Register(kb, kFirstP + i), Register(kb, kFirstQ + j)});
+          }
+        }
+      });
+      for (int i = 0; i < tiles; ++i) {
+        for (int j = 0; j < columns; ++j) {
+          Call(kb, "llvm.x86.tilestored64",
+               {accumulator(i, j), slab(kb.Int(i * kTileRows), j), kb.Int(t.vectors * kLineBytes)});
+        }
+      }
+      dots(tiles * kTileRows, t.rows - tiles * kTileRows);
+    };
+    const bool whole = t.q_columns >= t.vectors * plan.lanes;
+    if (tiles > 0 && whole) {
+      kb.If(allowed, products, [&] { dots(0, t.rows); });
+    } else {
+      dots(0, t.rows);
+    }
+    return std::vector<Value>();
+  };
+}
+
+}  // namespace inlay::native

@@ -1,0 +1,43 @@
+// Products of bytes by the tile registers of AMX: 16 rows by 64 bytes each, a product of two of them in 16 cycles. A
+// register tile of gemm.h is 32 rows by two vectors, four accumulators; remainders of rows are dot products.
+//
+// A process must ask Linux once before it uses the registers, and may be refused. So an artifact asks when it is loaded,
+// and its kernels have both ways.
+#ifndef INLAY_CORE_BACKENDS_NATIVE_LOWERINGS_MATRIX_TILES_H_
+#define INLAY_CORE_BACKENDS_NATIVE_LOWERINGS_MATRIX_TILES_H_
+
+#include <optional>
+
+#include "core/backends/native/function_emitter.h"
+#include "core/backends/native/gemm.h"
+
+namespace inlay::native {
+
+inline constexpr int64_t kTileRows = 16, kTileWords = 16;
+
+// The plan for them, of elements that are words; none where they would not pay, or scratch would not hold it.
+std::optional<GemmPlan> PlanTiles(const CpuFeatures& cpu, ColumnSource source, int64_t batch, int64_t m, int64_t n,
+                                  int64_t k);
+
+// What a partition's kernels share.
+class MatrixTiles {
+ public:
+  // Emits what asks for the registers. Once a partition function.
+  explicit MatrixTiles(FunctionEmitter& f);
+
+  // P's rows are `row_words` apart, a multiple of kTileWords, and zero beyond k. `p_is_unsigned`: and Q signed, or the
+  // other way round.
+  void Use(Kernel& k, bool p_is_unsigned, GemmKernel* gemm, int64_t row_words) const;
+  // Around all that a task computes.
+  void Begin(Kernel& k) const;
+  void End(Kernel& k) const;
+
+ private:
+  mlir::Value Allowed(Kernel& k) const;  // i1
+
+  Buffer allowed_, shape_;
+};
+
+}  // namespace inlay::native
+
+#endif  // INLAY_CORE_BACKENDS_NATIVE_LOWERINGS_MATRIX_TILES_H_
