@@ -30,6 +30,7 @@ struct ConvKernel {
   Epilogue epilogue;
   Ahead ahead;  // as a GemmKernel's
   bool inline_epilogue = false;
+  std::function<void(GemmKernel*)> adjust;  // unless empty: of kPointwise and kPanels, before it is emitted
 };
 
 // Tasks [begin, end) of plan.tasks(). `scratch`: plan.scratch_bytes() of this worker.

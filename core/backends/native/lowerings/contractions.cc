@@ -131,8 +131,7 @@ Buffer PackedWeights(FunctionEmitter& f, const Buffer& w, bool constant, const C
 }
 
 void EmitDirectConv(FunctionEmitter& f, const Node& n, const ConvPlan& plan, const GemmTypes& types,
-                    const ConvInput& input, const Buffer& weights,
-                    const std::function<void(Kernel&, ConvKernel*)>& adjust) {
+                    const ConvInput& input, const Buffer& weights, const EmitConv& around) {
   const ConvShape& shape = plan.shape;
   const Extent& images = n.in(0).dims[0];
   const int64_t image_bytes = shape.c * shape.in_elements() * input.element_bytes;
@@ -163,8 +162,8 @@ void EmitDirectConv(FunctionEmitter& f, const Node& n, const ConvPlan& plan, con
     conv.inline_epilogue = flat && InlineEpilogue(f, n);
     conv.epilogue = StorePixels(k, n, shape.groups, flat, image);
     conv.ahead = PrefetchPixels(k, n, f.cpu().core, shape.groups, flat, image, plan.lanes);
-    if (adjust) adjust(k, &conv);
-    EmitConvTasks(k.o, conv, begin, end, scratch);
+    auto emit = [&] { EmitConvTasks(k.o, conv, begin, end, scratch); };
+    around ? around(k, &conv, emit) : emit();
   };
   ForImages(f, images, plan.tasks(), cost, plan.scratch_bytes(), emit);
 }

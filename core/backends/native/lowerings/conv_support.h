@@ -32,10 +32,12 @@ struct ConvInput {
 // Weights in the layout of the tasks: once at load where they are constant, else by every call. `w`: of `types`.
 Buffer PackedWeights(FunctionEmitter& f, const Buffer& w, bool constant, const ConvPlan& plan, const GemmTypes& types);
 
-// Pads the input where the plan wants that, and runs its tasks, of `types`. `adjust` may change the kernel of a task.
+// Changes the kernel of a task, and emits it.
+using EmitConv = std::function<void(Kernel&, ConvKernel*, const std::function<void()>& emit)>;
+
+// Pads the input where the plan wants that, and runs its tasks, of `types`.
 void EmitDirectConv(FunctionEmitter& f, const Node& conv, const ConvPlan& plan, const GemmTypes& types,
-                    const ConvInput& input, const Buffer& weights,
-                    const std::function<void(Kernel&, ConvKernel*)>& adjust = nullptr);
+                    const ConvInput& input, const Buffer& weights, const EmitConv& around = nullptr);
 
 }  // namespace inlay::native
 

@@ -1,6 +1,9 @@
 // conv_integer: images and weights as words of neighbouring channels (integer_products.h), then conv's kernels.
+#include <optional>
+
 #include "core/backends/native/lowerings/conv_support.h"
 #include "core/backends/native/lowerings/integer_products.h"
+#include "core/backends/native/lowerings/matrix_tiles.h"
 #include "mlir/IR/BuiltinTypes.h"
 
 namespace inlay::native {
@@ -34,12 +37,13 @@ Buffer WordsOfImages(FunctionEmitter& f, const Node& n, const IntegerProducts& p
   return Words(f, x, products, true, 1, groups, shapes);
 }
 
-// [M,C/g,taps] as words [M,words,taps], and for each of the M the excess of its sums.
+// [M,C/g,taps] as words [M,words,taps], rows of `row_words` with zeros at their end, and for each of the M the excess
+// of its sums.
 struct ConvWords {
   Buffer words, excess;
 };
 
-ConvWords WordsOfWeights(FunctionEmitter& f, const Tensor& w, const IntegerProducts& products) {
+ConvWords WordsOfWeights(FunctionEmitter& f, const Tensor& w, const IntegerProducts& products, int64_t row_words) {
   const int64_t filters = w.dims[0].value(), channels = w.dims[1].value(), depth = products.depth();
   const int64_t taps = Product(w.dims, 2, w.rank()).value(), words = products.words(channels);
   const bool constant = f.IsConstantParam(w);
@@ -47,7 +51,7 @@ ConvWords WordsOfWeights(FunctionEmitter& f, const Tensor& w, const IntegerProdu
     return constant ? f.State(elements * kWordBytes) : f.Temporary(elements * kWordBytes);
   };
   ConvWords made;
-  made.words = allocate(filters * words * taps);
+  made.words = allocate(filters * row_words);
   if (products.excess() != 0) made.excess = allocate(filters);
   f.ParallelEach(
       filters, static_cast<double>(channels * taps),
@@ -55,7 +59,7 @@ ConvWords WordsOfWeights(FunctionEmitter& f, const Tensor& w, const IntegerProdu
         Ops& o = k.o;
         const Type type = o.StoredType(products.type()), byte = o.b.getI8Type(), i32 = o.b.getI32Type();
         const Value from = o.At(k.Pointer(w), o.Mul(filter, channels * taps), byte);
-        const Value to = o.At(k.Pointer(made.words), o.Mul(filter, words * taps), type);
+        const Value to = o.At(k.Pointer(made.words), o.Mul(filter, row_words), type);
         auto join = [&](Value word, int64_t present) {
           o.For(taps, [&](Value tap) {
             Values parts;
@@ -68,6 +72,7 @@ ConvWords WordsOfWeights(FunctionEmitter& f, const Tensor& w, const IntegerProdu
         };
         o.For(channels / depth, [&](Value word) { join(word, depth); });
         if (channels % depth != 0) join(o.Int(channels / depth), channels % depth);
+        o.For(o.Int(words * taps), o.Int(row_words), 1, [&](Value i) { o.Store(o.Zero(type), o.At(to, i, type)); });
         if (products.excess() == 0) return;
         const Values sum = o.For(o.Int(0), o.Int(channels * taps), 1, {o.Zero(i32)}, [&](Value i, const Values& sum) {
           return Values{o.AddI(sum[0], o.ExtendI(o.Load(byte, o.At(from, i, byte)), i32, products.w_signed))};
@@ -76,6 +81,21 @@ ConvWords WordsOfWeights(FunctionEmitter& f, const Tensor& w, const IntegerProdu
       },
       constant ? Phase::kInit : Phase::kRun);
   return made;
+}
+
+// The plan by panels of pixels that AMX multiplies, if it is to; `plan`: otherwise.
+std::optional<ConvPlan> PlanTiledConv(const CpuFeatures& cpu, const ConvPlan& plan) {
+  const ConvShape& s = plan.shape;
+  const std::optional<GemmPlan> tiles = PlanTiles(cpu, ColumnSource::kOnTheFly, s.n * s.groups, s.m / s.groups,
+                                                  s.pixels(), plan.group_channels() * s.taps());
+  if (!tiles) return std::nullopt;
+  const Spatial ones{1, 1, 1};
+  ConvPlan tiled = plan;
+  tiled.method = s.taps() == 1 && s.stride == ones && s.in == s.out ? ConvMethod::kPointwise : ConvMethod::kPanels;
+  tiled.padded_input = tiled.method == ConvMethod::kPanels;
+  tiled.SetPadded(s.out[1]);
+  tiled.gemm = *tiles;
+  return tiled;
 }
 
 }  // namespace
@@ -90,6 +110,9 @@ absl::Status EmitIntegerConvolution(FunctionEmitter& f, const Node& n) {
   const Tensor& x = n.in(0);
   const bool as_bytes = products.depth() == 1 && !x.inlined;
   ConvPlan plan = PlanConv(f.cpu().core, shape, types.accumulator_bytes, as_bytes || products.padding() != 0);
+  std::optional<ConvPlan> tiled;
+  if (products.word == Word::kBytes) tiled = PlanTiledConv(f.cpu(), plan);
+  if (tiled) plan = *tiled;
   CutForThreads(&plan);
   ConvInput input{{}, kWordBytes, [&](Ops& o) { return InputElements{types.Stored(o), nullptr, products.padding()}; }};
   if (as_bytes && (plan.padded_input || plan.is_depthwise() || plan.method == ConvMethod::kBands)) {
@@ -102,22 +125,35 @@ absl::Status EmitIntegerConvolution(FunctionEmitter& f, const Node& n) {
   } else {
     input.buffer = WordsOfImages(f, n, products, shape.groups);
   }
-  const ConvWords made = WordsOfWeights(f, w, products);
-  const Buffer weights = PackedWeights(f, made.words, f.IsConstantParam(w), plan, types);
-  EmitDirectConv(f, n, plan, types, input, weights, [&](Kernel& k, ConvKernel* conv) {
-    conv->multiply_add = products.multiply_add(/*p_is_x=*/plan.method == ConvMethod::kPixelRows);
-    conv->epilogue = [&k, &products, &made, &shape, store = conv->epilogue](KernelBuilder&, Value batch, Value row,
-                                                                            Value column, Value sum) {
-      Ops& o = k.o;
-      sum = products.Sum(o, sum);
-      if (products.excess() != 0) {
-        const Value filter = o.Add(o.Mul(o.Rem(batch, shape.groups), shape.m / shape.groups), row);
-        const Value excess = o.Load(o.b.getI32Type(), o.At(k.Pointer(made.excess), filter, o.b.getI32Type()));
-        sum = o.SubI(sum, o.Broadcast(excess, Ops::Lanes(sum)));
-      }
-      store(o, batch, row, column, sum);
-    };
-  });
+  const int64_t filter_words = plan.group_channels() * shape.taps();
+  const int64_t row_words = tiled ? RoundUp(filter_words, kTileWords) : filter_words;
+  const ConvWords made = WordsOfWeights(f, w, products, row_words);
+  const Buffer weights = tiled ? made.words : PackedWeights(f, made.words, f.IsConstantParam(w), plan, types);
+  const std::optional<MatrixTiles> registers = tiled ? std::optional<MatrixTiles>(f) : std::nullopt;
+  EmitDirectConv(
+      f, n, plan, types, input, weights, [&](Kernel& k, ConvKernel* conv, const std::function<void()>& emit) {
+        conv->multiply_add = products.multiply_add(/*p_is_x=*/plan.method == ConvMethod::kPixelRows);
+        conv->epilogue = [&, store = conv->epilogue](KernelBuilder&, Value batch, Value row, Value column, Value sum) {
+          Ops& o = k.o;
+          sum = products.Sum(o, sum);
+          if (products.excess() != 0) {
+            const Value filter = o.Add(o.Mul(o.Rem(batch, shape.groups), shape.m / shape.groups), row);
+            const Value excess = o.Load(o.b.getI32Type(), o.At(k.Pointer(made.excess), filter, o.b.getI32Type()));
+            sum = o.SubI(sum, o.Broadcast(excess, Ops::Lanes(sum)));
+          }
+          store(o, batch, row, column, sum);
+        };
+        if (!registers) return emit();
+        conv->adjust = [&](GemmKernel* gemm) {
+          gemm->p.batch_offset = [&](KernelBuilder& kb, Value batch) {
+            return kb.Mul(kb.Rem(batch, shape.groups), shape.m / shape.groups * row_words);
+          };
+          registers->Use(k, /*p_is_unsigned=*/!products.x_is_unsigned(), gemm, row_words);
+        };
+        registers->Begin(k);
+        emit();
+        registers->End(k);
+      });
   return absl::OkStatus();
 }
 

@@ -33,12 +33,11 @@ Value Register(KernelBuilder& kb, int number) {
 Value AskLinux(KernelBuilder& kb) {
   constexpr int64_t kArchPrctl = 158, kRequestPermission = 0x1023, kTileData = 18;
   return kb.b
-      .create<mlir::LLVM::InlineAsmOp>(kb.loc, kb.b.getI64Type(),
-                                       mlir::ValueRange{kb.Int(kArchPrctl), kb.Int(kRequestPermission),
-                                                        kb.Int(kTileData)},
-                                       "syscall", "={rax},{rax},{rdi},{rsi},~{rcx},~{r11},~{memory}",
-                                       /*has_side_effects=*/true, /*is_align_stack=*/false,
-                                       mlir::LLVM::AsmDialectAttr(), mlir::ArrayAttr())
+      .create<mlir::LLVM::InlineAsmOp>(
+          kb.loc, kb.b.getI64Type(),
+          mlir::ValueRange{kb.Int(kArchPrctl), kb.Int(kRequestPermission), kb.Int(kTileData)}, "syscall",
+          "={rax},{rax},{rdi},{rsi},~{rcx},~{r11},~{memory}",
+          /*has_side_effects=*/true, /*is_align_stack=*/false, mlir::LLVM::AsmDialectAttr(), mlir::ArrayAttr())
       .getResult(0);
 }
 
@@ -62,7 +61,7 @@ std::optional<GemmPlan> PlanTiles(const CpuFeatures& cpu, ColumnSource source, i
   plan.mr = std::min(kRows, m);
   plan.nv = n > kTileWords ? kVectors : 1;
   plan.nv_last = CeilDiv(plan.n_last(), plan.lanes);
-  plan.kc = k;
+  plan.kc = RoundUp(k, kTileWords);  // the room of what a task packs
   const int64_t rows = cpu.core.row_block_bytes() / (k * plan.element_bytes) / plan.mr * plan.mr;
   plan.mc = std::min(m, std::max(rows, plan.mr));
   plan.prefetch = false;
