@@ -28,6 +28,7 @@ PassManager BuildNormalisePipeline(const target::CompilationConfig& config) {
   manager.Add(ExpandBatchNorm());
   manager.Add(DeadCode());
   manager.Add(FoldScaleBias());
+  manager.Add(FoldRequantisation());
   manager.Add(ExpandConvTranspose());
   manager.Add(Canonicalise());
   manager.Add(FoldConstants());

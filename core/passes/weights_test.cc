@@ -1,4 +1,4 @@
-// The passes that work on weights: expand_batch_norm, fold_scale_bias, lift_transform_params.
+// The passes that work on weights: expand_batch_norm, fold_scale_bias, fold_requantisation, lift_transform_params.
 #include "core/passes/pass_test_util.h"
 
 namespace inlay::passes {
@@ -30,6 +30,46 @@ TEST(ExpandBatchNormTest, HalfPrecisionIsComputedWide) {
   const std::string body = BodyAfter(b, ExpandBatchNorm());
   EXPECT_NE(body.find("f32[3] = rsqrt"), std::string::npos) << body;
   EXPECT_NE(body.find("f16[1, 3, 4] = mul(%x"), std::string::npos) << body;
+}
+
+TEST(FoldRequantisationTest, ScalesAreDividedByTheScale) {
+  FunctionBuilder b;
+  VarPtr x = b.Param("x", ir::TensorType{DType::kI32, {2, 8}});
+  VarPtr y = b.Param("y", ir::TensorType{DType::kU8, {2, 8}});
+  auto real = [&](const VarPtr& v) { return b.Call("cast", {v}, {{"dtype", DType::kF32}}); };
+  VarPtr sum = b.Call("add", {b.Call("mul", {real(x), Weight({8}, "s")}), Weight({8}, "b")});
+  VarPtr both = b.Call("add", {sum, b.Call("mul", {MakeScalar(DType::kF32, 0.5), real(y)})});
+  VarPtr clipped = b.Call("clip", {b.Call("relu", {both})}, {{"max", 6.0}});
+  b.Return({b.Call("div", {clipped, MakeScalar(DType::kF32, 0.25)})});
+  EXPECT_EQ(BodyAfter(b, FoldRequantisation()),
+            "  %0: f32[2, 8] = cast(%x, dtype=f32)\n"
+            "  %1: f32[2, 8] = cast(%y, dtype=f32)\n"
+            "  %2: f32[8] = div(@w0, f32(0.25))\n"
+            "  %3: f32[2, 8] = mul(%0, %2)\n"
+            "  %4: f32[8] = div(@w1, f32(0.25))\n"
+            "  %5: f32[2, 8] = add(%3, %4)\n"
+            "  %6: f32[] = div(f32(0.5), f32(0.25))\n"
+            "  %7: f32[2, 8] = mul(%6, %1)\n"
+            "  %8: f32[2, 8] = add(%5, %7)\n"
+            "  %9: f32[2, 8] = relu(%8)\n"
+            "  %10: f32[2, 8] = clip(%9, max=24.0)\n"
+            "  return %10\n");
+}
+
+TEST(FoldRequantisationTest, OtherQuotientsStay) {
+  for (const double divisor : {-0.5, 0.0, 1e-30}) {
+    FunctionBuilder b;
+    VarPtr x = b.Call("cast", {b.Param("x", ir::TensorType{DType::kI32, {2, 8}})}, {{"dtype", DType::kF32}});
+    b.Return({b.Call("div", {b.Call("mul", {x, Weight({8}, "s")}), MakeScalar(DType::kF32, divisor)})});
+    EXPECT_EQ(BodyAfter(b, FoldRequantisation()), Body(b.Module())) << divisor;
+  }
+  FunctionBuilder b;  // of floats; of what others use too
+  VarPtr x = b.Call("mul", {b.Param("x", F32({2, 8})), Weight({8}, "s")});
+  VarPtr y = b.Call("cast", {b.Param("y", ir::TensorType{DType::kI32, {2, 8}})}, {{"dtype", DType::kF32}});
+  VarPtr z = b.Call("mul", {y, Weight({8}, "t")});
+  auto quotient = [&](const VarPtr& v) { return b.Call("div", {v, MakeScalar(DType::kF32, 0.5)}); };
+  b.Return({quotient(x), quotient(z), z});
+  EXPECT_EQ(BodyAfter(b, FoldRequantisation()), Body(b.Module()));
 }
 
 TEST(FoldScaleBiasTest, IntoConvolution) {

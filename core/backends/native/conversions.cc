@@ -41,6 +41,14 @@ Value Ops::IntToFloat(Value x, Type element, bool is_signed) {
   return b.createOrFold<arith::UIToFPOp>(loc, to, x);
 }
 
+// cvttps2dq for that many f32; null: there is none.
+const char* Ops::Truncation(int64_t lanes) const {
+  if (!cpu_.pair_dots) return nullptr;  // not x86
+  if (lanes == 16 && cpu_.core.vector_bytes == 64) return "llvm.x86.avx512.mask.cvttps2dq.512";
+  if (lanes == 8 && cpu_.core.vector_bytes >= 32) return "llvm.x86.avx.cvtt.ps2dq.256";
+  return lanes == 4 ? "llvm.x86.sse2.cvttps2dq" : nullptr;
+}
+
 // Clamped first: of LLVM's own saturating conversions x86 makes scalars.
 Value Ops::FloatToIntSaturating(Value x, Type element, bool is_signed) {
   const int bits = static_cast<int>(element.getIntOrFloatBitWidth()), magnitude = is_signed ? bits - 1 : bits;
@@ -53,9 +61,21 @@ Value Ops::FloatToIntSaturating(Value x, Type element, bool is_signed) {
     return Select(CompareF(compare, x, limit), limit, x);
   };
   const Value given = x;
-  x = Select(IsNan(x), ConstF(type, 0), x);
+  // Of x86's own conversion, NaN is the least i32, whose low bits are 0.
+  const char* truncation = bits < 32 ? Truncation(Lanes(x)) : nullptr;
+  if (truncation == nullptr || digits != 24) x = Select(IsNan(x), ConstF(type, 0), x);
   x = clamp(Compare::kLt, low);
   x = clamp(Compare::kGt, high);
+  if (truncation != nullptr && digits == 24) {
+    std::vector<Value> args = {x};
+    const Type i32 = WithElement(type, b.getI32Type());
+    if (Lanes(x) == 16) {  // what masked lanes keep, the mask, and rounding as it is
+      args.push_back(Zero(i32));
+      args.push_back(b.create<arith::ConstantIntOp>(loc, -1, 16));
+      args.push_back(b.create<arith::ConstantIntOp>(loc, 4, 32));
+    }
+    return TruncateI(Intrinsic(truncation, i32, args), element);
+  }
   // What is narrower than 32 bits is converted to these.
   const Type wide = bits < 32 ? b.getI32Type() : element;
   const Type to = WithElement(type, wide);

@@ -137,6 +137,7 @@ class Ops : public KernelBuilder {
   mlir::Value F16BitsToF32(mlir::Value bits);
   mlir::Value F32ToF16Bits(mlir::Value x);
   mlir::Value F32ToBf16Bits(mlir::Value x);
+  const char* Truncation(int64_t lanes) const;
   mlir::Value Intrinsic(const char* name, mlir::Type result, const std::vector<mlir::Value>& args);
 
   mlir::ModuleOp* module_;
