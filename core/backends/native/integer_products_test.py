@@ -73,6 +73,7 @@ def matmuls(suite):
         matmul(suite, (13, 3000), (3000, 50), signs, constant)
         matmul(suite, (50, 64), (64, 97), signs, constant, tail=requantised)
         matmul(suite, (128, 257), (257, 100), signs, constant, tail=requantised)
+        matmul(suite, (3, 45, 200), (200, 130), signs, constant, tail=requantised)  # 135 rows: no whole tiles
     for b in ("i8", "u8"):
         matmul(suite, (21, 50), (50, 40), ("u8", b), tail=requantised, prepare=quantised)
         matmul(suite, (2, 21, 52), (52, 40), ("u8", b), prepare=quantised)
@@ -117,6 +118,8 @@ def convs(suite):
             conv(suite, (1, 40, 14, 14), (16, 40, 1, 1), signs, constant, x_zero=zero)
             conv(suite, (1, 6, 9, 9), (8, 3, 3, 3), signs, constant, groups=2, pads=[1] * 4, x_zero=zero)
         conv(suite, (1, 64, 9, 11), (70, 64, 3, 3), signs, constant, tail=requantised)
+        conv(suite, (2, 70, 14, 14), (83, 70, 1, 1), signs, constant, x_zero=7, tail=requantised)
+        conv(suite, (1, 80, 15, 15), (64, 40, 3, 3), signs, constant, groups=2, strides=[2, 2], pads=[1] * 4, x_zero=7)
         conv(suite, (1, 16, 28, 28), (64, 16, 3, 3), signs, constant, pads=[0, 1, 2, 1], tail=requantised)
         conv(suite, (1, 3, 30, 31), (16, 3, 7, 7), signs, constant, strides=[2, 2], pads=[3] * 4, tail=requantised)
         conv(suite, (2, 6, 10, 9), (8, 3, 3, 3), signs, constant, groups=2, dilations=[2, 1], pads=[2, 1, 1, 0])
