@@ -216,8 +216,8 @@ class TaskEmitter {
     }
     if (g_.tile) {
       const int64_t columns = plan_.source == ColumnSource::kDirect ? readable_ : nv_ * plan_.lanes;
-      const TileRequest request{rows,     nv_,           batch_,    tile,    q,      k_begin, k_end,
-                                prefetch, prefetch_step, q_stride_, columns, scratch_};
+      const TileRequest request{rows,  nv_,      batch_,        tile,      q,       k_begin,
+                                k_end, prefetch, prefetch_step, q_stride_, columns, scratch_};
       return g_.tile(kb_, request, in);
     }
     int64_t tile_stride = g_.p.tile_stride != 0 ? g_.p.tile_stride : plan_.mr * g_.p.row_stride;

@@ -127,7 +127,7 @@ def integer_conv(
     conv_integer is; so where w's zero points are not 0 (128 of u8)."""
     if not _fits(x, w):
         return None
-    if x_zero is not None and (x_zero.elements != 1 or (any(attrs["pads"]) and not x_zero.constant)):
+    if x_zero is not None and x_zero.elements != 1:
         return None
     w = _as_weight(w)
     if w.constant and w.dtype == "u8" and w_zero is not None and w_zero.constant and np.all(w_zero.array == 128):
@@ -139,9 +139,21 @@ def integer_conv(
     assert x_zero is not None
     if x_zero.constant:
         return ctx.op("conv_integer", x, w, **attrs, x_zero=int(x_zero.array.reshape(-1)[0]))
+    if any(attrs["pads"]):
+        x, attrs = _padded(ctx, x, x_zero, attrs)
     y = ctx.op("conv_integer", x, w, **attrs)
     sums = per_channel(ctx, _sums(ctx, w, list(range(1, w.rank))), w.rank)
     return ctx.op("sub", y, ctx.op("mul", sums, ctx.reshape(ctx.cast(x_zero, "i32"), [])))
+
+
+def _padded(ctx: NodeContext, x: Value, zero: Value, attrs: dict) -> tuple[Value, dict]:
+    """x with padding of a number that only a run knows; and the attributes of a convolution of that."""
+    n = x.rank - 2
+    begins, ends = attrs["pads"][:n], attrs["pads"][n:]
+    inside = np.pad(np.ones([int(d) for d in x.shape[2:]], bool), list(zip(begins, ends)))
+    x = ctx.op("pad", x, pads=[0, 0, *begins, 0, 0, *ends], mode="constant", value=0.0)
+    x = ctx.op("where", constant_value("", inside), x, ctx.reshape(ctx.cast(zero, x.dtype), []))
+    return x, {**attrs, "pads": [0] * (2 * n)}
 
 
 def per_channel(ctx: NodeContext, value: Value, rank: int) -> Value:
