@@ -8,6 +8,7 @@ weights alone is computed once. Real products of dequantised operands are these 
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from inlay.onnx_import.registry import NodeContext
 from inlay.onnx_import.value import Value, constant_value
 
 _EIGHT_BITS = ("i8", "u8")
+_EXACT_IN_F32 = 2**24 // 255**2  # products of two 8-bit numbers
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,6 +141,9 @@ def integer_conv(
     assert x_zero is not None
     if x_zero.constant:
         return ctx.op("conv_integer", x, w, **attrs, x_zero=int(x_zero.array.reshape(-1)[0]))
+    if any(attrs["pads"]) and attrs["groups"] > 1 and math.prod(map(int, w.shape[1:])) <= _EXACT_IN_F32:
+        x = ctx.op("sub", ctx.cast(x, "f32"), ctx.reshape(ctx.cast(x_zero, "f32"), []))
+        return ctx.cast(ctx.op("conv", x, ctx.cast(w, "f32"), **attrs), "i32")
     if any(attrs["pads"]):
         x, attrs = _padded(ctx, x, x_zero, attrs)
     y = ctx.op("conv_integer", x, w, **attrs)

@@ -22,7 +22,7 @@ IntegerProducts ProductsOf(FunctionEmitter& f, const Tensor& a, const Tensor& b)
   return products;
 }
 
-// An operand: matrices of words, k by `extent`, and what of its shape the batch is.
+// An operand's words, and where its matrices lie among them.
 struct WordMatrices {
   Buffer words;
   Matrices as_matrices;  // of words; no view
@@ -123,13 +123,12 @@ absl::Status EmitIntegerMatmul(FunctionEmitter& f, const Node& n) {
   const Tensor &ta = n.in(0), &tb = n.in(1), &out = n.out();
   if (out.NumElements() == 0) return absl::OkStatus();
   const bool vector_a = ta.rank() == 1, vector_b = tb.rank() == 1;
+  const bool transpose_a = !vector_a && n.attrs->BoolOr("transpose_a", false);
   const bool transpose_b = !vector_b && n.attrs->BoolOr("transpose_b", false);
   const bool constant = f.IsConstantParam(tb);
   const IntegerProducts products = ProductsOf(f, ta, tb);
-  const bool transpose_a = !vector_a && n.attrs->BoolOr("transpose_a", false);
   const int64_t k = products.words(ta.dims[ta.rank() - (transpose_a ? 2 : 1)].value());
-  const int64_t rows = vector_a ? 1 : out.dims[out.rank() - (vector_b ? 1 : 2)].value();
-  int64_t m = rows;
+  int64_t m = vector_a ? 1 : out.dims[out.rank() - (vector_b ? 1 : 2)].value();
   ProductShape shape(out, m, vector_a, vector_b);
   const bool one_b = tb.rank() <= 2 || Product(tb.dims, 0, tb.rank() - 2) == Extent(1);
   const Extent batches_of_a = ta.rank() > 2 ? Product(ta.dims, 0, ta.rank() - 2) : Extent(1);
