@@ -375,6 +375,13 @@ def test_embedding_bag(mode, padding):
     check(bag, ints(11, low=0, high=6), torch.tensor([0, 3, 3, 8, 11]))
 
 
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_embedding_bags_keep_what_is_not_finite(mode):
+    bag = nn.EmbeddingBag(6, 2, mode=mode)
+    bag.weight.data[3] = math.inf
+    check(bag, torch.tensor([0, 1, 3, 2]), torch.tensor([0, 2, 3, 3]))
+
+
 def test_writes_into_views():
     def function(x, y):
         a = x.clone()
