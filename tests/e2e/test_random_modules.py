@@ -11,7 +11,7 @@ import pytest
 REPORT = pathlib.Path(__file__).resolve().parents[1] / "random_modules_report.py"
 
 
-@pytest.mark.parametrize("seeds", ["0:15", "15:30"])
+@pytest.mark.parametrize("seeds", ["0:10", "10:20", "20:30"])
 def test_random_modules(shared_daemon, seeds):
     """In a process of its own, which a crash or a hang would end."""
     command = [sys.executable, "-X", "faulthandler", REPORT, "--server", shared_daemon.address, "--seeds", seeds]

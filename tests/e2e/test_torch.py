@@ -243,6 +243,21 @@ def test_views_of_inputs_are_views(dynamic, compiled):
             assert (got.data_ptr() == want.data_ptr()) == (want is not views[-1])
 
 
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_views_of_what_is_not_returned_itself_share_memory(dynamic, compiled):
+    def function(x):
+        left, right = (x.t() + 1).chunk(2)
+        return left[0], left, right.mT, x.sum(0).expand(5, x.shape[1])
+
+    x = torch.randn(3, 4)
+    got, want = compiled(function, dynamic=dynamic)(x), function(x)
+    for views in (got, want):
+        views[0].fill_(7)
+    for a, b in zip(got, want, strict=True):
+        close(a, b)
+        assert a.stride() == b.stride()
+
+
 def test_results_lie_in_memory_as_eager_s(compiled):
     convolution = nn.Conv2d(3, 4, 3).to(memory_format=torch.channels_last)
     x = torch.randn(2, 3, 6, 5).to(memory_format=torch.channels_last)
@@ -262,6 +277,8 @@ def test_inputs_of_any_memory(compiled):
     b = torch.randn(4, 3)
     for got, want in zip(function(a, b, c, d), (a + b.t(), c * 2, d[::2] + a[0], a.bool()), strict=True):
         close(got, want)
+    a = torch.arange(40.0)[7:31].view(4, 6)
+    assert compiled(lambda a: a.as_strided((2, 2), (1, 2), 9) + 1)(a).tolist() == [[10, 12], [11, 13]]  # of its storage
     half = torch.randn(3, 4).bfloat16()
     torch.testing.assert_close(compiled(lambda x: x @ x.t())(half), half @ half.t(), rtol=2e-2, atol=2e-2)
 

@@ -20,6 +20,7 @@ Graphs with dynamic sizes are compiled for each size that occurs. Calls are thre
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import dataclasses
 import logging
@@ -31,7 +32,6 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import sympy
 import torch
 from torch import fx
 from torch._dynamo.backends.common import aot_autograd
@@ -44,6 +44,7 @@ from inlay.server_errors import UnsupportedError
 from inlay.tensors import to_tensor
 from inlay.torch_import import decompose
 from inlay.torch_import.importer import GraphImporter
+from inlay.torch_import.registry import Var
 
 log = logging.getLogger("inlay.torch")
 
@@ -262,54 +263,79 @@ class Specialised:
             result = self._main(*(tensor for tensor, _ in pairs))
             made = (result,) if hasattr(result, "__dlpack__") else result
         values = [torch.from_dlpack(tensor) for tensor in made]
-        return [
-            output.of(args if isinstance(output, _InputView) else values)
-            if isinstance(output, (_InputView, _Result))
-            else output
-            for output in self._outputs
-        ]
+        return [output.of(args, values) if isinstance(output, _View) else output for output in self._outputs]
 
 
 @dataclasses.dataclass(frozen=True)
-class _Result:
-    """An output of the graph: a result of the module, its axes moved (if any are given), or as a view of it (if that is)."""
+class _View:
+    """An output of the graph: an argument or a result of the module, seen through the graph's own views: whoever looks for
+    the argument's memory behind it (AOTAutograd does) finds that, whatever strides the argument has."""
 
+    of_argument: bool
     index: int
-    axes: tuple[int, ...] = ()
-    view: tuple[Sequence[int], Sequence[int], int] | None = None  # sizes, strides, offset
+    steps: tuple[tuple[Any, Sequence[Any], Mapping[str, Any]], ...]  # functions, what else they are given
 
-    def of(self, values: Sequence[torch.Tensor]) -> torch.Tensor:
-        value = values[self.index]
-        if self.view is not None:
-            return value.as_strided(*self.view)
-        return value.permute(self.axes) if self.axes else value
-
-
-@dataclasses.dataclass(frozen=True)
-class _InputView:
-    """An output of the graph that is a view of an argument, made by the graph's own operators: whoever looks for the
-    argument's memory behind it (AOTAutograd does) finds that, whatever strides the argument has."""
-
-    position: int
-    steps: tuple[tuple[Callable[..., Any], Sequence[Any], Mapping[str, Any]], ...]
-
-    def of(self, args: Sequence[torch.Tensor]) -> torch.Tensor:
-        value = args[self.position].detach()
+    def of(self, args: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) -> torch.Tensor:
+        value = args[self.index].detach() if self.of_argument else results[self.index]
         for function, rest, named in self.steps:
             value = function(value, *rest, **named)
         return value
 
 
-def _input_view(item: Any, placeholders: Sequence[fx.Node], importer: GraphImporter) -> _InputView | None:
-    """The view that an output is of an argument, if it is one."""
-    storage, steps = _storage(item), []
+def _outputs(
+    aten: fx.GraphModule, placeholders: Sequence[fx.Node], importer: GraphImporter, results: list[Any]
+) -> list[Any]:
+    """What the graph returns: _View, or a value that is no tensor. Fills `results`.
+
+    What shares memory in eager PyTorch does here: who writes to one output sees it in the other. A part of what is
+    returned nowhere else is a result of its own."""
+    symbols = {
+        node.meta["val"].node.expr: importer.env[node]
+        for node in placeholders
+        if isinstance(node.meta.get("val"), torch.SymInt)
+    }
+    items = next(node for node in aten.graph.nodes if node.op == "output").args[0]
+    shared = collections.Counter(map(_storage, items))
+    made: dict[fx.Node, tuple[int, tuple]] = {}  # root -> its result, and how that is turned
+
+    def output(item: Any) -> Any:
+        value = importer.env[item] if isinstance(item, fx.Node) else item
+        if not isinstance(item, fx.Node) or isinstance(value, (bool, int, float)):
+            return value
+        root, views = _root(item)
+        if root not in placeholders and shared[_storage(item)] == 1 and _part(importer.env[root], value):
+            root, views = item, []
+        steps: Any = tuple(
+            (view.target, *fx.node.map_arg((view.args[1:], view.kwargs), lambda n: importer.env[n])) for view in views
+        )
+        if root in placeholders:
+            return _View(True, placeholders.index(root), steps)
+        if root not in made:
+            result = importer.output(root, importer.env[root])
+            if result is None:
+                return None
+            order = _memory_order(root.meta.get("val"), result.shape, symbols)
+            results.append(importer.builder.op("transpose", result, perm=order) if order else result)
+            turns: tuple = ((torch.permute, ([order.index(i) for i in range(len(order))],), {}),) if order else ()
+            made[root] = len(results) - 1, turns
+        index, turns = made[root]
+        return _View(False, index, turns + steps)
+
+    return [output(item) for item in items]
+
+
+def _root(item: fx.Node) -> tuple[fx.Node, list[fx.Node]]:
+    """The tensor whose memory an output shows, and the views that lead from it to the output."""
+    root, storage = item, _storage(item)
+    views: list[fx.Node] = []
+    between: list[fx.Node] = []
     while storage is not None and item.op == "call_function" and item.args and _storage(item.args[0]) == storage:
-        rest, named = fx.node.map_arg((item.args[1:], item.kwargs), lambda n: importer.env[n])
-        steps.append((item.target, rest, named))
-        item = item.args[0]
-    if storage is None or item not in placeholders:
-        return None
-    return _InputView(placeholders.index(item), tuple(reversed(steps)))
+        between.insert(0, item)
+        item = item.args[0]  # type: ignore[assignment]
+        if isinstance(item.meta["val"], torch.Tensor):  # else a list of views, or the results of an operator
+            root, views = item, between + views
+            between = []
+    return root, views
 
 
 def _storage(item: Any) -> Any:
@@ -320,94 +346,30 @@ def _storage(item: Any) -> Any:
     return val.untyped_storage()._cdata if isinstance(val, torch.Tensor) else None
 
 
-@dataclasses.dataclass(frozen=True)
-class _Layout:
-    """Where a tensor of the graph lies: which storage, of how many elements; sizes, strides and offset in numbers."""
-
-    storage: Any
-    elements: int
-    sizes: tuple[int, ...]
-    strides: tuple[int, ...]
-    offset: int
-
-    @staticmethod
-    def of(item: Any, symbols: Mapping[Any, Any]) -> _Layout | None:
-        """None of what is no tensor, or where a size is not known."""
-
-        def number(size: Any) -> int:
-            return int(sympy.sympify(size.node.expr).xreplace(symbols)) if isinstance(size, torch.SymInt) else size
-
-        val = item.meta.get("val") if isinstance(item, fx.Node) else None
-        if not isinstance(val, torch.Tensor):
-            return None
-        try:
-            sizes, strides = tuple(map(number, val.shape)), tuple(map(number, val.stride()))
-            elements = number(val.untyped_storage().nbytes()) // val.element_size()
-            return _Layout(_storage(item), elements, sizes, strides, number(val.storage_offset()))
-        except TypeError:  # a symbol that no argument is
-            return None
-
-    @property
-    def owns(self) -> bool:
-        """Whether it is all of its storage, in an order that the module will keep."""
-        order = self.order
-        return order is not None and 0 < math.prod(self.sizes) == self.elements
-
-    @property
-    def order(self) -> list[int] | None:
-        """The axes from the outermost in memory on, where the tensor is dense (a transposed view and channels last are);
-        else None. Whoever looks at strides, or takes a view, then finds what eager PyTorch would give."""
-        order = sorted(range(len(self.sizes)), key=lambda i: (-self.strides[i], i))
-        expected = 1
-        for axis in reversed(order):
-            if self.sizes[axis] != 1:
-                if self.strides[axis] != expected:
-                    return None
-                expected *= self.sizes[axis]
-        real = [axis for axis in order if self.sizes[axis] != 1]
-        return list(range(len(order))) if real == sorted(real) else order
+def _part(whole: Any, value: Any) -> bool:
+    """Whether it has fewer elements."""
+    return isinstance(whole, Var) and isinstance(value, Var) and math.prod(value.shape) < math.prod(whole.shape)
 
 
-def _outputs(
-    aten: fx.GraphModule, placeholders: Sequence[fx.Node], importer: GraphImporter, results: list[Any]
-) -> list[Any]:
-    """What the graph returns: _InputView, _Result, or a value that is no tensor. Fills `results`."""
-    symbols = {
-        node.meta["val"].node.expr: importer.env[node]
-        for node in placeholders
-        if isinstance(node.meta.get("val"), torch.SymInt)
-    }
-    items = next(node for node in aten.graph.nodes if node.op == "output").args[0]
-    layouts = [_Layout.of(item, symbols) for item in items]
-    owners: dict[Any, int] = {}  # storage -> the result that is all of it
-    outputs: dict[int, Any] = {}
-    owning = [layout is not None and layout.owns for layout in layouts]
-    for i in sorted(range(len(items)), key=lambda i: not owning[i]):
-        view = _input_view(items[i], placeholders, importer)
-        outputs[i] = view or _output(items[i], layouts[i], importer, results, owners)
-    return [outputs[i] for i in range(len(items))]
-
-
-def _output(
-    item: Any, layout: _Layout | None, importer: GraphImporter, results: list[Any], owners: dict[Any, int]
-) -> Any:
-    value = importer.env[item] if isinstance(item, fx.Node) else item
-    if not isinstance(item, fx.Node) or isinstance(value, (bool, int, float)):
-        return value
-    if (
-        layout and layout.storage in owners
-    ):  # a view of another output stays one: who writes to one sees it in the other
-        return _Result(owners[layout.storage], view=(layout.sizes, layout.strides, layout.offset))
-    made = importer.output(item, value)
-    if made is None:
+def _memory_order(val: Any, sizes: Sequence[Any], symbols: Mapping[Any, int]) -> list[int] | None:
+    """The axes from the outermost in memory on, where PyTorch keeps the tensor dense in another order than row-major
+    (channels last); None where it does not. Whoever looks at strides, or takes a view, then finds what eager PyTorch
+    would give."""
+    if not isinstance(val, torch.Tensor):
         return None
-    order = layout.order if layout else None
-    if order == sorted(order or []):
-        order = None
-    results.append(importer.builder.op("transpose", made, perm=order) if order else made)
-    if layout and layout.owns:
-        owners[layout.storage] = len(results) - 1
-    return _Result(len(results) - 1, tuple(order.index(i) for i in range(len(order))) if order else ())
+    try:
+        strides = [int(s.node.expr.xreplace(symbols) if isinstance(s, torch.SymInt) else s) for s in val.stride()]
+    except TypeError:  # a symbol that no argument is
+        return None
+    order = sorted(range(len(sizes)), key=lambda i: (-strides[i], i))
+    expected = 1
+    for axis in reversed(order):
+        if sizes[axis] != 1:
+            if strides[axis] != expected:
+                return None
+            expected *= sizes[axis]
+    real = [axis for axis in order if sizes[axis] != 1]
+    return None if real == sorted(real) else order
 
 
 def _version(tensor: torch.Tensor) -> int | None:

@@ -216,6 +216,15 @@ def test_training_is_refused():
         inlay.from_torch(program)
 
 
+def test_antialiased_bytes_are_refused():
+    class Smaller(torch.nn.Module):
+        def forward(self, x):
+            return torch.nn.functional.interpolate(x, (2, 2), mode="bilinear", antialias=True)
+
+    with pytest.raises(UnsupportedOperatorError, match="integers, which PyTorch rounds after each axis"):
+        inlay.from_torch(Smaller().eval(), (torch.zeros(1, 3, 4, 4, dtype=torch.uint8),))
+
+
 class Counter(nn.Module):
     def __init__(self):
         super().__init__()

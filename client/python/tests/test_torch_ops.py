@@ -375,6 +375,26 @@ def test_embedding_bag(mode, padding):
     check(bag, ints(11, low=0, high=6), torch.tensor([0, 3, 3, 8, 11]))
 
 
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_embedding_bags_keep_what_is_not_finite(mode):
+    bag = nn.EmbeddingBag(6, 2, mode=mode)
+    bag.weight.data[3] = math.inf
+    check(bag, torch.tensor([0, 1, 3, 2]), torch.tensor([0, 2, 3, 3]))
+
+
+@pytest.mark.parametrize("weights", [(False, True), (True, True), (True, False)], ids=["none", "average", "each"])
+def test_fused_attention(weights):
+    causal, padding = torch.ones(5, 5).triu(1) > 0, torch.arange(5) >= torch.tensor([[5], [2]])
+    given = (randn(24, 8, seed=1), randn(24, seed=2), randn(8, 8, seed=3), randn(8, seed=4))
+
+    def function(x):
+        masks = ((None, None), (causal, 0), (padding, 1), ((causal | padding[:, None, None]).expand(2, 2, 5, 5), 2))
+        made = (torch._native_multi_head_attention(x, x, x, 8, 2, *given, mask, *weights, kind) for mask, kind in masks)
+        return [result for both in made for result in both[: 1 + weights[0]]]
+
+    check(function, randn(2, 5, 8))
+
+
 def test_writes_into_views():
     def function(x, y):
         a = x.clone()

@@ -30,30 +30,30 @@ def embedding_bag(
     ctx: NodeContext, table: Var, index: Var, offsets: Var, by_freq: bool = False, mode: int = 0, sparse: bool = False,
     weights: Var | None = None, last_offset: bool = False, padding: int = -1,
 ) -> tuple:  # fmt: skip
-    """Rows of the table, in bags: those from offsets[b] on are bag b's. Which those are is data: a matrix [bags, rows]
-    says it. mode 0 sums, 1 takes the mean, 2 the maximum."""
+    """Rows of the table, in bags: those from offsets[b] on are bag b's. They are scattered into these; what is in none
+    (padding, what stands behind the last offset) into one more. mode 0 sums, 1 takes the mean, 2 the maximum."""
     rows = ctx.wide(ctx.op("gather", table, _indices(ctx, index), axis=0))  # [rows, width]
-    count = index.shape[0]
-    bags = offsets.shape[0] - last_offset
-    row = ctx.op("iota", shape=[1, count], axis=1, dtype=offsets.dtype)
-    begins = ctx.reshape(ctx.slice(offsets, 0, 0, bags), [bags, 1])
-    end = ctx.full([0 if last_offset else 1], count, offsets.dtype)
-    ends = ctx.reshape(ctx.op("concat", ctx.slice(offsets, 0, 1, bags + last_offset), end, axis=0), [bags, 1])
-    own = ctx.op("logical_and", ctx.op("greater_equal", row, begins), ctx.op("less", row, ends))
-    if padding >= 0:
-        own = ctx.op("logical_and", own, ctx.op("not_equal", index, ctx.like(padding, index)))
-    if mode == 2:
-        spread = ctx.op("where", ctx.reshape(own, [bags, count, 1]), rows, ctx.like(-math.inf, rows))
-        y = ctx.op("reduce_max", spread, axes=[1])
-        y = ctx.op("where", ctx.op("reduce_max", own, axes=[1], keepdims=True), y, ctx.like(0, y))
-        return ctx.narrow(y), None, None, None
-    share = ctx.cast(own, rows.dtype)
     if weights is not None:
-        share = ctx.op("mul", share, ctx.wide(weights))
-    if mode == 1:
-        size = ctx.op("clip", ctx.op("reduce_sum", share, axes=[1], keepdims=True), min=1.0)
-        share = ctx.op("div", share, size)
-    return ctx.narrow(ctx.op("matmul", share, rows)), None, None, None
+        rows = ctx.op("mul", rows, ctx.reshape(ctx.wide(weights), [-1, 1]))
+    count, bags = index.shape[0], offsets.shape[0] - last_offset
+
+    def scattered(size: list[int], at: Var, source: Var, start: float = 0, reduction: str = "add") -> Var:
+        whole = ctx.full(size, start, source.dtype)
+        return ctx.op("scatter_nd", whole, ctx.reshape(at, [*at.shape, 1]), source, reduction=reduction)
+
+    begun = scattered([count + 1], _indices(ctx, offsets), ctx.full(offsets.shape, 1, "i64"))
+    bag = ctx.op("sub", ctx.slice(ctx.op("cumsum", begun, axis=0), 0, 0, count), ctx.literal(1, "i64"))
+    if padding >= 0:
+        bag = ctx.op("where", ctx.op("equal", index, ctx.like(padding, index)), ctx.like(bags, bag), bag)
+    shape = [bags + 1, rows.shape[1]]
+    y = scattered(shape, bag, rows, -math.inf, "max") if mode == 2 else scattered(shape, bag, rows)
+    if mode:
+        sizes = ctx.reshape(scattered([bags + 1], bag, ctx.full([count], 1, rows.dtype)), [-1, 1])
+        if mode == 1:
+            y = ctx.op("div", y, ctx.op("clip", sizes, min=1.0))
+        else:
+            y = ctx.op("where", ctx.op("equal", sizes, ctx.like(0, sizes)), ctx.like(0, y), y)
+    return ctx.narrow(ctx.slice(y, 0, 0, bags)), None, None, None
 
 
 @converter("index_select.default")

@@ -216,6 +216,8 @@ def _resize(ctx: NodeContext, x: Var, size: Sequence[int], align: bool, factors:
 @converter(*(f"_upsample_{kind}2d_aa.{form}" for kind in ("bilinear", "bicubic") for form in ("default", "vec")))
 def upsample_antialiased(ctx: NodeContext, x: Var, size: Any, align: bool, *scales: Any) -> Var:
     """A product with a matrix an axis, which PyTorch's own kernel makes of the identity."""
+    if not is_float(x):
+        raise Unsupported("integers, which PyTorch rounds after each axis")
     out = ctx.vals[0].shape[2:]
     given = scales[0] if ctx.name.endswith("vec") else scales
     factors = [None, None] if given is None else list(given)

@@ -317,11 +317,14 @@ def as_strided_scatter(
 
 
 def _places(ctx: NodeContext, size: Sequence[int], stride: Sequence[int], offset: int | None) -> np.ndarray:
-    """Where the elements of a strided view stand among those of the argument, in order."""
-    if not ctx.meta_args[0].is_contiguous():
-        raise Unsupported(f"{ctx.name.partition('.')[0]} of a tensor that is not contiguous")
+    """Where the elements of a strided view stand among those of the argument, in order. offset: in the storage."""
+    val, name = ctx.meta_args[0], ctx.name.partition(".")[0]
+    if not val.is_contiguous():
+        raise Unsupported(f"{name} of a tensor that is not contiguous")
     size, stride = ctx.ints(size), ctx.ints(stride)
-    at = np.full((), offset or 0)
+    at = np.full((), 0 if offset is None else ctx.ints([offset])[0] - ctx.ints([val.storage_offset()])[0])
     for i, (n, s) in enumerate(zip(size, stride, strict=True)):
         at = at + (np.arange(n) * s).reshape([-1 if j == i else 1 for j in range(len(size))])
+    if at.size and not 0 <= at.min() <= at.max() < math.prod(val.shape):
+        raise Unsupported(f"{name} of memory that is not the tensor's own")
     return at
