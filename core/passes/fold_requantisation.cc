@@ -6,7 +6,8 @@
 //
 // So of sums of several such products, and of clip. Quantised models are full of it: real numbers between one layer's
 // integers and the next's. What is computed of weights alone here is lifted out of main afterwards. A value may so
-// differ in its last bit, as it does where a runtime multiplies by the quotient of the scales, as QLinearConv is defined.
+// differ in its last bit, as it does where a runtime multiplies by the quotient of the scales, as QLinearConv is
+// defined.
 #include "absl/container/flat_hash_set.h"
 #include "core/base/status_macros.h"
 #include "core/ir/literal.h"

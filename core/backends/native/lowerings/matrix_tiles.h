@@ -1,8 +1,8 @@
 // Products of bytes by the tile registers of AMX: 16 rows by 64 bytes each, a product of two of them in 16 cycles. A
 // register tile of gemm.h is 32 rows by two vectors, four accumulators; remainders of rows are dot products.
 //
-// A process must ask Linux once before it uses the registers, and may be refused. So an artifact asks when it is loaded,
-// and its kernels have both ways.
+// A process must ask Linux once before it uses the registers, and may be refused. So an artifact asks when it is
+// loaded, and its kernels have both ways.
 #ifndef INLAY_CORE_BACKENDS_NATIVE_LOWERINGS_MATRIX_TILES_H_
 #define INLAY_CORE_BACKENDS_NATIVE_LOWERINGS_MATRIX_TILES_H_
 
