@@ -59,16 +59,26 @@ def _as_weight(w: Value) -> Value:
     return constant_value(w.name, w.array, weight=True) if w.constant and not w.weight else w
 
 
-def _as_signed(ctx: NodeContext, w: Value, zero: Value | None) -> tuple[Value, Value]:
+def _as_signed(ctx: NodeContext, w: Value, zero: Value | None, literal: bool) -> tuple[Value, Value]:
     """u8 weights and zero points less 128: what processors multiply unsigned numbers with is signed."""
     less = ctx.literal(128, "i32")
-    w = ctx.cast(ctx.op("sub", ctx.cast(w, "i32"), less), "i8")
+    if literal:
+        w = constant_value(w.name, (w.array.astype(np.int32) - 128).astype(np.int8), weight=True)
+    else:
+        w = ctx.cast(ctx.op("sub", ctx.cast(w, "i32"), less), "i8")
     if zero is None or (zero.constant and not zero.weight):
         return w, ctx.literal((0 if zero is None else zero.array.astype(np.int32)) - 128, "i32")
     return w, ctx.op("sub", ctx.cast(zero, "i32"), less)
 
 
-def _sums(ctx: NodeContext, x: Value, axes: list[int]) -> Value:
+def _is_literal(w: Value) -> bool:
+    """Part of the program: what is made of it may be computed now. The values of weights stay out of a program."""
+    return w.constant and not w.weight
+
+
+def _sums(ctx: NodeContext, x: Value, axes: list[int], literal: bool = False) -> Value:
+    if literal:
+        return constant_value("", x.array.sum(axis=tuple(axes), keepdims=True, dtype=np.int32))
     return ctx.op("reduce_sum", ctx.cast(x, "i32"), axes=axes, keepdims=True)
 
 
@@ -79,9 +89,9 @@ def integer_matmul(
     not of operands that matmul_integer takes."""
     if not _fits(a, b) or a.rank < 2 or b.rank < 2:
         return None
-    b = _as_weight(b)
+    literal, b = _is_literal(b), _as_weight(b)
     if b.constant and b.dtype == "u8":
-        b, b_zero = _as_signed(ctx, b, b_zero)
+        b, b_zero = _as_signed(ctx, b, b_zero, literal)
     y = ctx.op("matmul_integer", a, b, transpose_b=transpose_b)
     of_a = of_b = None
     if not _is_zero(a_zero):
@@ -91,7 +101,7 @@ def integer_matmul(
             of_a = ctx.reshape(of_a, [])
         elif of_a.rank == 1:
             of_a = ctx.reshape(of_a, [*of_a.shape, 1])
-        sums = _sums(ctx, b, [b.rank - 1 if transpose_b else b.rank - 2])
+        sums = _sums(ctx, b, [b.rank - 1 if transpose_b else b.rank - 2], literal)
         if transpose_b:
             sums = ctx.reshape(sums, [*b.shape[:-2], 1, b.shape[-2]])
         y = ctx.op("sub", y, ctx.op("mul", sums, of_a))
@@ -131,9 +141,9 @@ def integer_conv(
         return None
     if x_zero is not None and x_zero.elements != 1:
         return None
-    w = _as_weight(w)
+    literal, w = _is_literal(w), _as_weight(w)
     if w.constant and w.dtype == "u8" and w_zero is not None and w_zero.constant and np.all(w_zero.array == 128):
-        w, w_zero = _as_signed(ctx, w, w_zero)
+        w, w_zero = _as_signed(ctx, w, w_zero, literal)
     if not _is_zero(w_zero):
         return None
     if _is_zero(x_zero):
@@ -147,7 +157,7 @@ def integer_conv(
     if any(attrs["pads"]):
         x, attrs = _padded(ctx, x, x_zero, attrs)
     y = ctx.op("conv_integer", x, w, **attrs)
-    sums = per_channel(ctx, _sums(ctx, w, list(range(1, w.rank))), w.rank)
+    sums = per_channel(ctx, _sums(ctx, w, list(range(1, w.rank)), literal), w.rank)
     return ctx.op("sub", y, ctx.op("mul", sums, ctx.reshape(ctx.cast(x_zero, "i32"), [])))
 
 
