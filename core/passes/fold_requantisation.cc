@@ -8,7 +8,6 @@
 // integers and the next's. What is computed of weights alone here is lifted out of main afterwards. A value may so
 // differ in its last bit, as it does where a runtime multiplies by the quotient of the scales, as QLinearConv is
 // defined.
-#include "absl/container/flat_hash_set.h"
 #include "core/base/status_macros.h"
 #include "core/ir/literal.h"
 #include "core/passes/passes.h"
@@ -20,19 +19,10 @@ namespace {
 using ir::Binding;
 using ir::Operand;
 
-class Folder : public Rewriter {
- public:
-  Folder() : Rewriter(/*counts_uses=*/true) {}
-
+class Folder : public ConstantsRewriter {
  protected:
   Replacement Visit(Binding* binding) override {
-    if (binding->kind != Binding::Kind::kCall || !binding->var->type.is_tensor()) return absl::nullopt;
-    bool constant = true;
-    for (const Operand& arg : binding->args) constant &= IsConstant(arg);
-    if (constant) {
-      constants_.insert(binding->var.get());
-      return absl::nullopt;
-    }
+    if (VisitConstant(*binding)) return absl::nullopt;
     if (!binding->IsCall("div") || binding->var->type.tensor().dtype != ir::DType::kF32) return absl::nullopt;
     const absl::optional<double> divisor = ir::SplatDouble(binding->args[1]);
     if (!divisor.has_value() || !(*divisor > kLeast && *divisor < 1 / kLeast)) return absl::nullopt;
@@ -45,10 +35,6 @@ class Folder : public Rewriter {
  private:
   // Scales beyond have no quotients to trust.
   static constexpr double kLeast = 1e-9;
-
-  bool IsConstant(const Operand& operand) const {
-    return operand.constant != nullptr || constants_.contains(operand.var.get());
-  }
 
   bool IsOfIntegers(const Operand& operand) const {
     const Binding* cast = DefCall(operand, "cast");
@@ -75,20 +61,14 @@ class Folder : public Rewriter {
     return (made->IsCall("relu") || made->IsCall("clip")) && !IsConstant(made->args[0]) && CanTake(made->args[0]);
   }
 
-  absl::StatusOr<Operand> DividedConstant(const Operand& value, const Operand& by) {
-    INLAY_ASSIGN_OR_RETURN(Operand out, Call("div", {value, by}));
-    constants_.insert(out.var.get());
-    return out;
-  }
-
   absl::StatusOr<Operand> Divided(const Operand& value, const Operand& by, double divisor) {
-    if (IsConstant(value)) return DividedConstant(value, by);
+    if (IsConstant(value)) return CallConstant("div", {value, by});
     const Binding made = *Def(value);
     std::vector<Operand> args = made.args;
     ir::Attrs attrs = made.attrs;
     if (made.IsCall("mul")) {
       const int scale = ScaleOf(made);
-      INLAY_ASSIGN_OR_RETURN(args[scale], DividedConstant(args[scale], by));
+      INLAY_ASSIGN_OR_RETURN(args[scale], CallConstant("div", {args[scale], by}));
     } else {
       for (Operand& arg : args) {
         INLAY_ASSIGN_OR_RETURN(arg, Divided(arg, by, divisor));
@@ -99,8 +79,6 @@ class Folder : public Rewriter {
     }
     return Call(made.callee, std::move(args), std::move(attrs));
   }
-
-  absl::flat_hash_set<const ir::Var*> constants_;
 };
 
 class FoldRequantisationPass : public FunctionPass {

@@ -10,7 +10,6 @@
 //   add(add(%0, @b), @t)                            add(%0, add(@b, @t))
 //
 // Only where the convolution's (matmul's) value has no other use. A matmul keeps its bias as an addition.
-#include "absl/container/flat_hash_set.h"
 #include "core/base/status_macros.h"
 #include "core/passes/passes.h"
 #include "core/passes/rewriter.h"
@@ -23,20 +22,10 @@ using ir::Operand;
 using ir::TensorType;
 using Ints = std::vector<int64_t>;
 
-class Folder : public Rewriter {
- public:
-  Folder() : Rewriter(/*counts_uses=*/true) {}
-
+class Folder : public ConstantsRewriter {
  protected:
   Replacement Visit(Binding* binding) override {
-    if (binding->kind == Binding::Kind::kCall && !binding->args.empty()) {
-      bool constant = true;
-      for (const Operand& arg : binding->args) constant &= IsConstant(arg);
-      if (constant && binding->var->type.is_tensor()) {
-        constants_.insert(binding->var.get());
-        return absl::nullopt;
-      }
-    }
+    if (VisitConstant(*binding)) return absl::nullopt;
     const bool mul = binding->IsCall("mul"), add = binding->IsCall("add");
     if ((!mul && !add) || !binding->var->type.is_tensor() || !ir::IsFloat(binding->var->type.tensor().dtype)) {
       return absl::nullopt;
@@ -55,16 +44,6 @@ class Folder : public Rewriter {
   }
 
  private:
-  bool IsConstant(const Operand& operand) const {
-    return operand.constant != nullptr || constants_.contains(operand.var.get());
-  }
-
-  absl::StatusOr<Operand> CallConstant(absl::string_view op, std::vector<Operand> args, ir::Attrs attrs = {}) {
-    INLAY_ASSIGN_OR_RETURN(Operand out, Call(op, std::move(args), std::move(attrs)));
-    constants_.insert(out.var.get());
-    return out;
-  }
-
   Replacement Fold(bool mul, const Binding& producer, const Operand& factor) {
     if (producer.IsCall("conv") || producer.IsCall("conv_transpose"))
       return mul ? ScaleConv(producer, factor) : BiasConv(producer, factor);
@@ -177,8 +156,6 @@ class Folder : public Rewriter {
     }
     return absl::nullopt;
   }
-
-  absl::flat_hash_set<const ir::Var*> constants_;
 };
 
 class FoldScaleBiasPass : public FunctionPass {

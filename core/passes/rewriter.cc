@@ -123,4 +123,20 @@ int Rewriter::NumUses(const Operand& operand) const {
   return it == uses_.end() ? 0 : it->second;
 }
 
+bool ConstantsRewriter::VisitConstant(const Binding& binding) {
+  if (binding.kind != Binding::Kind::kCall || binding.args.empty() || !binding.var->type.is_tensor()) return false;
+  for (const Operand& arg : binding.args) {
+    if (!IsConstant(arg)) return false;
+  }
+  constants_.insert(binding.var.get());
+  return true;
+}
+
+absl::StatusOr<Operand> ConstantsRewriter::CallConstant(absl::string_view op, std::vector<Operand> args,
+                                                        ir::Attrs attrs) {
+  INLAY_ASSIGN_OR_RETURN(Operand out, Call(op, std::move(args), std::move(attrs)));
+  constants_.insert(out.var.get());
+  return out;
+}
+
 }  // namespace inlay::passes

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
 #include "absl/types/optional.h"
 #include "core/ir/ir_module.h"
@@ -68,6 +69,23 @@ class Rewriter {
   absl::flat_hash_map<const ir::Var*, ir::Operand> replaced_;
   absl::flat_hash_map<const ir::Var*, const ir::Binding*> defs_;
   absl::flat_hash_map<const ir::Var*, int> uses_;
+};
+
+// One that knows what depends on constants alone, weights among them.
+class ConstantsRewriter : public Rewriter {
+ protected:
+  ConstantsRewriter() : Rewriter(/*counts_uses=*/true) {}
+
+  bool IsConstant(const ir::Operand& operand) const {
+    return operand.constant != nullptr || constants_.contains(operand.var.get());
+  }
+  // Whether a binding that is visited is such, and remembers it.
+  bool VisitConstant(const ir::Binding& binding);
+  // Of constants.
+  absl::StatusOr<ir::Operand> CallConstant(absl::string_view op, std::vector<ir::Operand> args, ir::Attrs attrs = {});
+
+ private:
+  absl::flat_hash_set<const ir::Var*> constants_;
 };
 
 }  // namespace inlay::passes

@@ -194,7 +194,7 @@ void EmitConvTasks(KernelBuilder& kb, const ConvKernel& kernel, Value begin, Val
     g.q.element = kernel.accumulator;
     g.q.pack = [&](KernelBuilder& kb, const PackRequest& request) { PackPixels(kb, kernel, request); };
   }
-  if (kernel.adjust) kernel.adjust(&g);
+  g.tile = kernel.tile;
   EmitGemmTasks(kb, g, begin, end, scratch);
 }
 

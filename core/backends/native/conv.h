@@ -30,7 +30,7 @@ struct ConvKernel {
   Epilogue epilogue;
   Ahead ahead;  // as a GemmKernel's
   bool inline_epilogue = false;
-  std::function<void(GemmKernel*)> adjust;  // unless empty: of kPointwise and kPanels, before it is emitted
+  TileEmitter tile;  // unless null: of kPointwise and kPanels, in place of register tiles; stores its sums
 };
 
 // Tasks [begin, end) of plan.tasks(). `scratch`: plan.scratch_bytes() of this worker.

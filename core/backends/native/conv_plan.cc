@@ -171,8 +171,6 @@ ConvPlan PlanConv(const Core& core, const ConvShape& shape, int64_t element_byte
   plan.gemm.lanes = plan.lanes;
   plan.gemm.element_bytes = element_bytes;
   plan.gemm.core = core;
-  const Spatial ones{1, 1, 1}, zeros{0, 0, 0};
-  bool dense = shape.stride == ones && shape.input_dilation == ones && shape.pad == zeros && shape.in == shape.out;
   for (int d = 0; d < 3; ++d) {
     plan.phases[d] = shape.kernel[d] == 1 ? 1 : shape.stride[d];
   }
@@ -182,7 +180,7 @@ ConvPlan PlanConv(const Core& core, const ConvShape& shape, int64_t element_byte
     // Else a contraction with as many rows as a channel makes: slow, and rare.
     plan.SetPadded(shape.out[1]);
   }
-  bool pointwise = shape.taps() == 1 && dense;
+  const bool pointwise = shape.is_pointwise();
   plan.method = pointwise ? ConvMethod::kPointwise : ConvMethod::kPanels;
   plan.padded_input = !pointwise;
   const int64_t channels = shape.c / shape.groups;

@@ -29,6 +29,11 @@ struct ConvShape {
   int64_t taps() const { return kernel[0] * kernel[1] * kernel[2]; }
   int64_t pixels() const { return out[0] * out[1] * out[2]; }
   int64_t in_elements() const { return in[0] * in[1] * in[2]; }
+  // Whether each output pixel is a product of the input's at its place.
+  bool is_pointwise() const {
+    const Spatial ones{1, 1, 1}, zeros{0, 0, 0};
+    return taps() == 1 && stride == ones && input_dilation == ones && pad == zeros && in == out;
+  }
 };
 
 // The convolution that computes conv_transpose(x [n,c,in], w [c, m/groups, kernel]).

@@ -15,6 +15,10 @@ using ir::DType;
 using mlir::Type;
 using mlir::Value;
 
+void Ops::Intrinsic(const char* name, const std::vector<Value>& args) {
+  b.create<LLVM::CallIntrinsicOp>(loc, mlir::TypeRange(), name, mlir::ValueRange(args));
+}
+
 Value Ops::Intrinsic(const char* name, Type result, const std::vector<Value>& args) {
   return b.create<LLVM::CallIntrinsicOp>(loc, result, b.getStringAttr(name), mlir::ValueRange(args)).getResults();
 }
@@ -41,50 +45,40 @@ Value Ops::IntToFloat(Value x, Type element, bool is_signed) {
   return b.createOrFold<arith::UIToFPOp>(loc, to, x);
 }
 
-// cvttps2dq for that many f32; null: there is none.
-const char* Ops::Truncation(int64_t lanes) const {
-  if (!cpu_.pair_dots) return nullptr;  // not x86
-  if (lanes == 16 && cpu_.core.vector_bytes == 64) return "llvm.x86.avx512.mask.cvttps2dq.512";
-  if (lanes == 8 && cpu_.core.vector_bytes >= 32) return "llvm.x86.avx.cvtt.ps2dq.256";
-  return lanes == 4 ? "llvm.x86.sse2.cvttps2dq" : nullptr;
+// f32 to i32 by x86's own instruction; null: there is none for so many lanes.
+Value Ops::TruncateF32(Value x) {
+  const int64_t lanes = Lanes(x);
+  const Type i32 = WithElement(x.getType(), b.getI32Type());
+  if (!cpu_.x86 || lanes * 4 > cpu_.core.vector_bytes) return nullptr;
+  if (lanes == 4) return Intrinsic("llvm.x86.sse2.cvttps2dq", i32, {x});
+  if (lanes == 8) return Intrinsic("llvm.x86.avx.cvtt.ps2dq.256", i32, {x});
+  if (lanes != 16) return nullptr;
+  const Value mask = b.create<arith::ConstantIntOp>(loc, -1, 16), rounding = b.create<arith::ConstantIntOp>(loc, 4, 32);
+  return Intrinsic("llvm.x86.avx512.mask.cvttps2dq.512", i32, {x, Zero(i32), mask, rounding});
 }
 
-// Clamped first: of LLVM's own saturating conversions x86 makes scalars.
+// Clamped first: of LLVM's own saturating conversions x86 makes scalars. What is narrower than 32 bits, as is all that
+// is unsigned, is converted to these.
 Value Ops::FloatToIntSaturating(Value x, Type element, bool is_signed) {
   const int bits = static_cast<int>(element.getIntOrFloatBitWidth()), magnitude = is_signed ? bits - 1 : bits;
   const Type type = x.getType();
-  const int digits = llvm::cast<mlir::FloatType>(mlir::getElementTypeOrSelf(type)).getFPMantissaWidth();
+  auto floating = llvm::cast<mlir::FloatType>(mlir::getElementTypeOrSelf(type));
+  const int digits = static_cast<int>(floating.getFPMantissaWidth());
   const double low = is_signed ? -std::ldexp(1.0, magnitude) : 0, beyond = std::ldexp(1.0, magnitude);
   const double high = beyond - std::ldexp(1.0, std::max(magnitude - digits, 0));  // the greatest that x's type has
-  auto clamp = [&](Compare compare, double bound) {
+  auto clamp = [&](Value v, Compare compare, double bound) {
     const Value limit = ConstF(type, bound);
-    return Select(CompareF(compare, x, limit), limit, x);
+    return Select(CompareF(compare, v, limit), limit, v);
   };
-  const Value given = x;
-  // Of x86's own conversion, NaN is the least i32, whose low bits are 0.
-  const char* truncation = bits < 32 ? Truncation(Lanes(x)) : nullptr;
-  if (truncation == nullptr || digits != 24) x = Select(IsNan(x), ConstF(type, 0), x);
-  x = clamp(Compare::kLt, low);
-  x = clamp(Compare::kGt, high);
-  if (truncation != nullptr && digits == 24) {
-    std::vector<Value> args = {x};
-    const Type i32 = WithElement(type, b.getI32Type());
-    if (Lanes(x) == 16) {  // what masked lanes keep, the mask, and rounding as it is
-      args.push_back(Zero(i32));
-      args.push_back(b.create<arith::ConstantIntOp>(loc, -1, 16));
-      args.push_back(b.create<arith::ConstantIntOp>(loc, 4, 32));
-    }
-    return TruncateI(Intrinsic(truncation, i32, args), element);
+  auto clamped = [&](Value v) { return clamp(clamp(v, Compare::kLt, low), Compare::kGt, high); };
+  if (bits < 32 && floating.isF32()) {
+    // Of NaN it is the least i32, whose low bits are 0.
+    if (const Value y = TruncateF32(clamped(x))) return TruncateI(y, element);
   }
-  // What is narrower than 32 bits is converted to these.
-  const Type wide = bits < 32 ? b.getI32Type() : element;
-  const Type to = WithElement(type, wide);
-  const bool fits_signed = is_signed || bits < 32;
-  Value y = fits_signed ? b.create<arith::FPToSIOp>(loc, to, x).getResult()
-                        : b.create<arith::FPToUIOp>(loc, to, x).getResult();
+  const Type to = WithElement(type, bits < 32 ? b.getI32Type() : element);
+  const Value y = b.create<arith::FPToSIOp>(loc, to, clamped(Select(IsNan(x), ConstF(type, 0), x)));
   if (magnitude <= digits) return TruncateI(y, element);
-  const Value most = ConstI(to, is_signed ? INT64_MAX >> (64 - bits) : -1);
-  return Select(CompareF(Compare::kGe, given, ConstF(type, beyond)), most, y);
+  return Select(CompareF(Compare::kGe, x, ConstF(type, beyond)), ConstI(to, INT64_MAX >> (64 - bits)), y);
 }
 
 Value Ops::ExtendF(Value x, Type element) {

@@ -23,7 +23,7 @@ CpuFeatures FeaturesOf(const target::Target& target) {
   cpu.fma = target.HasFeature("fma");
   cpu.f16c = target.HasFeature("f16c");
   cpu.byte_dots = target.HasFeature(avx512 ? "avx512vnni" : "avxvnni");
-  cpu.pair_dots = true;
+  cpu.x86 = true;
   cpu.matrix_tiles = avx512 && cpu.byte_dots && target.HasFeature("amx-int8");
   const target::X86Core core = target::X86CpuCore(target.attr("mcpu", "x86-64"));
   cpu.core.l1_bytes = core.l1_bytes;

@@ -14,8 +14,8 @@ struct CpuFeatures {
   Core core{16, 16, 32 << 10, 512 << 10};
   bool fma = false;
   bool f16c = false;
-  // Products of vectors of integers: dot products of four bytes (VNNI), and of two 16-bit integers (any x86).
-  bool byte_dots = false, pair_dots = false;
+  bool x86 = false;
+  bool byte_dots = false;     // of four bytes: VNNI, as wide as the vectors
   bool matrix_tiles = false;  // AMX, of bytes; beside byte_dots
 };
 

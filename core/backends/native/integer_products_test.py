@@ -40,20 +40,23 @@ def quantised(f, x):
     return f.op("cast", f.op("clip", y, min=0.0, max=255.0), dtype="u8")
 
 
-def matmul(suite, a, b, signs, constant=True, tail=None, prepare=None, **attrs):
+def product(suite, op, x, w, signs, constant, tail, prepare, attrs):
+    """prepare: makes the first operand, of 8 bits, from an f32 input."""
     f = FunctionBuilder()
-    inputs = [values(a, signs[0]), values(b, signs[1])]
+    inputs = [values(x, signs[0]), values(w, signs[1])]
     if prepare:
-        x = f.param("a", "f32", a)
-        inputs[0] = random.integers(-20, 30, a).astype(np.float32)
-        x = prepare(f, x)
+        inputs[0] = random.integers(-20, 30, x).astype(np.float32)
+        left = prepare(f, f.param("x", "f32", x))
     else:
-        x = f.param("a", signs[0], a)
-    y = f.op("matmul_integer", x, f.param("b", signs[1], b), **attrs)
+        left = f.param("x", signs[0], x)
+    y = f.op(op, left, f.param("w", signs[1], w), **attrs)
     if tail:
         y = tail(f, y, inputs)
-    name = f"matmul_integer {a} {b} {signs} {constant} {attrs}"
-    suite.add(name, f.finish([y]), inputs, constant=(1,) if constant else ())
+    suite.add(f"{op} {x} {w} {signs} {constant} {attrs}", f.finish([y]), inputs, constant=(1,) if constant else ())
+
+
+def matmul(suite, a, b, signs, constant=True, tail=None, prepare=None, **attrs):
+    product(suite, "matmul_integer", a, b, signs, constant, tail, prepare, attrs)
 
 
 def matmuls(suite):
@@ -80,23 +83,11 @@ def matmuls(suite):
 
 
 def conv(suite, x, w, signs, constant=True, tail=None, prepare=None, **attrs):
-    f = FunctionBuilder()
     axes = len(x) - 2
     attrs = {"strides": [1] * axes, "dilations": [1] * axes, "pads": [0] * (2 * axes), "groups": 1} | attrs
     if signs[0] == "i8" and "x_zero" in attrs:
         attrs["x_zero"] -= 128
-    inputs = [values(x, signs[0]), values(w, signs[1])]
-    if prepare:
-        image = f.param("x", "f32", x)
-        inputs[0] = random.integers(-20, 30, x).astype(np.float32)
-        image = prepare(f, image)
-    else:
-        image = f.param("x", signs[0], x)
-    y = f.op("conv_integer", image, f.param("w", signs[1], w), **attrs)
-    if tail:
-        y = tail(f, y, inputs)
-    name = f"conv_integer {x} {w} {signs} {constant} {attrs}"
-    suite.add(name, f.finish([y]), inputs, constant=(1,) if constant else ())
+    product(suite, "conv_integer", x, w, signs, constant, tail, prepare, attrs)
 
 
 def padded(f, x):

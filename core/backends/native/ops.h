@@ -130,6 +130,9 @@ class Ops : public KernelBuilder {
                                  const std::function<mlir::Value(const std::vector<mlir::Value>&)>& condition,
                                  const std::function<std::vector<mlir::Value>(const std::vector<mlir::Value>&)>& body);
 
+  // LLVM's, of that name.
+  mlir::Value Intrinsic(const char* name, mlir::Type result, const std::vector<mlir::Value>& args);
+  void Intrinsic(const char* name, const std::vector<mlir::Value>& args);
   // A function of libm on each lane ("sinf" for f32, "sin" for f64, from name "sin").
   mlir::Value Libm(const std::string& name, const std::vector<mlir::Value>& args);
 
@@ -137,8 +140,7 @@ class Ops : public KernelBuilder {
   mlir::Value F16BitsToF32(mlir::Value bits);
   mlir::Value F32ToF16Bits(mlir::Value x);
   mlir::Value F32ToBf16Bits(mlir::Value x);
-  const char* Truncation(int64_t lanes) const;
-  mlir::Value Intrinsic(const char* name, mlir::Type result, const std::vector<mlir::Value>& args);
+  mlir::Value TruncateF32(mlir::Value x);
 
   mlir::ModuleOp* module_;
   CpuFeatures cpu_;

@@ -89,9 +89,8 @@ std::optional<ConvPlan> PlanTiledConv(const CpuFeatures& cpu, const ConvPlan& pl
   const std::optional<GemmPlan> tiles = PlanTiles(cpu, ColumnSource::kOnTheFly, s.n * s.groups, s.m / s.groups,
                                                   s.pixels(), plan.group_channels() * s.taps());
   if (!tiles) return std::nullopt;
-  const Spatial ones{1, 1, 1};
   ConvPlan tiled = plan;
-  tiled.method = s.taps() == 1 && s.stride == ones && s.in == s.out ? ConvMethod::kPointwise : ConvMethod::kPanels;
+  tiled.method = s.is_pointwise() ? ConvMethod::kPointwise : ConvMethod::kPanels;
   tiled.padded_input = tiled.method == ConvMethod::kPanels;
   tiled.SetPadded(s.out[1]);
   tiled.gemm = *tiles;
@@ -117,9 +116,7 @@ absl::Status EmitIntegerConvolution(FunctionEmitter& f, const Node& n) {
   ConvInput input{{}, kWordBytes, [&](Ops& o) { return InputElements{types.Stored(o), nullptr, products.padding()}; }};
   if (as_bytes && (plan.padded_input || plan.is_depthwise() || plan.method == ConvMethod::kBands)) {
     input = {f.BufferOf(x), 1, [&](Ops& o) {
-               auto converted = [&](KernelBuilder& kb, Value x) {
-                 return products.Join(static_cast<Ops&>(kb), {x}, /*of_x=*/true);
-               };
+               auto converted = [&](KernelBuilder&, Value x) { return products.Join(o, {x}, /*of_x=*/true); };
                return InputElements{o.b.getI8Type(), converted};
              }};
   } else {
@@ -132,7 +129,7 @@ absl::Status EmitIntegerConvolution(FunctionEmitter& f, const Node& n) {
   const std::optional<MatrixTiles> registers = tiled ? std::optional<MatrixTiles>(f) : std::nullopt;
   EmitDirectConv(
       f, n, plan, types, input, weights, [&](Kernel& k, ConvKernel* conv, const std::function<void()>& emit) {
-        conv->multiply_add = products.multiply_add(/*p_is_x=*/plan.method == ConvMethod::kPixelRows);
+        conv->multiply_add = products.multiply_add(k.o, /*p_is_x=*/plan.method == ConvMethod::kPixelRows);
         conv->epilogue = [&, store = conv->epilogue](KernelBuilder&, Value batch, Value row, Value column, Value sum) {
           Ops& o = k.o;
           sum = products.Sum(o, sum);
@@ -144,12 +141,16 @@ absl::Status EmitIntegerConvolution(FunctionEmitter& f, const Node& n) {
           store(o, batch, row, column, sum);
         };
         if (!registers) return emit();
-        conv->adjust = [&](GemmKernel* gemm) {
-          gemm->p.batch_offset = [&](KernelBuilder& kb, Value batch) {
-            return kb.Mul(kb.Rem(batch, shape.groups), shape.m / shape.groups * row_words);
-          };
-          registers->Use(k, /*p_is_unsigned=*/!products.x_is_unsigned(), gemm, row_words);
+        RowOperand filters;
+        filters.pointer = conv->weights;
+        filters.element = conv->weight_element;
+        filters.row_stride = row_words;
+        filters.batch_offset = [&](KernelBuilder& kb, Value batch) {
+          return kb.Mul(kb.Rem(batch, shape.groups), shape.m / shape.groups * row_words);
         };
+        const bool filters_are_unsigned = !products.x_is_unsigned();
+        conv->tile = registers->Tile(k, plan.gemm, filters, filters_are_unsigned, conv->multiply_add);
+        conv->inline_epilogue = false;
         registers->Begin(k);
         emit();
         registers->End(k);

@@ -175,7 +175,7 @@ absl::Status EmitIntegerMatmul(FunctionEmitter& f, const Node& n) {
     GemmKernel gemm;
     gemm.plan = plan;
     gemm.accumulator = word;
-    gemm.multiply_add = products.multiply_add(true);
+    gemm.multiply_add = products.multiply_add(kernel.o, /*p_is_x=*/true);
     gemm.p.pointer = kernel.Pointer(left.words);
     gemm.p.element = word;
     gemm.p.row_stride = a.row_stride.value();
@@ -196,7 +196,10 @@ absl::Status EmitIntegerMatmul(FunctionEmitter& f, const Node& n) {
         store(kb, batch, row, column, kb.Sub(sum, kb.Load(sum.getType(), at)));
       };
     }
-    if (registers) registers->Use(kernel, products.x_is_unsigned(), &gemm, a.row_stride.value());
+    if (registers) {
+      gemm.tile = registers->Tile(kernel, plan, gemm.p, products.x_is_unsigned(), gemm.multiply_add);
+      gemm.inline_epilogue = false;
+    }
     EmitGemmTasks(kernel.o, gemm, begin, end, scratch);
     if (registers) registers->End(kernel);
   });

@@ -12,27 +12,21 @@ using mlir::Value;
 
 namespace {
 
-Value Call(KernelBuilder& kb, const char* intrinsic, Type result, const std::vector<Value>& args) {
-  return kb.b.create<mlir::LLVM::CallIntrinsicOp>(kb.loc, result, kb.b.getStringAttr(intrinsic), mlir::ValueRange(args))
-      .getResults();
-}
-
-Value DotOfBytes(KernelBuilder& kb, Value unsigned_side, Value signed_side, Value sum) {
+Value DotOfBytes(Ops& o, Value unsigned_side, Value signed_side, Value sum) {
   const bool wide = Ops::Lanes(sum) == 16;
-  return Call(kb, wide ? "llvm.x86.avx512.vpdpbusd.512" : "llvm.x86.avx512.vpdpbusd.256", sum.getType(),
-              {sum, unsigned_side, signed_side});
+  return o.Intrinsic(wide ? "llvm.x86.avx512.vpdpbusd.512" : "llvm.x86.avx512.vpdpbusd.256", sum.getType(),
+                     {sum, unsigned_side, signed_side});
 }
 
-Value DotOfShorts(KernelBuilder& kb, Value p, Value q, Value sum) {
-  Ops& o = static_cast<Ops&>(kb);
+Value DotOfShorts(Ops& o, Value p, Value q, Value sum) {
   const int64_t lanes = Ops::Lanes(sum);
-  if (o.cpu().pair_dots && (lanes == 4 || lanes == 8 || lanes == 16)) {
+  if (o.cpu().x86 && (lanes == 4 || lanes == 8 || lanes == 16)) {
     const Type shorts = mlir::VectorType::get({2 * lanes}, o.b.getI16Type());
     auto cast = [&](Value x) -> Value { return o.b.create<mlir::LLVM::BitcastOp>(o.loc, shorts, x); };
     const char* name = lanes == 16  ? "llvm.x86.avx512.pmaddw.d.512"
                        : lanes == 8 ? "llvm.x86.avx2.pmadd.wd"
                                     : "llvm.x86.sse2.pmadd.wd";
-    return o.AddI(sum, Call(o, name, sum.getType(), {cast(p), cast(q)}));
+    return o.AddI(sum, o.Intrinsic(name, sum.getType(), {cast(p), cast(q)}));
   }
   const Value half = o.ConstI(sum.getType(), 16);
   auto low = [&](Value x) { return o.ShiftRight(o.ShiftLeft(x, half), half, true); };
@@ -64,11 +58,12 @@ Value IntegerProducts::Join(Ops& o, const Values& elements, bool of_x) const {
   return joined;
 }
 
-MultiplyAdd IntegerProducts::multiply_add(bool p_is_x) const {
-  if (word == Word::kShorts) return DotOfShorts;
-  if (word != Word::kBytes) return nullptr;
-  return [p_is_unsigned = p_is_x == x_is_unsigned()](KernelBuilder& kb, Value p, Value q, Value sum) {
-    return p_is_unsigned ? DotOfBytes(kb, p, q, sum) : DotOfBytes(kb, q, p, sum);
+MultiplyAdd IntegerProducts::multiply_add(Ops& o, bool p_is_x) const {
+  if (depth() == 1) return nullptr;
+  if (word == Word::kShorts)
+    return [&o](KernelBuilder&, Value p, Value q, Value sum) { return DotOfShorts(o, p, q, sum); };
+  return [&o, p_is_unsigned = p_is_x == x_is_unsigned()](KernelBuilder&, Value p, Value q, Value sum) {
+    return p_is_unsigned ? DotOfBytes(o, p, q, sum) : DotOfBytes(o, q, p, sum);
   };
 }
 

@@ -35,7 +35,7 @@ struct IntegerProducts {
   // Of `depth()` elements as loaded (null: absent): scalars or vectors.
   mlir::Value Join(Ops& o, const Values& elements, bool of_x) const;
   // How a tile multiplies; `p_is_x`: of the two operands, the one that is broadcast.
-  MultiplyAdd multiply_add(bool p_is_x) const;
+  MultiplyAdd multiply_add(Ops& o, bool p_is_x) const;
   bool x_is_unsigned() const { return !x_signed || w_signed; }  // kBytes
   // i32.
   mlir::Value Sum(Ops& o, mlir::Value accumulator) const;

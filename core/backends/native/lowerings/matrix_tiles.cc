@@ -21,10 +21,6 @@ constexpr int64_t kRows = 2 * kTileRows, kVectors = 2;
 constexpr int64_t kDotRows = 8;
 constexpr int64_t kFewestWords = 16;  // in k: one step
 
-void Call(KernelBuilder& kb, const char* intrinsic, const std::vector<Value>& args) {
-  kb.b.create<mlir::LLVM::CallIntrinsicOp>(kb.loc, mlir::TypeRange{}, intrinsic, mlir::ValueRange(args));
-}
-
 Value Register(KernelBuilder& kb, int number) {
   return kb.b.create<mlir::LLVM::ConstantOp>(kb.loc, kb.b.getI8Type(), kb.b.getI8IntegerAttr(number));
 }
@@ -86,19 +82,20 @@ Value MatrixTiles::Allowed(Kernel& k) const {
 }
 
 void MatrixTiles::Begin(Kernel& k) const {
-  k.o.If(Allowed(k), [&] { Call(k.o, "llvm.x86.ldtilecfg", {k.Pointer(shape_)}); });
+  k.o.If(Allowed(k), [&] { k.o.Intrinsic("llvm.x86.ldtilecfg", {k.Pointer(shape_)}); });
 }
 
 void MatrixTiles::End(Kernel& k) const {
-  k.o.If(Allowed(k), [&] { Call(k.o, "llvm.x86.tilerelease", {}); });
+  k.o.If(Allowed(k), [&] { k.o.Intrinsic("llvm.x86.tilerelease", {}); });
 }
 
-void MatrixTiles::Use(Kernel& k, bool p_is_unsigned, GemmKernel* gemm, int64_t row_words) const {
-  const Type word = k.o.b.getI32Type();
+TileEmitter MatrixTiles::Tile(Kernel& k, const GemmPlan& plan, const RowOperand& p, bool p_is_unsigned,
+                              const MultiplyAdd& multiply_add) const {
   const Value allowed = Allowed(k);
-  gemm->inline_epilogue = false;
-  gemm->tile = [p = gemm->p, multiply_add = gemm->multiply_add, plan = gemm->plan, word, allowed, p_is_unsigned,
-                row_words](KernelBuilder& kb, const TileRequest& t, const std::vector<Value>&) {
+  return [&o = k.o, plan, p, p_is_unsigned, multiply_add, allowed](KernelBuilder& kb, const TileRequest& t,
+                                                                   const std::vector<Value>&) {
+    const Type word = p.element;
+    const int64_t row_words = p.row_stride;
     Value rows = kb.At(p.pointer, kb.Mul(t.tile, plan.mr * row_words), word);
     if (p.batch_offset) rows = kb.At(rows, p.batch_offset(kb, t.batch), word);
     auto slab = [&](Value row, int64_t column) {
@@ -132,27 +129,27 @@ void MatrixTiles::Use(Kernel& k, bool p_is_unsigned, GemmKernel* gemm, int64_t r
       const Value row_bytes = kb.Int(row_words * plan.element_bytes), q_bytes = kb.Int(t.q_stride * plan.element_bytes);
       auto accumulator = [&](int i, int j) { return Register(kb, 2 * i + j); };
       for (int i = 0; i < tiles; ++i) {
-        for (int j = 0; j < columns; ++j) Call(kb, "llvm.x86.tilezero", {accumulator(i, j)});
+        for (int j = 0; j < columns; ++j) o.Intrinsic("llvm.x86.tilezero", {accumulator(i, j)});
       }
       kb.For(CeilDiv(plan.k, kTileWords), [&](Value step) {
         const Value at = kb.At(rows, kb.Mul(step, kTileWords), word);
         const Value q = kb.At(t.q, kb.Mul(step, kTileWords * t.q_stride), word);
         for (int j = 0; j < columns; ++j) {
-          Call(kb, "llvm.x86.tileloadd64", {Register(kb, kFirstQ + j), kb.At(q, j * plan.lanes, word), q_bytes});
+          o.Intrinsic("llvm.x86.tileloadd64", {Register(kb, kFirstQ + j), kb.At(q, j * plan.lanes, word), q_bytes});
         }
         for (int i = 0; i < tiles; ++i) {
           const Value from = kb.At(at, i * kTileRows * row_words, word);
-          Call(kb, "llvm.x86.tileloadd64", {Register(kb, kFirstP + i), from, row_bytes});
+          o.Intrinsic("llvm.x86.tileloadd64", {Register(kb, kFirstP + i), from, row_bytes});
           for (int j = 0; j < columns; ++j) {
-            Call(kb, p_is_unsigned ? "llvm.x86.tdpbusd" : "llvm.x86.tdpbsud",
-                 {accumulator(i, j), Register(kb, kFirstP + i), Register(kb, kFirstQ + j)});
+            o.Intrinsic(p_is_unsigned ? "llvm.x86.tdpbusd" : "llvm.x86.tdpbsud",
+                        {accumulator(i, j), Register(kb, kFirstP + i), Register(kb, kFirstQ + j)});
           }
         }
       });
       for (int i = 0; i < tiles; ++i) {
         for (int j = 0; j < columns; ++j) {
-          Call(kb, "llvm.x86.tilestored64",
-               {accumulator(i, j), slab(kb.Int(i * kTileRows), j), kb.Int(t.vectors * kLineBytes)});
+          o.Intrinsic("llvm.x86.tilestored64",
+                      {accumulator(i, j), slab(kb.Int(i * kTileRows), j), kb.Int(t.vectors * kLineBytes)});
         }
       }
       dots(tiles * kTileRows, t.rows - tiles * kTileRows);

@@ -25,9 +25,10 @@ class MatrixTiles {
   // Emits what asks for the registers. Once a partition function.
   explicit MatrixTiles(FunctionEmitter& f);
 
-  // P's rows are `row_words` apart, a multiple of kTileWords, and zero beyond k. `p_is_unsigned`: and Q signed, or the
-  // other way round.
-  void Use(Kernel& k, bool p_is_unsigned, GemmKernel* gemm, int64_t row_words) const;
+  // The tiles of a product whose epilogue is not inline. P's rows are a multiple of kTileWords apart, and zero beyond
+  // k. `p_is_unsigned`: and Q signed, or the other way round. `multiply_add`: of what is left.
+  TileEmitter Tile(Kernel& k, const GemmPlan& plan, const RowOperand& p, bool p_is_unsigned,
+                   const MultiplyAdd& multiply_add) const;
   // Around all that a task computes.
   void Begin(Kernel& k) const;
   void End(Kernel& k) const;
