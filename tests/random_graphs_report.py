@@ -25,8 +25,9 @@ sys.path[:0] = [str(HERE), str(HERE / "e2e"), str(HERE.parent / "client" / "pyth
 import ml_dtypes
 import numpy as np
 import onnx
+from cut_down import cut_down
 from micro_build import SANITIZED, Library
-from random_graphs import KINDS, LARGE, ONNXRUNTIME_ERRORS, SMALL, TINY, RandomGraph, cut_down, random_graph, run_nodes
+from random_graphs import KINDS, LARGE, ONNXRUNTIME_ERRORS, SMALL, TINY, RandomGraph, random_graph, run_nodes
 from random_graphs.guarded import guarded
 
 import inlay

@@ -25,7 +25,8 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "client" / "python")]
 
 import numpy as np
 import torch
-from random_modules import Program, cut_down, random_program
+from cut_down import cut_down
+from random_modules import Program, random_program
 from reference.evaluator import evaluate
 from torch.utils import _pytree as pytree
 

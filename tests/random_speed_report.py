@@ -22,7 +22,8 @@ sys.path[:0] = [str(HERE), str(HERE / "e2e"), str(HERE.parent / "client" / "pyth
 
 import numpy as np
 import onnxruntime
-from random_graphs import RandomGraph, cut_down, random_graph
+from cut_down import cut_down
+from random_graphs import RandomGraph, random_graph
 from random_graphs_report import SIZES, listing
 
 import inlay

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from . import control, images, integers, movement, quantised, tokens  # noqa: F401  they register their steps
-from .builder import LARGE, ONNXRUNTIME_ERRORS, SMALL, TINY, Builder, RandomGraph, Sizes, cut_down, reads, run_nodes
+from .builder import LARGE, ONNXRUNTIME_ERRORS, SMALL, TINY, Builder, RandomGraph, Sizes, reads, run_nodes
 
 __all__ = [
     "KINDS",
@@ -25,7 +25,6 @@ __all__ = [
     "TINY",
     "RandomGraph",
     "Sizes",
-    "cut_down",
     "random_graph",
     "run_nodes",
 ]

@@ -121,30 +121,21 @@ class RandomGraph:
             {name: value for name, value in self.weights.items() if name in used},
         )
 
+    @property
+    def size(self) -> int:
+        return len(self.nodes)
+
     def cut(self, index: int) -> RandomGraph:
-        """Without that node: what others take of its values become inputs."""
-        nodes = self.nodes[:index] + self.nodes[index + 1 :]
-        outputs = [name for name in self.outputs if name not in self.nodes[index].output]
+        """See cut_down."""
+        nodes, cut = self.nodes[:index] + self.nodes[index + 1 :], self.nodes[index]
+        outputs = [name for name in self.outputs if name not in cut.output]
+        if not outputs:
+            made = {y for node in nodes for y in node.output}
+            outputs = [y for y in cut.input if y in made][:1]
         used = {*reads(*nodes), *outputs}
-        fed = {name: self.values[name] for name in self.nodes[index].output if name in used}
+        fed = {name: self.values[name] for name in cut.output if name in used}
         inputs = {name: value for name, value in {**self.inputs, **fed}.items() if name in used}
         return RandomGraph(nodes, inputs, self.weights, self.values, outputs)
-
-
-def cut_down(graph: RandomGraph, still: Callable[[RandomGraph], bool]) -> RandomGraph:
-    """The fewest nodes found for which that is still true: each is left out in turn, until none can be."""
-    shrunk = True
-    while shrunk:
-        shrunk = False
-        for i in reversed(range(len(graph.nodes))):
-            less = graph.cut(i)
-            if not less.outputs:  # without its last node: what that one read is the result
-                made = {y for node in less.nodes for y in node.output}
-                less.outputs = [y for y in graph.nodes[i].input if y in made][:1]
-            if less.outputs and still(less):
-                graph, shrunk = less, True
-                break
-    return graph
 
 
 class DroppedError(Exception):

@@ -13,9 +13,9 @@ import numpy as np
 import torch
 
 from . import functions, layers, movement  # noqa: F401  they register their steps
-from .builder import EXTENTS, STEPS, Builder, Program, cut_down
+from .builder import EXTENTS, STEPS, Builder, Program
 
-__all__ = ["Program", "cut_down", "random_program"]
+__all__ = ["Program", "random_program"]
 
 
 def random_program(seed: int, steps: int | None = None) -> Program:

@@ -74,12 +74,19 @@ class Program:
                     attach(module, name, self.layers[name], self.dtype)
         return module.eval().requires_grad_(False)
 
+    @property
+    def size(self) -> int:
+        return len(self.lines)
+
     def cut(self, index: int) -> Program:
-        """Without that line: what others take of its values become inputs."""
-        lines = self.lines[:index] + self.lines[index + 1 :]
+        """See cut_down."""
+        lines, cut = self.lines[:index] + self.lines[index + 1 :], self.lines[index]
+        outputs = [y for y in self.outputs if y not in cut.makes]
+        if not outputs:
+            made = {y for line in lines for y in line.makes}
+            outputs = sorted(y for y in cut.takes if y in made)[:1]
         used = set().union(*(line.takes for line in lines)) if lines else set()
-        outputs = [y for y in self.outputs if y not in self.lines[index].makes]
-        fed = {y: self.values[y] for y in self.lines[index].makes if y in used}
+        fed = {y: self.values[y] for y in cut.makes if y in used}
         inputs = {name: x for name, x in {**self.inputs, **fed}.items() if name in used}
         return dataclasses.replace(self, lines=lines, inputs=inputs, outputs=outputs)
 
@@ -103,22 +110,6 @@ def attach(module: nn.Module, name: str, code: str, dtype: torch.dtype) -> None:
                 spread = torch.rand(value.shape, generator=generator)
                 value.data = spread + 0.5 if key in ("weight", "running_var") else (spread - 0.5) * 0.4
     made.eval().to(dtype).requires_grad_(False)
-
-
-def cut_down(program: Program, still: Callable[[Program], bool]) -> Program:
-    """The fewest lines found for which that is still true: each is left out in turn, until none can be."""
-    shrunk = True
-    while shrunk:
-        shrunk = False
-        for i in reversed(range(len(program.lines))):
-            less = program.cut(i)
-            if not less.outputs:  # without its last line: what that one read is the result
-                made = {y for line in less.lines for y in line.makes}
-                less.outputs = sorted(y for y in program.lines[i].takes if y in made)[:1]
-            if less.outputs and still(less):
-                program, shrunk = less, True
-                break
-    return program
 
 
 class DroppedError(Exception):

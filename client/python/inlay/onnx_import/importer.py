@@ -150,8 +150,8 @@ class GraphImporter:
             known = partial.propagate(node, inputs)
             if known is not None:
                 return [known]
-        constant = all(v is None or v.constant for v in inputs) and node.op_type not in ("Constant", "Shape", "Size")
-        if plain and domain == "" and constant:
+        constant = plain and domain == "" and all(v is None or v.constant for v in inputs)
+        if constant and node.op_type not in ("Constant", "Shape", "Size"):
             outputs = self.convert_constant(ctx, function, body, inputs)
         else:
             outputs = self.convert_plain(ctx, function, body)

@@ -82,6 +82,12 @@ def _sums(ctx: NodeContext, x: Value, axes: list[int], literal: bool = False) ->
     return ctx.op("reduce_sum", ctx.cast(x, "i32"), axes=axes, keepdims=True)
 
 
+def _of_rows(ctx: NodeContext, zero: Value) -> Value:
+    """A zero point of a matrix in i32: of one element, or one for each row, which is then a column."""
+    zero = ctx.cast(zero, "i32")
+    return ctx.reshape(zero, [*zero.shape, 1]) if zero.rank == 1 and zero.shape[0] != 1 else zero
+
+
 def integer_matmul(
     ctx: NodeContext, a: Value, a_zero: Value | None, b: Value, b_zero: Value | None, transpose_b: bool = False
 ) -> Value | None:
@@ -96,11 +102,7 @@ def integer_matmul(
     of_a = of_b = None
     if not _is_zero(a_zero):
         assert a_zero is not None
-        of_a = ctx.cast(a_zero, "i32")
-        if of_a.elements == 1:
-            of_a = ctx.reshape(of_a, [])
-        elif of_a.rank == 1:
-            of_a = ctx.reshape(of_a, [*of_a.shape, 1])
+        of_a = _of_rows(ctx, a_zero)
         sums = _sums(ctx, b, [b.rank - 1 if transpose_b else b.rank - 2], literal)
         if transpose_b:
             sums = ctx.reshape(sums, [*b.shape[:-2], 1, b.shape[-2]])
@@ -108,8 +110,6 @@ def integer_matmul(
     if not _is_zero(b_zero):
         assert b_zero is not None
         of_b = ctx.cast(b_zero, "i32")
-        if of_b.elements == 1:
-            of_b = ctx.reshape(of_b, [])
         y = ctx.op("sub", y, ctx.op("mul", _sums(ctx, a, [a.rank - 1]), of_b))
     if of_a is not None and of_b is not None:
         depth = ctx.literal(int(a.shape[-1]), "i32")
@@ -125,8 +125,7 @@ def integer_matmul_of_inputs(ctx: NodeContext, a_at: tuple[int, int], b_at: tupl
         return y
     a, b = ctx.cast(a, "i32"), ctx.cast(b, "i32")
     if a_zero is not None:
-        rows = a_zero.rank == 1 and a_zero.shape[0] != 1
-        a = ctx.op("sub", a, ctx.cast(ctx.reshape(a_zero, [*a_zero.shape, 1]) if rows else a_zero, "i32"))
+        a = ctx.op("sub", a, _of_rows(ctx, a_zero))
     if b_zero is not None:
         b = ctx.op("sub", b, ctx.cast(b_zero, "i32"))
     return ctx.op("matmul", a, b)
