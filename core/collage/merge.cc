@@ -22,7 +22,8 @@ class Merger {
 
   std::vector<Group> Run(bool merge_regions) {
     if (merge_regions) MergeRegions();
-    FuseByKind();
+    FuseByKind(Narrow::kApart);
+    FuseByKind(Narrow::kFused);
     std::vector<Group> ordered;
     for (int group : quotient_.TopologicalOrder()) {
       groups_[group].positions = quotient_.members(group);
@@ -73,26 +74,40 @@ class Merger {
     }
   }
 
+  // Whether a group takes the maker of an integer of 8 bits that it begins to widen. It better lies between the two
+  // than what it is widened to: so who dequantises takes that in first, from all sides, and then one of the makers.
+  enum class Narrow { kApart, kFused };
+
   // As TVM's FuseOps: elementwise and injective producers into what consumes them, elementwise consumers onto a
   // contraction or a reduction. A producer goes in only where nobody else needs its value.
-  void FuseByKind() {
+  void FuseByKind(Narrow narrow) {
     for (int position = 0; position < graph_.size(); ++position) {
-      bool changed = true;
-      while (changed) {
-        changed = false;
-        int group = quotient_.group_of(position);
-        for (int member : quotient_.members(group)) {
-          for (int producer : graph_.producers(member)) {
-            int other = quotient_.group_of(producer);
-            if (other == group || !MayFuse(other, group) || !quotient_.CanMerge(other, group)) continue;
-            Merge(other, group);
-            changed = true;
-            break;
-          }
-          if (changed) break;
-        }
+      while (FuseProducer(quotient_.group_of(position), narrow)) {
       }
     }
+  }
+
+  bool FuseProducer(int group, Narrow narrow) {
+    std::vector<int> members = quotient_.members(group);
+    // Of several makers of narrow values the last one, which had to wait for the others' anyway.
+    if (narrow == Narrow::kFused) std::reverse(members.begin(), members.end());
+    for (int member : members) {
+      for (int producer : graph_.producers(member)) {
+        const int other = quotient_.group_of(producer);
+        if (other == group || (narrow == Narrow::kApart && Widens(member, producer))) continue;
+        if (!MayFuse(other, group) || !quotient_.CanMerge(other, group)) continue;
+        Merge(other, group);
+        return true;
+      }
+    }
+    return false;
+  }
+
+  bool Widens(int position, int producer) const {
+    const ir::Binding &call = graph_.binding(position), &made = graph_.binding(producer);
+    if (!call.IsCall("cast") || !made.IsCall("cast")) return false;
+    const ir::DType from = made.var->type.tensor().dtype, to = call.var->type.tensor().dtype;
+    return (from == ir::DType::kI8 || from == ir::DType::kU8) && ir::ByteSize(to) > 1;
   }
 
   bool SameBackend(int a, int b) const {

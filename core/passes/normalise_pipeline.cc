@@ -19,6 +19,7 @@ PassManager BuildNormalisePipeline(const target::CompilationConfig& config) {
     manager.Add(CommonSubexpression());
     manager.Add(DeadCode());
   }
+  manager.Add(MoveQuantised());
   manager.Add(RecogniseComposites());
   manager.Add(RecognisePointwiseConv());
   manager.Add(FoldPads());

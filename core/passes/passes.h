@@ -24,6 +24,7 @@ std::unique_ptr<Pass> RecognisePointwiseConv();
 std::unique_ptr<Pass> ExpandBatchNorm();
 std::unique_ptr<Pass> ExpandConvTranspose();
 std::unique_ptr<Pass> FoldRequantisation();
+std::unique_ptr<Pass> MoveQuantised();
 std::unique_ptr<Pass> FoldScaleBias();
 std::unique_ptr<Pass> CommonSubexpression();
 std::unique_ptr<Pass> DeadCode();

@@ -1,12 +1,14 @@
 #include "core/backends/native/channels_last.h"
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/ir/op_registry.h"
@@ -19,6 +21,10 @@ using ir::Operand;
 using ir::VarPtr;
 
 using Dims = std::vector<int64_t>;
+
+constexpr int64_t kMinFilters = 8;     // fewer leave most of a vector empty
+constexpr int64_t kMaxSummed = 12288;  // bytes of a row of products, of which a task has a block
+constexpr int64_t kWordChannels = 4;
 
 bool IsImage(const ir::Type& type) {
   return type.is_tensor() && type.tensor().is_static() && type.tensor().rank() >= 3 && type.tensor().rank() <= 5;
@@ -57,18 +63,44 @@ bool FitsChannelsLast(const Binding& call) {
   });
 }
 
-// Images that elementwise calls make of each other are one class. It prefers its channels last where a transpose is on
-// it and nothing else.
+// Between convolutions of integers.
+bool IsBytePool(const Binding& call) {
+  if (!call.IsCall("max_pool") || !call.args[0].is_var() || !IsImage(call.args[0].type())) return false;
+  return ir::ByteSize(call.args[0].tensor_type().dtype) == 1;
+}
+
+// A reduction of all axes of an image but the first two.
+bool ReducesPixels(const Binding& call) {
+  if (!absl::StartsWith(call.callee, "reduce_") || !call.args[0].is_var() || !IsImage(call.args[0].type()))
+    return false;
+  Dims pixels(call.args[0].tensor_type().rank() - 2);
+  std::iota(pixels.begin(), pixels.end(), 2);
+  return call.kind == Binding::Kind::kCall && call.attrs.IntsOr("axes", {}) == pixels;
+}
+
+bool IsConstantParam(const ir::Function& function, const Operand& operand) {
+  const Dims constants = function.attrs.IntsOr(backend::kConstantParams, {});
+  return std::any_of(constants.begin(), constants.end(), [&](int64_t i) { return operand.var == function.params[i]; });
+}
+
+bool IsChannelsLastConv(const Binding& call, const ir::Function& function) {
+  return HasChannelsLastKernel(call) && IsConstantParam(function, call.args[1]);
+}
+
+// Images that elementwise calls make of each other are one class. It prefers its channels last where a transpose or a
+// kernel for such images is on it, and nothing else.
 class Classes {
  public:
-  explicit Classes(const ir::Function& function) {
+  explicit Classes(const ir::Function& function) : function_(function) {
     for (const Binding& binding : function.body.bindings) Visit(binding);
   }
 
   bool PrefersLast(const VarPtr& var) {
-    const Class& c = classes_[Find(var.get())];
+    const Class& c = Of(var);
     return IsImage(var->type) && c.last && !c.row_major;
   }
+  // Its class crosses a border row-major.
+  void MakeRowMajor(const VarPtr& var) { Of(var).row_major = true; }
 
  private:
   struct Class {
@@ -98,6 +130,23 @@ class Classes {
       if (to_first) Of(binding.args[0].var).row_major = true;
       return;
     }
+    if (IsChannelsLastConv(binding, function_)) {
+      const bool words = HasWordsOfChannels(binding);
+      Class& image = Of(binding.args[0].var);
+      (words ? image.last : image.row_major) = true;
+      Of(binding.var).last = true;
+      return;
+    }
+    if (IsBytePool(binding)) {
+      Of(binding.args[0].var).last = true;
+      Of(binding.var).last = true;
+      return;
+    }
+    if (ReducesPixels(binding)) {
+      Of(binding.args[0].var).last = true;
+      Of(binding.var).row_major = true;
+      return;
+    }
     const bool elementwise = IsElementwise(binding) && FitsChannelsLast(binding);
     for (const Operand& arg : binding.args) {
       if (!arg.is_var()) continue;
@@ -110,13 +159,14 @@ class Classes {
     if (!elementwise) Of(binding.var).row_major = true;
   }
 
+  const ir::Function& function_;
   std::unordered_map<const ir::Var*, const ir::Var*> parent_;
   std::unordered_map<const ir::Var*, Class> classes_;  // of roots
 };
 
 class Rewriter {
  public:
-  explicit Rewriter(const ir::Function& from) : from_(from), builder_(&to_) { to_.attrs = from.attrs; }
+  explicit Rewriter(const ir::Function& from) : from_(from), classes_(from), builder_(&to_) { to_.attrs = from.attrs; }
 
   absl::StatusOr<ir::Function> Run() {
     INLAY_ASSIGN_OR_RETURN(const std::vector<bool> params, Named(backend::kChannelsLastParams, from_.params.size()));
@@ -132,6 +182,10 @@ class Rewriter {
         last_[param.get()] = builder_.Param(param->name, LastType(param->type.tensor()));
         no_row_major_.insert(param.get());
       }
+    }
+    for (size_t i = 0; i < results.size(); ++i) {
+      const Operand& result = from_.body.results[i];
+      if (!results[i] && result.is_var()) classes_.MakeRowMajor(result.var);
     }
     for (const Binding& binding : from_.body.bindings) INLAY_RETURN_IF_ERROR(Rewrite(binding));
     std::vector<Operand> returned;
@@ -204,11 +258,36 @@ class Rewriter {
       return absl::OkStatus();
     }
     if (IsOnImagesThatHaveLast(binding)) return Elementwise(binding);
+    if (ReducesPixels(binding) && HasLast(binding.args[0])) return Reduction(binding);
     Binding copy = binding;
     for (Operand& arg : copy.args) {
       INLAY_ASSIGN_OR_RETURN(arg, RowMajor(arg));
     }
     to_.body.bindings.push_back(std::move(copy));
+    if (!ComputesLast(binding)) return absl::OkStatus();
+    // One kernel with the transposes around it (composites.h).
+    return Last(Operand(binding.var)).status();
+  }
+
+  bool ComputesLast(const Binding& binding) {
+    const bool pool = IsBytePool(binding);
+    if (!pool && !IsChannelsLastConv(binding, from_)) return false;
+    if (!classes_.PrefersLast(binding.var)) return false;
+    return HasLast(binding.args[0]) || (!pool && !HasWordsOfChannels(binding));
+  }
+
+  absl::Status Reduction(const Binding& binding) {
+    ir::Attrs attrs = binding.attrs;
+    Dims axes = attrs.Ints("axes");
+    for (int64_t& axis : axes) --axis;
+    attrs.Set("axes", axes);
+    const VarPtr& image = last_.at(binding.args[0].var.get());
+    INLAY_ASSIGN_OR_RETURN(VarPtr made, builder_.Call(binding.callee, {image}, attrs, binding.location));
+    if (made->type != binding.var->type) {
+      const Dims shape = binding.var->type.tensor().Shape();
+      INLAY_ASSIGN_OR_RETURN(made, builder_.Call("reshape", {made}, {{"shape", shape}}));
+    }
+    row_major_[binding.var.get()] = std::move(made);
     return absl::OkStatus();
   }
 
@@ -245,6 +324,7 @@ class Rewriter {
   }
 
   const ir::Function& from_;
+  Classes classes_;
   ir::Function to_;
   ir::Builder builder_;
   // What holds a Var of from_ now, and which of those are not there as they were.
@@ -266,6 +346,16 @@ std::vector<int64_t> ToFirst(int rank) {
   std::iota(perm.begin() + 2, perm.end(), 1);
   return perm;
 }
+
+bool HasChannelsLastKernel(const Binding& call) {
+  if (!call.IsCall("conv_integer") || !IsImage(call.args[0].type()) || !IsImage(call.var->type)) return false;
+  const Dims x = call.args[0].tensor_type().Shape(), w = call.args[1].tensor_type().Shape();
+  const int64_t sums = std::accumulate(w.begin() + 1, w.end(), int64_t{1}, std::multiplies<>());
+  return call.var->type.tensor().NumElements() > 0 && sums > 0 && sums <= kMaxSummed && w[0] >= kMinFilters &&
+         call.attrs.IntOr("groups", 1) == 1;
+}
+
+bool HasWordsOfChannels(const Binding& conv) { return conv.args[1].tensor_type().Shape()[1] > kWordChannels; }
 
 backend::ChannelsLast PrefersChannelsLast(const ir::Function& partition) {
   Classes classes(partition);

@@ -1,6 +1,7 @@
 // Images that cross a partition's border with their channels last. Native code gains from it where the model itself
 // transposes (a normalisation or a matrix product over the channels of an image): those transposes go away, and what is
-// elementwise between them is done on the image as it lies.
+// elementwise between them is done on the image as it lies. And convolutions of integers take the words that they
+// multiply, neighbouring channels, from where they lie (lowerings/integer_pixels.cc).
 //
 // For both halves; no MLIR. Any thread.
 #ifndef INLAY_CORE_BACKENDS_NATIVE_CHANNELS_LAST_H_
@@ -19,8 +20,13 @@ namespace inlay::native {
 std::vector<int64_t> ToLast(int rank);
 std::vector<int64_t> ToFirst(int rank);
 
+// Whether there is a kernel for a convolution with the channels of its result last, if its weights are constant.
+bool HasChannelsLastKernel(const ir::Binding& call);
+// Whether that takes its image with the channels last too, or, having few, as it lies row-major.
+bool HasWordsOfChannels(const ir::Binding& conv);
+
 // Parameters and results that nothing but transposes between [N, C, S...] and [N, S..., C], and elementwise operators
-// beside such, touch.
+// beside such, touch; or those convolutions.
 backend::ChannelsLast PrefersChannelsLast(const ir::Function& partition);
 
 // A function that computes the same from the bytes as they lie: parameters and results that

@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "core/backends/native/attention_pattern.h"
+#include "core/backends/native/channels_last.h"
 #include "core/backends/native/depthwise_tokens.h"
 
 namespace inlay::native {
@@ -31,6 +32,8 @@ class Folder {
   void Run() {
     for (Node* node : NodesOf("matmul")) FoldAttention(node);
     for (Node* node : NodesOf("transpose")) FoldDepthwiseTokens(node);
+    for (Node* node : NodesOf("conv_integer")) FoldIntegerPixels(node);
+    for (Node* node : NodesOf("max_pool")) FoldChannelsLast(node, kPoolPixels, "pool", /*of_image=*/true);
     for (Node* node : NodesOf("transpose")) FoldDepthToSpace(node);
     for (size_t i = 0; i < graph_.nodes.size(); ++i) graph_.nodes[i]->id = static_cast<int>(i);
   }
@@ -109,6 +112,33 @@ class Folder {
     composite->inputs = conv->inputs;
     composite->inputs[0] = by_binding_.at(match.Find("to_first"))->inputs[0];
     composite->outputs = to_last->outputs;
+    Replace(inside, std::move(composite));
+  }
+
+  void FoldIntegerPixels(Node* conv) {
+    if (!HasChannelsLastKernel(*conv->binding) || !def_use_.IsConstant(conv->binding->args[1])) return;
+    FoldChannelsLast(conv, kIntegerPixels, "conv", HasWordsOfChannels(*conv->binding));
+  }
+
+  // `node` with the transposes around it; `of_image`: the one in front too.
+  void FoldChannelsLast(Node* node, const char* op, const char* part, bool of_image) {
+    Node* to_last = OnlyUser(*node, "transpose");
+    if (to_last == nullptr || to_last->attrs->Ints("perm") != ToLast(node->out().rank())) return;
+    std::set<Node*> inside = {node, to_last};
+    auto composite = std::make_unique<Node>();
+    composite->op = op;
+    composite->binding = node->binding;
+    composite->attrs = node->attrs;
+    composite->parts = {{part, node}};
+    composite->inputs = node->inputs;
+    composite->outputs = to_last->outputs;
+    if (of_image) {
+      Node* to_first = node->in(0).producer;
+      if (to_first == nullptr || to_first->op != "transpose") return;
+      if (to_first->attrs->Ints("perm") != ToFirst(node->in(0).rank())) return;
+      composite->inputs[0] = to_first->inputs[0];
+      if (OnlyUser(*to_first, node->op) != nullptr) inside.insert(to_first);
+    }
     Replace(inside, std::move(composite));
   }
 

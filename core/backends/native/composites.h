@@ -23,6 +23,13 @@ inline constexpr char kDepthToSpace[] = "native.depth_to_space";
 // perhaps the bias. Parts: "conv", "last", what comes behind it but for reshape and transpose, or "conv" itself.
 inline constexpr char kDepthwiseTokens[] = "native.depthwise_tokens";
 
+// A convolution of integers whose result has its channels last, and its image too, unless that has few
+// (channels_last.h). Inputs: the image, the weights. Parts: "conv".
+inline constexpr char kIntegerPixels[] = "native.integer_pixels";
+
+// A pool of an image whose channels lie last. Input: the image. Parts: "pool".
+inline constexpr char kPoolPixels[] = "native.pool_pixels";
+
 // `graph` was built from `function`.
 void FoldComposites(const ir::Function& function, Graph* graph);
 

@@ -425,7 +425,14 @@ void AskForRun(KernelBuilder& kb, Value first, Value columns, int64_t vectors, i
 }
 
 void EmitGemmTasks(KernelBuilder& kb, const GemmKernel& kernel, Value begin, Value end, Value scratch) {
-  kb.For(begin, end, 1, [&](Value task) { TaskEmitter(kb, kernel, task, scratch).Emit(); });
+  kb.For(begin, end, 1, [&](Value task) {
+    if (kernel.prepare) {
+      const int64_t panels = kernel.plan.panels();  // of one batch element; they vary fastest
+      const Value first = kb.Select(kb.Equal(task, begin), kb.Int(0), kb.Rem(task, panels));
+      kb.If(kb.Equal(first, kb.Int(0)), [&] { kernel.prepare(kb, kb.Div(task, panels)); });
+    }
+    TaskEmitter(kb, kernel, task, scratch).Emit();
+  });
 }
 
 }  // namespace inlay::native

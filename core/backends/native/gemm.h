@@ -76,6 +76,9 @@ struct GemmKernel {
   MultiplyAdd multiply_add;
   RowOperand p;
   TileEmitter tile;  // unless null: instead of p
+  // Emitted in front of the first task of a row block that a call computes: what makes its rows of P, where p has them.
+  // For plans of one batch element, without rows_fastest.
+  std::function<void(KernelBuilder&, mlir::Value row_block)> prepare;
   ColumnOperand q;
   Epilogue epilogue;
   Ahead ahead;  // unless empty; transposed where the epilogue is

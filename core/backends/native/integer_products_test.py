@@ -25,9 +25,10 @@ def values(shape, dtype):
     return random.integers(info.min, info.max + 1, shape).astype(info.dtype)
 
 
-def requantised(f, y, inputs):
+def requantised(f, y, inputs, axis=None):
     """As QLinearMatMul and QLinearConv go on: a scale for each channel, rounded, saturated."""
-    axis = -1 if len(y.shape) < 3 else 1
+    if axis is None:
+        axis = -1 if len(y.shape) < 3 else 1
     shape = (y.shape[axis], *[1] * (len(y.shape) - 2 if axis == 1 else 0))
     inputs.append(random.uniform(1e-5, 1e-3, shape).astype(np.float32))
     y = f.op("mul", f.op("cast", y, dtype="f32"), f.param("scale", "f32", shape))
@@ -129,8 +130,47 @@ def convs(suite):
             conv(suite, (1, 8, 5, 5), (8, 1, 3, 3), ("u8", w), groups=8, prepare=prepare)
 
 
+def conv_last(suite, x, w, signs, x_is_last=True, added=False, **attrs):
+    """Of [N, spatial, C] to the same, as convolutions between partitions are that agree on it; `added`: what else is
+    done to the result reads another such image."""
+    f = FunctionBuilder()
+    axes = len(x) - 2
+    attrs = {"strides": [1] * axes, "dilations": [1] * axes, "pads": [0] * (2 * axes), "groups": 1} | attrs
+    to_first, to_last = [0, axes + 1, *range(1, axes + 1)], [0, *range(2, axes + 2), 1]
+    inputs = [values(x, signs[0]), values(w, signs[1])]
+    if x_is_last:
+        inputs[0] = np.ascontiguousarray(inputs[0].transpose(to_last))
+    left = f.param("x", signs[0], inputs[0].shape)
+    if x_is_last:
+        left = f.op("transpose", left, perm=to_first)
+    y = f.op("conv_integer", left, f.param("w", signs[1], w), **attrs)
+    y = requantised(f, f.op("transpose", y, perm=to_last), inputs, axis=-1)
+    if added:
+        inputs.append(random.normal(0, 30, y.shape).astype(np.float32))
+        y = f.op("add", f.op("cast", y, dtype="f32"), f.param("other", "f32", y.shape))
+    suite.add(f"last {x} {w} {signs} {x_is_last} {attrs}", f.finish([y]), inputs, constant=(1,))
+
+
+def convs_last(suite):
+    for signs in SIGNS:
+        for zero in (0, 1, 200):
+            attrs = {"x_zero": zero - (128 if zero and signs[0] == "i8" else 0)}
+            for x, w in (((2, 13, 5, 7), (37, 13)), ((1, 64, 14, 14), (70, 64)), ((3, 80, 7, 7), (64, 80))):
+                conv_last(suite, x, (*w, 1, 1), signs, **attrs)
+                conv_last(suite, x, (*w, 1, 1), signs, added=True, strides=[2, 2], **attrs)
+                conv_last(suite, x, (*w, 3, 3), signs, pads=[1] * 4, **attrs)
+            conv_last(suite, (2, 20, 9, 12), (33, 20, 3, 3), signs, pads=[0, 1, 2, 3], strides=[2, 1], **attrs)
+            conv_last(suite, (1, 128, 9, 12), (33, 128, 2, 5), signs, pads=[1, 2, 0, 2], dilations=[2, 3], **attrs)
+            conv_last(suite, (1, 3, 30, 31), (16, 3, 7, 7), signs, x_is_last=False, strides=[2, 2], pads=[3] * 4,
+                      **attrs)  # fmt: skip
+        conv_last(suite, (2, 7, 25), (9, 7, 5), signs, pads=[2, 2])
+        conv_last(suite, (1, 5, 5, 6, 7), (16, 5, 2, 3, 3), signs, strides=[1, 2, 1], pads=[0, 1, 1, 1, 1, 0])
+        conv_last(suite, (2, 4, 6, 6), (8, 4, 1, 1), signs, x_is_last=False)
+        conv_last(suite, (1, 512, 7, 7), (64, 512, 3, 3), signs, pads=[1] * 4, x_zero=9)
+
+
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("group", [matmuls, convs])
+@pytest.mark.parametrize("group", [matmuls, convs, convs_last])
 def test_integer_products(target, group):
     suite = Suite()
     group(suite)

@@ -2,6 +2,7 @@
 // too.
 #include <algorithm>
 
+#include "core/backends/native/composites.h"
 #include "core/backends/native/conv.h"
 #include "core/backends/native/function_emitter.h"
 #include "core/backends/native/loops.h"
@@ -177,7 +178,8 @@ void RegisterContractions(LoweringTable* table) {
   }
   (*table)["matmul_integer"].kernel = EmitIntegerMatmul;
   (*table)["conv_integer"].kernel = EmitIntegerConvolution;
-  for (const char* name : {"matmul_integer", "conv_integer"}) {
+  (*table)[kIntegerPixels].kernel = EmitIntegerPixels;
+  for (const char* name : {"matmul_integer", "conv_integer", kIntegerPixels}) {
     Lowering& lowering = (*table)[name];
     lowering.cost = 100;
     lowering.epilogue = true;

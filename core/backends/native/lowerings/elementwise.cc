@@ -296,8 +296,4 @@ void RegisterElementwise(LoweringTable* table) {
   t["where"] = Where();
 }
 
-void RegisterCasts(LoweringTable* table) {
-  (*table)["cast"] = OfOne(2, [](Ops& o, const Node& n, Value x) { return o.Cast(In(n), n.out().dtype, x); });
-}
-
 }  // namespace inlay::native

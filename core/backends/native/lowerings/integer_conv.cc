@@ -12,31 +12,6 @@ namespace {
 using mlir::Type;
 using mlir::Value;
 
-constexpr int64_t kExactInFloat = 1 << 24;
-constexpr int64_t kLargestProduct = 255 * 255;
-
-IntegerProducts ProductsOf(FunctionEmitter& f, const Node& n) {
-  const Tensor &x = n.in(0), &w = n.in(1);
-  IntegerProducts products{Word::kShorts, x.dtype == ir::DType::kI8, w.dtype == ir::DType::kI8,
-                           n.attrs->IntOr("x_zero", 0)};
-  const int64_t channels = w.dims[1].value(), sum = Product(w.dims, 1, w.rank()).value();
-  // Few channels a group would leave most of a word empty, and depthwise kernels have no words at all.
-  if (n.attrs->IntOr("groups", 1) > 1 && channels <= 4) {
-    products.word = sum * kLargestProduct <= kExactInFloat ? Word::kFloat : Word::kInteger;
-    return products;
-  }
-  if (f.cpu().byte_dots && (products.x_signed || products.w_signed)) products.word = Word::kBytes;
-  return products;
-}
-
-// [N,C,spatial] as [N,groups * words,spatial].
-Buffer WordsOfImages(FunctionEmitter& f, const Node& n, const IntegerProducts& products, int64_t groups) {
-  const Tensor& x = n.in(0);
-  ShapeMap shapes;
-  if (!f.MergeDimsOf(x, {1, 1, x.rank() - 2}, &shapes)) shapes.clear();
-  return Words(f, x, products, true, 1, groups, shapes);
-}
-
 // [M,C/g,taps] as words [M,words,taps], rows of `row_words` with zeros at their end, and for each of the M the excess
 // of its sums.
 struct ConvWords {
@@ -102,7 +77,7 @@ std::optional<ConvPlan> PlanTiledConv(const CpuFeatures& cpu, const ConvPlan& pl
 absl::Status EmitIntegerConvolution(FunctionEmitter& f, const Node& n) {
   if (n.out().IsEmpty()) return absl::OkStatus();
   const Tensor& w = n.in(1);
-  const IntegerProducts products = ProductsOf(f, n);
+  const IntegerProducts products = ProductsOfConv(f, n);
   ConvShape shape = ConvShapeOf(n, /*transposed=*/false);
   shape.c = shape.groups * products.words(w.dims[1].value());
   const GemmTypes types(f, products.type());
@@ -120,7 +95,7 @@ absl::Status EmitIntegerConvolution(FunctionEmitter& f, const Node& n) {
                return InputElements{o.b.getI8Type(), converted};
              }};
   } else {
-    input.buffer = WordsOfImages(f, n, products, shape.groups);
+    input.buffer = WordsOfImages(f, x, products, shape.groups);
   }
   const int64_t filter_words = plan.group_channels() * shape.taps();
   const int64_t row_words = tiled ? RoundUp(filter_words, kTileWords) : filter_words;

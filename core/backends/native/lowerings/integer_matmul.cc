@@ -49,11 +49,7 @@ WordMatrices WordsOf(FunctionEmitter& f, const Tensor& t, const IntegerProducts&
   return result;
 }
 
-// A constant b, packed for `plan`, and for each packed column the excess of its sums.
-struct PackedWords {
-  Buffer words, excess;
-};
-
+// A constant b.
 PackedWords PackWords(FunctionEmitter& f, const Tensor& b, const IntegerProducts& products, bool transposed,
                       const GemmPlan& plan) {
   const int rank = b.rank();
@@ -187,15 +183,7 @@ absl::Status EmitIntegerMatmul(FunctionEmitter& f, const Node& n) {
     gemm.q.column_stride = b.column_stride.value();
     gemm.q.batch_offset = b.OffsetOf(f, shape.batch, b.batch_strides);
     StoreProduct(f, kernel, n, shape, &gemm);
-    if (products.excess() != 0) {
-      const BatchOffset offset = b.OffsetOf(f, shape.batch, excess_strides);
-      gemm.epilogue = [&kernel, excess, offset, word, store = gemm.epilogue](KernelBuilder& kb, Value batch, Value row,
-                                                                             Value column, Value sum) {
-        Value at = kb.At(kernel.Pointer(excess), column, word);
-        if (offset) at = kb.At(at, offset(kb, batch), word);
-        store(kb, batch, row, column, kb.Sub(sum, kb.Load(sum.getType(), at)));
-      };
-    }
+    SubtractExcess(kernel, products, excess, b.OffsetOf(f, shape.batch, excess_strides), &gemm);
     if (registers) {
       gemm.tile = registers->Tile(kernel, plan, gemm.p, products.x_is_unsigned(), gemm.multiply_add);
       gemm.inline_epilogue = false;

@@ -42,7 +42,24 @@ Value Element(Ops& o, const IntegerProducts& products, Value x, bool of_x, int b
   return of_x && products.x_zero != 0 ? o.SubI(x, o.ConstI(x.getType(), products.x_zero)) : x;
 }
 
+constexpr int64_t kExactInFloat = 1 << 24;
+constexpr int64_t kLargestProduct = 255 * 255;
+
 }  // namespace
+
+IntegerProducts ProductsOfConv(FunctionEmitter& f, const Node& n) {
+  const Tensor &x = n.in(0), &w = n.in(1);
+  IntegerProducts products{Word::kShorts, x.dtype == ir::DType::kI8, w.dtype == ir::DType::kI8,
+                           n.attrs->IntOr("x_zero", 0)};
+  const int64_t channels = w.dims[1].value(), sum = Product(w.dims, 1, w.rank()).value();
+  // Few channels a group would leave most of a word empty, and depthwise kernels have no words at all.
+  if (n.attrs->IntOr("groups", 1) > 1 && channels <= 4) {
+    products.word = sum * kLargestProduct <= kExactInFloat ? Word::kFloat : Word::kInteger;
+    return products;
+  }
+  if (f.cpu().byte_dots && (products.x_signed || products.w_signed)) products.word = Word::kBytes;
+  return products;
+}
 
 Value IntegerProducts::Join(Ops& o, const Values& elements, bool of_x) const {
   if (word == Word::kFloat) return o.IntToFloat(Element(o, *this, elements[0], of_x, 32), o.b.getF32Type(), true);
@@ -145,6 +162,24 @@ Buffer RowsOfWords(FunctionEmitter& f, const Tensor& x, const IntegerProducts& p
     });
   });
   return made;
+}
+
+Buffer WordsOfImages(FunctionEmitter& f, const Tensor& x, const IntegerProducts& products, int64_t groups) {
+  ShapeMap shapes;
+  if (!f.MergeDimsOf(x, {1, 1, x.rank() - 2}, &shapes)) shapes.clear();
+  return Words(f, x, products, true, 1, groups, shapes);
+}
+
+void SubtractExcess(Kernel& kernel, const IntegerProducts& products, const Buffer& excess, const BatchOffset& offset,
+                    GemmKernel* gemm) {
+  if (products.excess() == 0) return;
+  gemm->epilogue = [&kernel, excess, offset, store = gemm->epilogue](KernelBuilder& kb, Value batch, Value row,
+                                                                     Value column, Value sum) {
+    const Type word = kb.b.getI32Type();
+    Value at = kb.At(kernel.Pointer(excess), column, word);
+    if (offset) at = kb.At(at, offset(kb, batch), word);
+    store(kb, batch, row, column, kb.Sub(sum, kb.Load(sum.getType(), at)));
+  };
 }
 
 }  // namespace inlay::native

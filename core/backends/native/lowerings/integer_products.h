@@ -4,6 +4,7 @@
 #define INLAY_CORE_BACKENDS_NATIVE_LOWERINGS_INTEGER_PRODUCTS_H_
 
 #include "core/backends/native/function_emitter.h"
+#include "core/backends/native/gemm.h"
 #include "core/backends/native/loops.h"
 #include "core/backends/native/microkernel.h"
 
@@ -53,8 +54,23 @@ inline constexpr int64_t SlackWords(int64_t row_words) { return 16 * row_words; 
 // The same along the last axis; each row `row_words` long, zero beyond what there is.
 Buffer RowsOfWords(FunctionEmitter& f, const Tensor& x, const IntegerProducts& products, bool of_x, int64_t row_words);
 
+// Of a convolution.
+IntegerProducts ProductsOfConv(FunctionEmitter& f, const Node& conv);
+
+// Words of images [N,C,spatial] as [N,groups * words,spatial].
+Buffer WordsOfImages(FunctionEmitter& f, const Tensor& x, const IntegerProducts& products, int64_t groups);
+
+// A constant right operand packed for a plan, and for each packed column the excess of its sums, if there is any.
+struct PackedWords {
+  Buffer words, excess;
+};
+// Has `gemm` subtract it from its sums. `offset`: of a batch element's columns, in words.
+void SubtractExcess(Kernel& kernel, const IntegerProducts& products, const Buffer& excess, const BatchOffset& offset,
+                    GemmKernel* gemm);
+
 absl::Status EmitIntegerMatmul(FunctionEmitter& f, const Node& node);
 absl::Status EmitIntegerConvolution(FunctionEmitter& f, const Node& node);
+absl::Status EmitIntegerPixels(FunctionEmitter& f, const Node& node);  // kIntegerPixels
 
 }  // namespace inlay::native
 

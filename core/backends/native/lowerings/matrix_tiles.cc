@@ -48,13 +48,31 @@ std::string RegisterShapes() {
   return shape;
 }
 
+// How long a tile of so many rows takes beside a whole one, four products of 16 cycles for 16 words in k: 8 rows of dot
+// products are 16 multiply-adds of two a cycle for each word, and no chain of them is shorter than 5 cycles a word.
+double TileCost(int64_t rows) {
+  if (rows >= kTileRows) return rows > kTileRows ? 1 : 0.5;
+  auto dots = [](int64_t count) { return count == 0 ? 0 : std::max(1.25, static_cast<double>(count) * 0.25); };
+  return static_cast<double>(rows / kDotRows) * dots(kDotRows) + dots(rows % kDotRows);
+}
+
+// Rows of a register tile, so that what is left of m is many or none.
+int64_t RowsOfTile(int64_t m) {
+  auto cost = [&](int64_t rows) { return static_cast<double>(m / rows) * TileCost(rows) + TileCost(m % rows); };
+  int64_t best = std::min(kRows, m);
+  for (int64_t rows = best - 1; rows >= kTileRows; --rows) {
+    if (cost(rows) < cost(best)) best = rows;
+  }
+  return best;
+}
+
 }  // namespace
 
 std::optional<GemmPlan> PlanTiles(const CpuFeatures& cpu, ColumnSource source, int64_t batch, int64_t m, int64_t n,
                                   int64_t k) {
   if (!cpu.matrix_tiles || m < kTileRows || k < kFewestWords || n < kTileWords) return std::nullopt;
   GemmPlan plan = PlanGemm(cpu.core, source, 4, batch, m, n, k);
-  plan.mr = std::min(kRows, m);
+  plan.mr = RowsOfTile(m);
   plan.nv = n > kTileWords ? kVectors : 1;
   plan.nv_last = CeilDiv(plan.n_last(), plan.lanes);
   plan.kc = RoundUp(k, kTileWords);  // the room of what a task packs
@@ -96,7 +114,8 @@ TileEmitter MatrixTiles::Tile(Kernel& k, const GemmPlan& plan, const RowOperand&
                                                                    const std::vector<Value>&) {
     const Type word = p.element;
     const int64_t row_words = p.row_stride;
-    Value rows = kb.At(p.pointer, kb.Mul(t.tile, plan.mr * row_words), word);
+    Value rows =
+        kb.At(p.pointer, p.tile_offset ? p.tile_offset(kb, t.tile) : kb.Mul(t.tile, plan.mr * row_words), word);
     if (p.batch_offset) rows = kb.At(rows, p.batch_offset(kb, t.batch), word);
     auto slab = [&](Value row, int64_t column) {
       return kb.At(t.slab, kb.Add(kb.Mul(row, t.vectors * plan.lanes), column * plan.lanes), word);
@@ -119,12 +138,15 @@ TileEmitter MatrixTiles::Tile(Kernel& k, const GemmPlan& plan, const RowOperand&
         kb.Store(sums[i], slab(kb.Add(row, i / t.vectors), i % t.vectors));
       }
     };
-    auto dots = [&](int64_t first, int64_t count) {
-      const int64_t whole = first + count / kDotRows * kDotRows;
-      kb.For(kb.Int(first), kb.Int(whole), kDotRows, [&](Value row) { few_dots(row, kDotRows); });
-      if (first + count > whole) few_dots(kb.Int(whole), first + count - whole);
+    auto dots = [&] {
+      const int64_t whole = t.rows / kDotRows * kDotRows;
+      kb.For(kb.Int(0), kb.Int(whole), kDotRows, [&](Value row) { few_dots(row, kDotRows); });
+      if (t.rows > whole) few_dots(kb.Int(whole), t.rows - whole);
     };
-    const int tiles = static_cast<int>(t.rows / kTileRows), columns = static_cast<int>(t.vectors);
+    // The last tile ends where the rows do, and computes some of the tile before once more.
+    const int tiles = t.rows < kTileRows ? 0 : static_cast<int>(CeilDiv(t.rows, kTileRows));
+    const int columns = static_cast<int>(t.vectors);
+    auto first_row = [&](int i) { return std::min(i * kTileRows, t.rows - kTileRows); };
     auto products = [&] {
       const Value row_bytes = kb.Int(row_words * plan.element_bytes), q_bytes = kb.Int(t.q_stride * plan.element_bytes);
       auto accumulator = [&](int i, int j) { return Register(kb, 2 * i + j); };
@@ -138,7 +160,7 @@ TileEmitter MatrixTiles::Tile(Kernel& k, const GemmPlan& plan, const RowOperand&
           o.Intrinsic("llvm.x86.tileloadd64", {Register(kb, kFirstQ + j), kb.At(q, j * plan.lanes, word), q_bytes});
         }
         for (int i = 0; i < tiles; ++i) {
-          const Value from = kb.At(at, i * kTileRows * row_words, word);
+          const Value from = kb.At(at, first_row(i) * row_words, word);
           o.Intrinsic("llvm.x86.tileloadd64", {Register(kb, kFirstP + i), from, row_bytes});
           for (int j = 0; j < columns; ++j) {
             o.Intrinsic(p_is_unsigned ? "llvm.x86.tdpbusd" : "llvm.x86.tdpbsud",
@@ -149,16 +171,15 @@ TileEmitter MatrixTiles::Tile(Kernel& k, const GemmPlan& plan, const RowOperand&
       for (int i = 0; i < tiles; ++i) {
         for (int j = 0; j < columns; ++j) {
           o.Intrinsic("llvm.x86.tilestored64",
-                      {accumulator(i, j), slab(kb.Int(i * kTileRows), j), kb.Int(t.vectors * kLineBytes)});
+                      {accumulator(i, j), slab(kb.Int(first_row(i)), j), kb.Int(t.vectors * kLineBytes)});
         }
       }
-      dots(tiles * kTileRows, t.rows - tiles * kTileRows);
     };
     const bool whole = t.q_columns >= t.vectors * plan.lanes;
     if (tiles > 0 && whole) {
-      kb.If(allowed, products, [&] { dots(0, t.rows); });
+      kb.If(allowed, products, dots);
     } else {
-      dots(0, t.rows);
+      dots();
     }
     return std::vector<Value>();
   };

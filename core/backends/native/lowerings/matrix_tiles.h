@@ -1,5 +1,5 @@
 // Products of bytes by the tile registers of AMX: 16 rows by 64 bytes each, a product of two of them in 16 cycles. A
-// register tile of gemm.h is 32 rows by two vectors, four accumulators; remainders of rows are dot products.
+// register tile of gemm.h is 32 rows by two vectors, four accumulators; less than 16 rows are dot products.
 //
 // A process must ask Linux once before it uses the registers, and may be refused. So an artifact asks when it is
 // loaded, and its kernels have both ways.

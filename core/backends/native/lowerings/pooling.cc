@@ -1,6 +1,7 @@
 // Max and average pooling.
 #include <algorithm>
 
+#include "core/backends/native/composites.h"
 #include "core/backends/native/function_emitter.h"
 #include "core/backends/native/loops.h"
 #include "core/backends/native/lowering.h"
@@ -35,8 +36,13 @@ struct Pool {
     *high = Extent::Max(*low, Extent::Min(out, Extent::Max(last + s, 0) / s));
   }
 
-  // One window, or `lanes` neighbouring ones along the last axis (which then lie inside the input on that axis).
+  // One window, or `lanes` neighbouring ones along the last axis, which then lie inside the input on that axis.
   Value Window(Kernel& k, const Indices& at, int64_t lanes) const {
+    return Window(k, at, lanes, lanes > 1, [&](Eval& e, const Indices& of) { return e.At(n.in(0), of); });
+  }
+  // `along`: lanes are along the last axis; else of neighbouring channels. `element`: of the input.
+  Value Window(Kernel& k, const Indices& at, int64_t lanes, bool along,
+               const std::function<Value(Eval&, const Indices&)>& element) const {
     Ops& o = k.o;
     const Tensor& x = n.in(0);
     int spatial = static_cast<int>(Spatial());
@@ -44,7 +50,7 @@ struct Pool {
     Values first, last, origin;
     for (int i = 0; i < spatial; ++i) {
       origin.push_back(Origin(o, i, at[i + 2].base));
-      const bool inside = (lanes > 1 && i == spatial - 1) || NeverPadded(i);
+      const bool inside = (along && i == spatial - 1) || NeverPadded(i);
       first.push_back(inside ? o.Int(0) : FirstTap(o, i, origin[i]));
       last.push_back(inside ? o.Int(w.kernel[i]) : LastTap(o, i, origin[i]));
     }
@@ -53,13 +59,13 @@ struct Pool {
     std::function<Value(int, Indices, Value)> nest = [&](int i, Indices from, Value acc) -> Value {
       if (i == spatial) {
         Eval e(k, lanes);
-        Value v = e.At(x, from);
+        Value v = element(e, from);
         return average ? o.AddF(acc, v) : o.MaxN(x.dtype, acc, v);
       }
       return o.For(first[i], last[i], 1, {acc}, [&](Value tap, const Values& carried) {
         Indices next = from;
         Value position = o.Add(origin[i], o.Mul(tap, w.dilations[i]));
-        next.push_back(Index(position, lanes > 1 && i == spatial - 1 ? w.strides[i] : 0));
+        next.push_back(Index(position, along && i == spatial - 1 ? w.strides[i] : 0));
         return Values{nest(i + 1, next, carried[0])};
       })[0];
     };
@@ -349,6 +355,36 @@ absl::Status PoolKernel(FunctionEmitter& f, const Node& n, bool average) {
   return absl::OkStatus();
 }
 
+// kPoolPixels: vectors of channels.
+absl::Status PoolPixels(FunctionEmitter& f, const Node& n) {
+  const Node& node = *n.parts.at("pool");
+  const Tensor &x = n.in(0), &out = n.out();
+  if (out.IsEmpty()) return absl::OkStatus();
+  const Pool pool(node, node.op == "avg_pool");
+  const Shape outer(out.dims.begin(), out.dims.end() - 1);
+  const Extent& channels = out.dims.back();
+  const double taps = static_cast<double>(Product(pool.w.kernel));
+  f.WithLanesOrScalar(channels, f.LanesFor({&x, &f.StoredTensor(n)}, channels), 1, [&](int64_t lanes) {
+    f.ParallelEach(Product(outer), Cycles(channels) * taps * 4 / lanes + 20, [&](Kernel& k, Value item) {
+      const Indices pixel = Delinearise(k.o, item, outer);
+      VectorLoop(k.o, {channels}, lanes, {}, [&](const VectorPoint& point, const Values&) {
+        Indices at = {pixel[0], point.at[0]}, stored = pixel;
+        at.insert(at.end(), pixel.begin() + 1, pixel.end());
+        stored.push_back(point.at[0]);
+        auto element = [&](Eval& e, const Indices& of) {
+          Indices last = {of[0]};
+          last.insert(last.end(), of.begin() + 2, of.end());
+          last.push_back(of[1]);
+          return e.At(x, last);
+        };
+        k.StoreResult(out, stored, pool.Window(k, at, lanes, /*along=*/false, element));
+        return Values();
+      });
+    });
+  });
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 void RegisterPooling(LoweringTable* table) {
@@ -359,6 +395,11 @@ void RegisterPooling(LoweringTable* table) {
     lowering.arg_use = ArgUse::kMany;
     lowering.kernel = [average](FunctionEmitter& f, const Node& n) { return PoolKernel(f, n, average); };
   }
+  Lowering& pixels = (*table)[kPoolPixels];
+  pixels.cost = 20;
+  pixels.epilogue = true;
+  pixels.arg_use = ArgUse::kMany;
+  pixels.kernel = PoolPixels;
 }
 
 }  // namespace inlay::native

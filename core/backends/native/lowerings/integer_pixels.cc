@@ -1,0 +1,249 @@
+// kIntegerPixels: a convolution of integers whose images have their channels last. Output pixels are rows of words and
+// filters are columns, the product is matmul_integer's: a pointwise one reads its rows where they lie. Of others a task
+// gathers a block of rows first, tap after tap; what the kernel sees of a row of the image is one run of words.
+#include <algorithm>
+#include <optional>
+
+#include "core/backends/native/composites.h"
+#include "core/backends/native/lowerings/conv_support.h"
+#include "core/backends/native/lowerings/gemm_support.h"
+#include "core/backends/native/lowerings/integer_products.h"
+#include "core/backends/native/lowerings/matrices.h"
+#include "core/backends/native/lowerings/matrix_tiles.h"
+#include "mlir/IR/BuiltinTypes.h"
+
+namespace inlay::native {
+namespace {
+
+using mlir::Type;
+using mlir::Value;
+
+constexpr int64_t kUnrolledCopies = 8;
+// A block of rows: in L1 beside what else a tile meets; more of them, fewer times over all weights, where these come
+// from beyond L2.
+constexpr int64_t kBlockBytes = 32 << 10, kLargeBlockBytes = 160 << 10;
+
+// [N * pixels, taps * words] of an image, row by row.
+class PixelRows {
+ public:
+  // `channels_last`: the image is [N, pixels, words], else [N, words, pixels].
+  PixelRows(FunctionEmitter& f, const ConvShape& shape, const IntegerProducts& products, bool channels_last)
+      : s_(shape),
+        words_(products.words(shape.c)),
+        word_stride_(channels_last || words_ == 1 ? 1 : shape.in_elements()),
+        pixel_stride_(channels_last ? words_ : 1),
+        lanes_(f.cpu().core.vector_bytes / kWordBytes),
+        padding_(f.State(words_ * kWordBytes)) {
+    f.Parallel(
+        1, 0,
+        [&](Kernel& k, Value, Value) {
+          const Type word = k.o.b.getI32Type();
+          k.o.For(words_, [&](Value i) {
+            k.o.Store(k.o.ConstI(word, products.padding()), k.o.At(k.Pointer(padding_), i, word));
+          });
+        },
+        Phase::kInit);
+  }
+
+  int64_t words() const { return s_.taps() * words_; }
+
+  // Row `row` to `to`.
+  void Gather(Kernel& k, Value images, Value row, Value to) const {
+    Ops& o = k.o;
+    const Type word = o.b.getI32Type();
+    const Value image = o.Div(row, s_.pixels()), pixel = o.Rem(row, s_.pixels());
+    const Value at[] = {o.Div(pixel, s_.out[1] * s_.out[2]), o.Rem(o.Div(pixel, s_.out[2]), s_.out[1]),
+                        o.Rem(pixel, s_.out[2])};
+    auto first = [&](int axis) { return o.KernelBuilder::Add(o.Mul(at[axis], s_.stride[axis]), -s_.pad[axis]); };
+    const Value depth = first(0), top = first(1), left = first(2);
+    const Value x = o.At(images, o.Mul(image, words_ * s_.in_elements()), word);
+    const int64_t width = s_.kernel[2], reach = (width - 1) * s_.dilation[2];
+    const bool is_run = word_stride_ == 1 && (width == 1 || s_.dilation[2] == 1);
+    const Value sees_run = Inside(o, left, s_.in[2] - reach);
+    o.For(s_.kernel[0] * s_.kernel[1], [&](Value tap) {
+      const Value d = o.Add(depth, o.Mul(o.Div(tap, s_.kernel[1]), s_.dilation[0]));
+      const Value h = o.Add(top, o.Mul(o.Rem(tap, s_.kernel[1]), s_.dilation[1]));
+      const Value sees_row = o.And(Inside(o, d, s_.in[0]), Inside(o, h, s_.in[1]));
+      const Value line = o.Mul(o.Add(o.Mul(d, s_.in[1]), h), s_.in[2]);
+      const Value run = o.At(to, o.Mul(tap, width * words_), word);
+      auto pixel_at = [&](Value column) {
+        return o.At(x, o.Mul(o.KernelBuilder::Add(line, column), pixel_stride_), word);
+      };
+      auto one_by_one = [&] {
+        o.For(width, [&](Value t) {
+          const Value column = o.Add(left, o.Mul(t, s_.dilation[2]));
+          const Value target = o.At(run, o.Mul(t, words_), word);
+          o.If(
+              o.And(sees_row, Inside(o, column, s_.in[2])), [&] { CopyPixel(o, pixel_at(column), target); },
+              [&] { Copy(o, k.Pointer(padding_), target, words_); });
+        });
+      };
+      if (!is_run) return one_by_one();
+      o.If(o.And(sees_row, sees_run), [&] { Copy(o, pixel_at(left), run, width * words_); }, one_by_one);
+    });
+  }
+
+ private:
+  static Value Inside(Ops& o, Value at, int64_t extent) {
+    return o.And(o.Less(o.Int(-1), at), o.Less(at, o.Int(extent)));
+  }
+
+  void CopyPixel(Ops& o, Value from, Value to) const {
+    if (word_stride_ == 1) return Copy(o, from, to, words_);
+    const Type word = o.b.getI32Type();
+    for (int64_t i = 0; i < words_; ++i) o.Store(o.Load(word, o.At(from, i * word_stride_, word)), o.At(to, i, word));
+  }
+
+  // Of what is no multiple of a vector the last one begins earlier.
+  void Copy(Ops& o, Value from, Value to, int64_t count) const {
+    const Type word = o.b.getI32Type();
+    int64_t lanes = lanes_;
+    while (lanes > count) lanes /= 2;
+    const Type vector = KernelBuilder::Vector(lanes, word);
+    auto copy = [&](Value i) { o.Store(o.Load(vector, o.At(from, i, word)), o.At(to, i, word)); };
+    const int64_t whole = count / lanes * lanes;
+    if (count / lanes > kUnrolledCopies) {
+      o.For(o.Int(0), o.Int(whole), lanes, copy);
+    } else {
+      for (int64_t i = 0; i < whole; i += lanes) copy(o.Int(i));
+    }
+    if (whole < count) copy(o.Int(count - lanes));
+  }
+
+  const ConvShape s_;
+  const int64_t words_, word_stride_, pixel_stride_, lanes_;
+  const Buffer padding_;  // a pixel
+};
+
+// [filters,channels,taps] packed for `plan`, whose rows are words of a tap's channels, tap after tap.
+PackedWords PackFilters(FunctionEmitter& f, const Tensor& w, const IntegerProducts& products, const GemmPlan& plan) {
+  const int64_t channels = w.dims[1].value(), taps = Product(w.dims, 2, w.rank()).value();
+  const int64_t words = products.words(channels), depth = products.depth(), columns = plan.packed_columns();
+  PackedWords packed;
+  packed.words = f.State((plan.k * columns + SlackWords(plan.nr())) * kWordBytes);
+  if (products.excess() != 0) packed.excess = f.State(columns * kWordBytes);
+  f.ParallelEach(
+      columns, static_cast<double>(plan.k * 10),
+      [&](Kernel& k, Value column) {
+        Ops& o = k.o;
+        const Type word = o.b.getI32Type(), byte = o.b.getI8Type();
+        const Value panel = o.Div(column, plan.nr());
+        const Value width = o.KernelBuilder::Select(o.Equal(panel, o.Int(plan.panels() - 1)),
+                                                    o.Int(plan.nv_last * plan.lanes), o.Int(plan.nr()));
+        const Value first = o.Add(o.Mul(panel, plan.k * plan.nr()), o.Rem(column, plan.nr()));
+        const Value to = o.At(k.Pointer(packed.words), first, word);
+        auto store = [&](Value row, Value value) { o.Store(value, o.At(to, o.KernelBuilder::Mul(row, width), word)); };
+        const Value from = o.At(k.Pointer(w), o.Mul(column, channels * taps), byte);
+        auto filter = [&] {
+          o.For(taps, [&](Value tap) {
+            auto join = [&](Value word_index, int64_t present) {
+              Values parts;
+              for (int64_t i = 0; i < present; ++i) {
+                const Value channel = o.KernelBuilder::Add(o.Mul(word_index, depth), i);
+                parts.push_back(o.Load(byte, o.At(from, o.Add(o.Mul(channel, taps), tap), byte)));
+              }
+              store(o.Add(o.Mul(tap, words), word_index), products.Join(o, parts, false));
+            };
+            o.For(channels / depth, [&](Value i) { join(i, depth); });
+            if (channels % depth != 0) join(o.Int(channels / depth), channels % depth);
+          });
+          if (products.excess() == 0) return;
+          const Values sum =
+              o.For(o.Int(0), o.Int(channels * taps), 1, {o.Zero(word)}, [&](Value i, const Values& sum) {
+                return Values{o.AddI(sum[0], o.ExtendI(o.Load(byte, o.At(from, i, byte)), word, products.w_signed))};
+              });
+          o.Store(o.MulI(sum[0], o.ConstI(word, products.excess())), o.At(k.Pointer(packed.excess), column, word));
+        };
+        o.If(o.Less(column, o.Int(plan.n)), filter, [&] {
+          o.For(plan.k, [&](Value row) { store(row, o.Zero(word)); });
+          if (products.excess() != 0) o.Store(o.Zero(word), o.At(k.Pointer(packed.excess), column, word));
+        });
+      },
+      Phase::kInit);
+  return packed;
+}
+
+}  // namespace
+
+absl::Status EmitIntegerPixels(FunctionEmitter& f, const Node& n) {
+  const Node& conv = *n.parts.at("conv");
+  const Tensor &x = n.in(0), &w = n.in(1);
+  const IntegerProducts products = ProductsOfConv(f, conv);
+  const ConvShape shape = ConvShapeOf(conv, /*transposed=*/false);
+  const bool channels_last = &x != &conv.in(0), gathers = !shape.is_pointwise() || !channels_last;
+  const PixelRows pixels(f, shape, products, channels_last);
+  const int64_t m = shape.n * shape.pixels(), k = pixels.words();
+  const Core& core = f.cpu().core;
+  std::optional<GemmPlan> tiles;
+  if (products.word == Word::kBytes) tiles = PlanTiles(f.cpu(), ColumnSource::kPacked, 1, m, shape.m, k);
+  GemmPlan plan = tiles ? *tiles : PlanGemm(core, ColumnSource::kPacked, kWordBytes, 1, m, shape.m, k);
+  const int64_t row_words = tiles ? RoundUp(k, kTileWords) : k;
+  const int64_t tile_bytes = plan.mr * row_words * kWordBytes;
+  if (gathers) {
+    const bool is_far = plan.packed_elements() * kWordBytes > core.near_bytes();
+    const int64_t rows = std::max((is_far ? kLargeBlockBytes : kBlockBytes) / tile_bytes, int64_t{1}) * plan.mr;
+    plan.mc = std::min(rows, plan.m);
+  }
+  CutForThreads(&plan);
+  if (gathers) plan.rows_fastest = false;
+  const Buffer image = channels_last ? RowsOfWords(f, x, products, true, gathers ? products.words(shape.c) : row_words)
+                                     : WordsOfImages(f, x, products, 1);
+  const PackedWords filters = PackFilters(f, w, products, plan);
+  const std::optional<MatrixTiles> registers = tiles ? std::optional<MatrixTiles>(f) : std::nullopt;
+  ProductShape result(n.out(), n.out().dims[n.out().rank() - 2].value(), false, false);
+  result.TakeBatchesForRows();
+  ShapeMap shapes;
+  if (f.MergeDims(n, {n.out().rank() - 1, 1}, &shapes)) {
+    result.rows = {Extent(m)};
+  } else {
+    shapes.clear();
+  }
+  const int64_t block_rows = RoundUp(plan.mc, plan.mr), kernel_bytes = RoundUp(plan.scratch_bytes(), kLineBytes);
+  const int64_t scratch_bytes = kernel_bytes + (gathers ? block_rows * row_words * kWordBytes + kLineBytes : 0);
+  const double cost = EstimateCycles(plan) / static_cast<double>(std::max<int64_t>(plan.tasks(), 1)) + 50;
+  EmitTasks(f, plan.tasks(), cost, scratch_bytes, [&](Kernel& kernel, Value begin, Value end, Value scratch) {
+    Ops& o = kernel.o;
+    const Type word = o.b.getI32Type();
+    kernel.shapes = shapes;
+    GemmKernel gemm;
+    gemm.plan = plan;
+    gemm.accumulator = word;
+    gemm.multiply_add = products.multiply_add(o, /*p_is_x=*/true);
+    gemm.p.pointer = kernel.Pointer(image);
+    gemm.p.element = word;
+    gemm.p.row_stride = row_words;
+    if (gathers) {
+      const Value block = o.At(scratch, kernel_bytes, o.b.getI8Type()), images = gemm.p.pointer;
+      const int64_t tiles_of_block = block_rows / plan.mr;
+      gemm.p.pointer = block;
+      gemm.p.tile_offset = [&, tiles_of_block](KernelBuilder& kb, Value tile) {
+        return kb.Mul(kb.Rem(tile, tiles_of_block), plan.mr * row_words);
+      };
+      gemm.prepare = [&, block, images](KernelBuilder&, Value row_block) {
+        const Value first = o.Mul(row_block, plan.mc);
+        o.For(first, o.Min(o.Add(first, plan.mc), o.Int(m)), 1, [&](Value row) {
+          const Value to = o.At(block, o.Mul(o.Sub(row, first), row_words), word);
+          if (row_words > k) {
+            const Type rest = KernelBuilder::Vector(kTileWords, word);
+            o.Store(o.Zero(rest), o.At(to, row_words - kTileWords, word));
+          }
+          pixels.Gather(kernel, images, row, to);
+        });
+      };
+    }
+    gemm.q.pointer = kernel.Pointer(filters.words);
+    gemm.q.element = word;
+    StoreProduct(f, kernel, n, result, &gemm);
+    SubtractExcess(kernel, products, filters.excess, nullptr, &gemm);
+    if (registers) {
+      gemm.tile = registers->Tile(kernel, plan, gemm.p, products.x_is_unsigned(), gemm.multiply_add);
+      gemm.inline_epilogue = false;
+      registers->Begin(kernel);
+    }
+    EmitGemmTasks(o, gemm, begin, end, scratch);
+    if (registers) registers->End(kernel);
+  });
+  return absl::OkStatus();
+}
+
+}  // namespace inlay::native
