@@ -21,7 +21,8 @@ using mlir::Value;
 constexpr int64_t kUnrolledCopies = 8;
 // A block of rows: in L1 beside what else a tile meets; more of them, fewer times over all weights, where these come
 // from beyond L2.
-constexpr int64_t kBlockBytes = 32 << 10, kLargeBlockBytes = 160 << 10;
+constexpr int64_t kBlockBytes = 32 << 10, kLargeBlockBytes = 320 << 10;
+constexpr int64_t kResultBytes = 2;  // written and read for one
 
 // [N * pixels, taps * words] of an image, row by row.
 class PixelRows {
@@ -47,43 +48,63 @@ class PixelRows {
 
   int64_t words() const { return s_.taps() * words_; }
 
-  // Row `row` to `to`.
-  void Gather(Kernel& k, Value images, Value row, Value to) const {
+  // Rows [first, end) to `to`, `row_words` apart.
+  void Gather(Kernel& k, Value images, Value first, Value end, Value to, int64_t row_words) const {
     Ops& o = k.o;
-    const Type word = o.b.getI32Type();
-    const Value image = o.Div(row, s_.pixels()), pixel = o.Rem(row, s_.pixels());
-    const Value at[] = {o.Div(pixel, s_.out[1] * s_.out[2]), o.Rem(o.Div(pixel, s_.out[2]), s_.out[1]),
-                        o.Rem(pixel, s_.out[2])};
-    auto first = [&](int axis) { return o.KernelBuilder::Add(o.Mul(at[axis], s_.stride[axis]), -s_.pad[axis]); };
-    const Value depth = first(0), top = first(1), left = first(2);
-    const Value x = o.At(images, o.Mul(image, words_ * s_.in_elements()), word);
-    const int64_t width = s_.kernel[2], reach = (width - 1) * s_.dilation[2];
-    const bool is_run = word_stride_ == 1 && (width == 1 || s_.dilation[2] == 1);
-    const Value sees_run = Inside(o, left, s_.in[2] - reach);
-    o.For(s_.kernel[0] * s_.kernel[1], [&](Value tap) {
-      const Value d = o.Add(depth, o.Mul(o.Div(tap, s_.kernel[1]), s_.dilation[0]));
-      const Value h = o.Add(top, o.Mul(o.Rem(tap, s_.kernel[1]), s_.dilation[1]));
-      const Value sees_row = o.And(Inside(o, d, s_.in[0]), Inside(o, h, s_.in[1]));
-      const Value line = o.Mul(o.Add(o.Mul(d, s_.in[1]), h), s_.in[2]);
-      const Value run = o.At(to, o.Mul(tap, width * words_), word);
-      auto pixel_at = [&](Value column) {
-        return o.At(x, o.Mul(o.KernelBuilder::Add(line, column), pixel_stride_), word);
-      };
-      auto one_by_one = [&] {
-        o.For(width, [&](Value t) {
-          const Value column = o.Add(left, o.Mul(t, s_.dilation[2]));
-          const Value target = o.At(run, o.Mul(t, words_), word);
-          o.If(
-              o.And(sees_row, Inside(o, column, s_.in[2])), [&] { CopyPixel(o, pixel_at(column), target); },
-              [&] { Copy(o, k.Pointer(padding_), target, words_); });
-        });
-      };
-      if (!is_run) return one_by_one();
-      o.If(o.And(sees_row, sees_run), [&] { Copy(o, pixel_at(left), run, width * words_); }, one_by_one);
+    const int64_t columns = s_.out[2];
+    o.For(o.Div(first, columns), o.Div(o.Add(end, columns - 1), columns), 1, [&](Value line) {
+      const Value row = o.Mul(line, columns);
+      const Value begin = o.Sub(o.Max(first, row), row), stop = o.Sub(o.Min(end, o.Add(row, columns)), row);
+      Line(k, images, line, begin, stop, o.At(to, o.Mul(o.Sub(row, first), row_words), o.b.getI32Type()), row_words);
     });
   }
 
  private:
+  // Columns [begin, stop) of a row of output pixels; column 0 would be at `to`.
+  void Line(Kernel& k, Value images, Value line, Value begin, Value stop, Value to, int64_t row_words) const {
+    Ops& o = k.o;
+    const Type word = o.b.getI32Type();
+    const Value image = o.Div(line, s_.out[0] * s_.out[1]);
+    const Value x = o.At(images, o.Mul(image, words_ * s_.in_elements()), word);
+    auto first = [&](int axis, Value at) { return o.KernelBuilder::Add(o.Mul(at, s_.stride[axis]), -s_.pad[axis]); };
+    const Value depth = first(0, o.Rem(o.Div(line, s_.out[1]), s_.out[0])), top = first(1, o.Rem(line, s_.out[1]));
+    const int64_t width = s_.kernel[2], stride = s_.stride[2], reach = (width - 1) * s_.dilation[2];
+    // Columns [low, high) see no padding.
+    const bool is_run = word_stride_ == 1 && (width == 1 || s_.dilation[2] == 1);
+    const int64_t low = is_run ? std::min(CeilDiv(std::max<int64_t>(s_.pad[2], 0), stride), s_.out[2]) : s_.out[2];
+    const int64_t last = s_.in[2] - 1 - reach + s_.pad[2];
+    const int64_t high = std::max(low, std::min(last < 0 ? 0 : last / stride + 1, s_.out[2]));
+    o.For(s_.kernel[0] * s_.kernel[1], [&](Value tap) {
+      const Value d = o.Add(depth, o.Mul(o.Div(tap, s_.kernel[1]), s_.dilation[0]));
+      const Value h = o.Add(top, o.Mul(o.Rem(tap, s_.kernel[1]), s_.dilation[1]));
+      const Value row = o.Mul(o.Add(o.Mul(d, s_.in[1]), h), s_.in[2]);
+      const Value run = o.At(to, o.Mul(tap, width * words_), word);
+      auto target = [&](Value column) { return o.At(run, o.Mul(column, row_words), word); };
+      auto pixel_at = [&](Value column) {
+        return o.At(x, o.Mul(o.KernelBuilder::Add(row, column), pixel_stride_), word);
+      };
+      auto pad = [&](Value to) { Copy(o, k.Pointer(padding_), to, words_); };
+      auto one_by_one = [&](Value column) {
+        o.For(width, [&](Value t) {
+          const Value at = o.Add(first(2, column), o.Mul(t, s_.dilation[2]));
+          const Value to = o.At(target(column), o.Mul(t, words_), word);
+          o.If(Inside(o, at, s_.in[2]), [&] { CopyPixel(o, pixel_at(at), to); }, [&] { pad(to); });
+        });
+      };
+      auto see_row = [&] {
+        o.For(begin, o.Min(stop, o.Int(low)), 1, one_by_one);
+        o.For(o.Max(begin, o.Int(low)), o.Min(stop, o.Int(high)), 1,
+              [&](Value column) { Copy(o, pixel_at(first(2, column)), target(column), width * words_); });
+        o.For(o.Max(begin, o.Int(high)), stop, 1, one_by_one);
+      };
+      o.If(o.And(Inside(o, d, s_.in[0]), Inside(o, h, s_.in[1])), see_row, [&] {
+        o.For(begin, stop, 1, [&](Value column) {
+          o.For(width, [&](Value t) { pad(o.At(target(column), o.Mul(t, words_), word)); });
+        });
+      });
+    });
+  }
+
   static Value Inside(Ops& o, Value at, int64_t extent) {
     return o.And(o.Less(o.Int(-1), at), o.Less(at, o.Int(extent)));
   }
@@ -178,14 +199,12 @@ absl::Status EmitIntegerPixels(FunctionEmitter& f, const Node& n) {
   if (products.word == Word::kBytes) tiles = PlanTiles(f.cpu(), ColumnSource::kPacked, 1, m, shape.m, k);
   GemmPlan plan = tiles ? *tiles : PlanGemm(core, ColumnSource::kPacked, kWordBytes, 1, m, shape.m, k);
   const int64_t row_words = tiles ? RoundUp(k, kTileWords) : k;
-  const int64_t tile_bytes = plan.mr * row_words * kWordBytes;
-  if (gathers) {
-    const bool is_far = plan.packed_elements() * kWordBytes > core.near_bytes();
-    const int64_t rows = std::max((is_far ? kLargeBlockBytes : kBlockBytes) / tile_bytes, int64_t{1}) * plan.mr;
-    plan.mc = std::min(rows, plan.m);
-  }
+  // A block's rows, and what they give, stay near while all panels meet them.
+  const bool is_far = plan.packed_elements() * kWordBytes > core.near_bytes();
+  const int64_t tile_bytes = plan.mr * (row_words * kWordBytes + shape.m * kResultBytes);
+  plan.mc = std::min(std::max((is_far ? kLargeBlockBytes : kBlockBytes) / tile_bytes, int64_t{1}) * plan.mr, plan.m);
   CutForThreads(&plan);
-  if (gathers) plan.rows_fastest = false;
+  plan.rows_fastest = false;
   const Buffer image = channels_last ? RowsOfWords(f, x, products, true, gathers ? products.words(shape.c) : row_words)
                                      : WordsOfImages(f, x, products, 1);
   const PackedWords filters = PackFilters(f, w, products, plan);
@@ -220,15 +239,14 @@ absl::Status EmitIntegerPixels(FunctionEmitter& f, const Node& n) {
         return kb.Mul(kb.Rem(tile, tiles_of_block), plan.mr * row_words);
       };
       gemm.prepare = [&, block, images](KernelBuilder&, Value row_block) {
-        const Value first = o.Mul(row_block, plan.mc);
-        o.For(first, o.Min(o.Add(first, plan.mc), o.Int(m)), 1, [&](Value row) {
-          const Value to = o.At(block, o.Mul(o.Sub(row, first), row_words), word);
-          if (row_words > k) {
-            const Type rest = KernelBuilder::Vector(kTileWords, word);
-            o.Store(o.Zero(rest), o.At(to, row_words - kTileWords, word));
-          }
-          pixels.Gather(kernel, images, row, to);
-        });
+        const Value first = o.Mul(row_block, plan.mc), end = o.Min(o.Add(first, plan.mc), o.Int(m));
+        if (row_words > k) {
+          const Type rest = KernelBuilder::Vector(kTileWords, word);
+          o.For(o.Int(1), o.Add(o.Sub(end, first), 1), 1, [&](Value row) {
+            o.Store(o.Zero(rest), o.At(block, o.KernelBuilder::Add(o.Mul(row, row_words), -kTileWords), word));
+          });
+        }
+        pixels.Gather(kernel, images, first, end, block, row_words);
       };
     }
     gemm.q.pointer = kernel.Pointer(filters.words);
