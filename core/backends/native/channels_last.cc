@@ -24,6 +24,7 @@ using Dims = std::vector<int64_t>;
 
 constexpr int64_t kMinFilters = 8;     // fewer leave most of a vector empty
 constexpr int64_t kMaxSummed = 12288;  // bytes of a row of products, of which a task has a block
+constexpr int64_t kMaxTaps = 49;       // of a depthwise kernel; code for each is emitted several times
 constexpr int64_t kWordChannels = 4;
 
 bool IsImage(const ir::Type& type) {
@@ -351,11 +352,15 @@ bool HasChannelsLastKernel(const Binding& call) {
   if (!call.IsCall("conv_integer") || !IsImage(call.args[0].type()) || !IsImage(call.var->type)) return false;
   const Dims x = call.args[0].tensor_type().Shape(), w = call.args[1].tensor_type().Shape();
   const int64_t sums = std::accumulate(w.begin() + 1, w.end(), int64_t{1}, std::multiplies<>());
-  return call.var->type.tensor().NumElements() > 0 && sums > 0 && sums <= kMaxSummed && w[0] >= kMinFilters &&
-         call.attrs.IntOr("groups", 1) == 1;
+  if (call.var->type.tensor().NumElements() == 0 || sums == 0 || w[0] < kMinFilters) return false;
+  const int64_t groups = call.attrs.IntOr("groups", 1);
+  if (groups == 1) return sums <= kMaxSummed;
+  const Dims dilations = call.attrs.IntsOr("dilations", {});
+  return x.size() == 4 && groups == x[1] && groups == w[0] && sums <= kMaxTaps &&
+         std::all_of(dilations.begin(), dilations.end(), [](int64_t d) { return d == 1; });
 }
 
-bool HasWordsOfChannels(const Binding& conv) { return conv.args[1].tensor_type().Shape()[1] > kWordChannels; }
+bool HasWordsOfChannels(const Binding& conv) { return conv.args[0].tensor_type().Shape()[1] > kWordChannels; }
 
 backend::ChannelsLast PrefersChannelsLast(const ir::Function& partition) {
   Classes classes(partition);

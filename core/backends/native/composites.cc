@@ -33,7 +33,7 @@ class Folder {
     for (Node* node : NodesOf("matmul")) FoldAttention(node);
     for (Node* node : NodesOf("transpose")) FoldDepthwiseTokens(node);
     for (Node* node : NodesOf("conv_integer")) FoldIntegerPixels(node);
-    for (Node* node : NodesOf("max_pool")) FoldChannelsLast(node, kPoolPixels, "pool", /*of_image=*/true);
+    for (Node* node : NodesOf("max_pool")) FoldChannelsLast(node, kPoolPixels, {"pool"}, /*of_image=*/true);
     for (Node* node : NodesOf("transpose")) FoldDepthToSpace(node);
     for (size_t i = 0; i < graph_.nodes.size(); ++i) graph_.nodes[i]->id = static_cast<int>(i);
   }
@@ -117,11 +117,12 @@ class Folder {
 
   void FoldIntegerPixels(Node* conv) {
     if (!HasChannelsLastKernel(*conv->binding) || !def_use_.IsConstant(conv->binding->args[1])) return;
-    FoldChannelsLast(conv, kIntegerPixels, "conv", HasWordsOfChannels(*conv->binding));
+    if (conv->attrs->IntOr("groups", 1) > 1) return FoldChannelsLast(conv, kDepthwiseTokens, {"conv", "last"}, true);
+    FoldChannelsLast(conv, kIntegerPixels, {"conv"}, HasWordsOfChannels(*conv->binding));
   }
 
-  // `node` with the transposes around it; `of_image`: the one in front too.
-  void FoldChannelsLast(Node* node, const char* op, const char* part, bool of_image) {
+  // `node` with the transposes around it, as all of `parts`; `of_image`: the one in front too.
+  void FoldChannelsLast(Node* node, const char* op, const std::vector<std::string>& parts, bool of_image) {
     Node* to_last = OnlyUser(*node, "transpose");
     if (to_last == nullptr || to_last->attrs->Ints("perm") != ToLast(node->out().rank())) return;
     std::set<Node*> inside = {node, to_last};
@@ -129,7 +130,7 @@ class Folder {
     composite->op = op;
     composite->binding = node->binding;
     composite->attrs = node->attrs;
-    composite->parts = {{part, node}};
+    for (const std::string& part : parts) composite->parts[part] = node;
     composite->inputs = node->inputs;
     composite->outputs = to_last->outputs;
     if (of_image) {

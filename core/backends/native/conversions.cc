@@ -45,6 +45,10 @@ Value Ops::IntToFloat(Value x, Type element, bool is_signed) {
   return b.createOrFold<arith::UIToFPOp>(loc, to, x);
 }
 
+Value Ops::FloatToInt(Value x, Type element) {
+  return b.create<arith::FPToSIOp>(loc, WithElement(x.getType(), element), x);
+}
+
 // f32 to i32 by x86's own instruction; null: there is none for so many lanes.
 Value Ops::TruncateF32(Value x) {
   const int64_t lanes = Lanes(x);
@@ -76,7 +80,7 @@ Value Ops::FloatToIntSaturating(Value x, Type element, bool is_signed) {
     if (const Value y = TruncateF32(clamped(x))) return TruncateI(y, element);
   }
   const Type to = WithElement(type, bits < 32 ? b.getI32Type() : element);
-  const Value y = b.create<arith::FPToSIOp>(loc, to, clamped(Select(IsNan(x), ConstF(type, 0), x)));
+  const Value y = FloatToInt(clamped(Select(IsNan(x), ConstF(type, 0), x)), to);
   if (magnitude <= digits) return TruncateI(y, element);
   return Select(CompareF(Compare::kGe, x, ConstF(type, beyond)), ConstI(to, INT64_MAX >> (64 - bits)), y);
 }

@@ -1,8 +1,10 @@
 // Depthwise convolutions of images whose channels lie last: a vector is channels of one pixel, so that nothing is
 // transposed, and lanes are full whatever the image's width. A tile's output columns have their sums in registers,
 // each pixel that they see is loaded once a row of the kernel for all of them; what falls into the padding is not
-// computed. Channels go in blocks whose pixels and weights L1 holds, rows of the image one after the other.
+// computed. Channels go in blocks whose pixels and weights L1 holds, rows of the image one after the other. Integers of
+// 8 bits are widened as they are loaded; f32 holds their sums exactly.
 #include <algorithm>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -11,6 +13,7 @@
 #include "core/backends/native/function_emitter.h"
 #include "core/backends/native/lowering.h"
 #include "core/backends/native/lowerings/conv_support.h"
+#include "core/backends/native/lowerings/integer_products.h"
 #include "core/backends/native/rounding.h"
 #include "mlir/IR/BuiltinTypes.h"
 
@@ -21,7 +24,7 @@ using mlir::Type;
 using mlir::Value;
 
 constexpr int64_t kColumns = 4;       // of a tile
-constexpr int64_t kBlockBytes = 512;  // of a pixel: channels of a block
+constexpr int64_t kBlockChannels = 128;
 
 class DepthwiseTokens {
  public:
@@ -29,9 +32,12 @@ class DepthwiseTokens {
       : f_(f),
         n_(n),
         x_(n.in(0)),
-        s_(ConvShapeOf(*n.parts.at("conv"), /*transposed=*/false)),
-        lanes_(f.LanesFor({&x_, &f.StoredTensor(n)}, Extent(s_.c))),
-        pixels_(n.out().dims.begin() + 1, n.out().dims.end() - 1) {}
+        conv_(*n.parts.at("conv")),
+        s_(ConvShapeOf(conv_, /*transposed=*/false)),
+        lanes_(f.LanesForBytes(sizeof(float), Extent(s_.c))),
+        pixels_(n.out().dims.begin() + 1, n.out().dims.end() - 1) {
+    if (conv_.op == "conv_integer") integers_ = ProductsOfConv(f, conv_);
+  }
 
   void Emit() {
     PackWeights();
@@ -55,8 +61,10 @@ class DepthwiseTokens {
           Type type = k.o.b.getF32Type();
           Value from = k.Pointer(n_.in(1)), to = k.Pointer(weights_);
           k.o.For(s_.c, [&](Value channel) {
+            const Type stored = integers_ ? k.o.b.getI8Type() : type;
             for (int64_t tap = 0; tap < s_.taps(); ++tap) {
-              Value w = k.o.Load(type, k.o.At(from, k.o.Add(k.o.Mul(channel, s_.taps()), tap), type));
+              Value w = k.o.Load(stored, k.o.At(from, k.o.Add(k.o.Mul(channel, s_.taps()), tap), stored));
+              if (integers_) w = integers_->Join(k.o, {w}, /*of_x=*/false);
               k.o.Store(w, k.o.At(to, k.o.Add(channel, tap * s_.c), type));
             }
           });
@@ -85,7 +93,7 @@ class DepthwiseTokens {
 
   void Blocks() {
     Ops& o = k_->o;
-    const int64_t block = std::max<int64_t>(kBlockBytes / (lanes_ * int64_t{sizeof(float)}), 1) * lanes_;
+    const int64_t block = std::max<int64_t>(kBlockChannels / lanes_, 1) * lanes_;
     o.For(o.Int(0), o.Int(s_.c), block, [&](Value first) {
       block_begin_ = first;
       block_end_ = o.Min(o.Int(s_.c), o.KernelBuilder::Add(first, block));
@@ -130,8 +138,9 @@ class DepthwiseTokens {
         }
         Indices at = {image_};
         Value pixel = o.Add(o.Mul(row_, s_.out[2]), o.KernelBuilder::Add(column, i));
+        if (integers_) sum = integers_->Sum(o, sum);
         Eval last(*k_, lanes_);
-        last.Provide(n_.parts.at("conv")->out(), sum);
+        last.Provide(conv_.out(), sum);
         sum = last.At(n_.parts.at("last")->out(), {image_, channel[0], row_, o.KernelBuilder::Add(column, i)});
         for (const Index& index : Delinearise(o, pixel, pixels_)) at.push_back(index);
         at.push_back(channel[0]);
@@ -146,11 +155,15 @@ class DepthwiseTokens {
     const int64_t pitch = s_.in[2] * s_.c;
     Value shift = o.Mul(o.KernelBuilder::Add(column, -like), s_.stride[2]);
     Value first_row = o.Add(o.Mul(image_, s_.in[1]), top_);
-    Value x = o.At(k_->Pointer(x_), o.Add(o.Mul(first_row, pitch), o.Add(o.Mul(shift, s_.c), c)), type);
+    InputElements elements{type};
+    if (integers_) {
+      elements = {o.b.getI8Type(), [&](KernelBuilder&, Value v) { return integers_->Join(o, {v}, /*of_x=*/true); }};
+    }
+    Value x = o.At(k_->Pointer(x_), o.Add(o.Mul(first_row, pitch), o.Add(o.Mul(shift, s_.c), c)), elements.stored);
     Value w = o.At(k_->Pointer(weights_), c, type);
     auto row = [&](Value h, std::vector<Value> sums) {
-      Value x_row = o.At(x, o.Mul(h, pitch), type), w_row = o.At(w, o.Mul(h, s_.kernel[2] * s_.c), type);
-      return EmitChannelRow(o, s_, type, x_row, w_row, s_.c, like, std::move(sums));
+      Value x_row = o.At(x, o.Mul(h, pitch), elements.stored), w_row = o.At(w, o.Mul(h, s_.kernel[2] * s_.c), type);
+      return EmitChannelRow(o, s_, elements, x_row, w_row, s_.c, like, std::move(sums));
     };
     std::vector<Value> sums(count, o.Zero(vector));
     if (!sees_all_) return o.For(tap_begin_, tap_end_, 1, sums, row);
@@ -161,9 +174,11 @@ class DepthwiseTokens {
   FunctionEmitter& f_;
   const Node& n_;
   const Tensor& x_;
+  const Node& conv_;
   const ConvShape s_;
   const int64_t lanes_;
   const Shape pixels_;  // of the result
+  std::optional<IntegerProducts> integers_;
   Buffer weights_;
   // Of what is being emitted.
   Kernel* k_ = nullptr;

@@ -85,7 +85,7 @@ MultiplyAdd IntegerProducts::multiply_add(Ops& o, bool p_is_x) const {
 }
 
 Value IntegerProducts::Sum(Ops& o, Value accumulator) const {
-  return word == Word::kFloat ? o.Cast(ir::DType::kF32, ir::DType::kI32, accumulator) : accumulator;
+  return word == Word::kFloat ? o.FloatToInt(accumulator, o.b.getI32Type()) : accumulator;
 }
 
 Buffer Words(FunctionEmitter& f, const Tensor& x, const IntegerProducts& products, bool of_x, int axis, int64_t groups,
