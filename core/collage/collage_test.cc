@@ -178,6 +178,20 @@ TEST_F(CollageTest, NativeFusesByKind) {
   EXPECT_EQ(Calls(*result), "native: matmul add sigmoid; native: transpose exp softmax");
 }
 
+// Bytes cross between partitions, not what they stand for: of the two images that meet the second one's maker takes in
+// what widens both.
+TEST_F(CollageTest, WhoReadsBytesWidensThem) {
+  auto x = builder_.Param("x", ir::MakeTensorType(ir::DType::kU8, {4, 8}));
+  auto w = ir::MakeWeight(ir::MakeTensorType(ir::DType::kI8, {8, 8}), Digest::Of("w"));
+  auto bytes = [&] { return Call("cast", {Call("matmul_integer", {x, w})}, {{"dtype", ir::DType::kU8}}); };
+  auto wide = [&](ir::VarPtr v) { return Call("sqrt", {Call("cast", {v}, {{"dtype", ir::DType::kF32}})}); };
+  auto first = bytes(), second = bytes();
+  builder_.Return({Call("add", {wide(first), wide(second)})});
+  auto result = Partition({&native_});
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(Calls(*result), "native: matmul_integer cast; native: matmul_integer cast cast sqrt cast sqrt add");
+}
+
 TEST_F(CollageTest, ValueWithTwoUsersIsNotFusedAway) {
   auto x = builder_.Param("x", F32({4, 4}));
   auto e = Call("exp", {x});

@@ -1,4 +1,4 @@
-// fold_pads, trim_kernels, sink_reshapes and recognise_assignment.
+// fold_pads, trim_kernels, move_quantised, sink_reshapes and recognise_assignment.
 #include "core/passes/pass_test_util.h"
 
 namespace inlay::passes {
@@ -73,6 +73,63 @@ TEST(TrimKernelsTest, WhatMeetsThePictureStays) {
   };
   b.Return(results);
   EXPECT_EQ(BodyAfter(b, TrimKernels()), Body(b.Module()));
+}
+
+VarPtr Dequantised(FunctionBuilder& b, VarPtr x, double scale, int64_t zero) {
+  VarPtr y = b.Call("cast", {x}, {{"dtype", DType::kI32}});
+  if (zero != 0) y = b.Call("sub", {y, MakeScalar(DType::kI32, static_cast<double>(zero))});
+  return b.Call("mul", {b.Call("cast", {y}, {{"dtype", DType::kF32}}), MakeScalar(DType::kF32, scale)});
+}
+
+VarPtr Quantised(FunctionBuilder& b, VarPtr x, double scale, double zero, double least = 0) {
+  VarPtr y = b.Call("round", {b.Call("div", {x, MakeScalar(DType::kF32, scale)})});
+  y = b.Call("add", {y, MakeScalar(DType::kF32, zero)});
+  y = b.Call("clip", {y}, {{"min", least}, {"max", least + 255}});
+  return b.Call("cast", {y}, {{"dtype", least < 0 ? DType::kI8 : DType::kU8}});
+}
+
+TEST(MoveQuantisedTest, PoolsAndMovesBytes) {
+  FunctionBuilder b;
+  VarPtr x = b.Param("x", ir::TensorType{DType::kI8, {1, 4, 6, 6}});
+  VarPtr y = b.Call("max_pool", {Dequantised(b, x, 0.5, 3)}, {{"kernel", Ints{2, 2}}, {"strides", Ints{2, 2}}});
+  y = b.Call("transpose", {y}, {{"perm", Ints{0, 2, 3, 1}}});
+  VarPtr z = Dequantised(b, b.Param("z", ir::TensorType{DType::kI8, {1, 3, 3, 2}}), 0.5, 3);
+  b.Return({b.Call("concat", {y, z}, {{"axis", 3}})});
+  EXPECT_EQ(Body(RunPass(RunPass(b.Module(), MoveQuantised()), DeadCode())),
+            "  %0: i8[1, 4, 3, 3] = max_pool(%x, ceil_mode=false, dilations=[1, 1], kernel=[2, 2], pads=[0, 0, 0, 0], "
+            "strides=[2, 2])\n"
+            "  %1: i8[1, 3, 3, 4] = transpose(%0, perm=[0, 2, 3, 1])\n"
+            "  %2: i8[1, 3, 3, 6] = concat(%1, %z, axis=3)\n"
+            "  %3: i32[1, 3, 3, 6] = cast(%2, dtype=i32)\n"
+            "  %4: i32[1, 3, 3, 6] = sub(%3, i32(3))\n"
+            "  %5: f32[1, 3, 3, 6] = cast(%4, dtype=f32)\n"
+            "  %6: f32[1, 3, 3, 6] = mul(%5, f32(0.5))\n"
+            "  return %6\n");
+}
+
+TEST(MoveQuantisedTest, TheSameQuantisationAgainIsNone) {
+  for (const double least : {0.0, -128.0}) {
+    FunctionBuilder b;
+    VarPtr x = b.Param("x", ir::TensorType{least < 0 ? DType::kI8 : DType::kU8, {4, 6}});
+    VarPtr y = b.Call("reshape", {Dequantised(b, x, 0.1, 3)}, {{"shape", Ints{24}}});
+    b.Return({Quantised(b, y, 0.1, 3, least)});
+    const std::string body = Body(RunPass(RunPass(b.Module(), MoveQuantised()), DeadCode()));
+    EXPECT_EQ(body, least < 0 ? "  %0: i8[24] = reshape(%x, shape=[24])\n  return %0\n"
+                              : "  %0: u8[24] = reshape(%x, shape=[24])\n  return %0\n");
+  }
+}
+
+TEST(MoveQuantisedTest, OthersStay) {
+  FunctionBuilder b;
+  VarPtr x = b.Param("x", ir::TensorType{DType::kU8, {4, 6}}), y = b.Param("y", ir::TensorType{DType::kU8, {4, 6}});
+  VarPtr twice = Dequantised(b, x, 0.1, 3);
+  b.Return({Quantised(b, Dequantised(b, x, 0.1, 3), 0.2, 3), Quantised(b, Dequantised(b, x, 0.1, 3), 0.1, 4),
+            Quantised(b, Dequantised(b, x, 0.1, 3), 0.1, 3, -128),
+            b.Call("concat", {Dequantised(b, x, 0.1, 3), Dequantised(b, y, 0.2, 3)}, {{"axis", 1}}),
+            b.Call("concat", {Dequantised(b, x, 0.1, 3), Dequantised(b, y, 0.1, 4)}, {{"axis", 1}}),
+            b.Call("transpose", {twice}, {{"perm", Ints{1, 0}}}), b.Call("relu", {twice}),
+            b.Call("reduce_max", {Dequantised(b, x, -0.1, 3)}, {{"axes", Ints{1}}})});
+  EXPECT_EQ(BodyAfter(b, MoveQuantised()), Body(b.Module()));
 }
 
 TEST(SinkReshapesTest, LinearLayer) {

@@ -11,9 +11,9 @@ ir::VarPtr CaseBuilder::In(const Shape& shape, ir::DType dtype) {
   return builder_.Param("x" + std::to_string(function_.params.size()), ir::MakeTensorType(dtype, shape));
 }
 
-ir::VarPtr CaseBuilder::Weight(const Shape& shape) {
+ir::VarPtr CaseBuilder::Weight(const Shape& shape, ir::DType dtype) {
   constant_params_.push_back(static_cast<int64_t>(function_.params.size()));
-  return builder_.Param("w" + std::to_string(function_.params.size()), ir::MakeTensorType(ir::DType::kF32, shape));
+  return builder_.Param("w" + std::to_string(function_.params.size()), ir::MakeTensorType(dtype, shape));
 }
 
 namespace {
@@ -56,6 +56,7 @@ std::vector<Case> AllCases() {
   AddOtherCases(&cases);
   AddFusedCases(&cases);
   AddAttentionCases(&cases);
+  AddQuantisedCases(&cases);
   return cases;
 }
 

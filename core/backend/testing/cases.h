@@ -25,7 +25,8 @@ class CaseBuilder {
   using Shape = std::vector<int64_t>;
   CaseBuilder() : builder_(&function_) {}
   ir::VarPtr In(const Shape& shape, ir::DType dtype = ir::DType::kF32);
-  ir::VarPtr Weight(const Shape& shape);  // a parameter that is constant after load
+  // A parameter that is constant after load.
+  ir::VarPtr Weight(const Shape& shape, ir::DType dtype = ir::DType::kF32);
   ir::VarPtr Op(const std::string& op, std::vector<ir::Operand> args, ir::Attrs attrs = {});
   Case Done(std::string name, std::vector<ir::Operand> results);
 
@@ -41,6 +42,7 @@ void AddContractionCases(std::vector<Case>* cases);
 void AddOtherCases(std::vector<Case>* cases);
 void AddFusedCases(std::vector<Case>* cases);
 void AddAttentionCases(std::vector<Case>* cases);
+void AddQuantisedCases(std::vector<Case>* cases);
 
 }  // namespace inlay::backend::testing
 

@@ -46,7 +46,8 @@ void Conv(const RefCall& call) {
   const Shape x = call.arg(0).type.Shape(), w = call.arg(1).type.Shape(), out = call.out->type.Shape();
   const Windows windows(call.attrs);
   const int64_t m_per_group = w[0] / call.attrs.Int("groups");
-  const Shape taps(w.begin() + 1, w.end());  // channel, then the window
+  const Shape taps(w.begin() + 1, w.end());                                // channel, then the window
+  const double zero = static_cast<double>(call.attrs.IntOr("x_zero", 0));  // of integers
   int64_t i = 0;
   ForEach(out, [&](const Index& at) {
     double sum = call.args.size() > 2 ? call.arg(2).values[at[1]] : 0;
@@ -59,7 +60,7 @@ void Conv(const RefCall& call) {
         from.push_back(windows.At(static_cast<int>(s), at[s + 2], tap[s + 1]));
         if (from.back() < 0 || from.back() >= x[s + 2]) return;
       }
-      sum += call.arg(0).values[Offset(x, from)] * call.arg(1).values[Offset(w, weight)];
+      sum += (call.arg(0).values[Offset(x, from)] - zero) * call.arg(1).values[Offset(w, weight)];
     });
     call.out->values[i++] = sum;
   });
@@ -122,6 +123,8 @@ RefOp Pool(bool average) {
 void AddContractionOps(std::map<std::string, RefOp>* ops) {
   (*ops)["matmul"] = Matmul;
   (*ops)["conv"] = Conv;
+  (*ops)["matmul_integer"] = Matmul;
+  (*ops)["conv_integer"] = Conv;
   (*ops)["conv_transpose"] = ConvTranspose;
   (*ops)["max_pool"] = Pool(false);
   (*ops)["avg_pool"] = Pool(true);

@@ -57,6 +57,16 @@ void Clip(const RefCall& call) {
   }
 }
 
+void Cast(const RefCall& call) {
+  const ir::DType to = call.out->type.dtype;
+  for (size_t i = 0; i < call.out->values.size(); ++i) {
+    const double x = call.arg(0).values[i];
+    const int bits = static_cast<int>(8 * ir::ByteSize(to)) - (ir::IsSigned(to) ? 1 : 0);
+    const double low = ir::IsSigned(to) ? -std::ldexp(1, bits) : 0, high = std::ldexp(1, bits) - 1;
+    call.out->values[i] = ir::IsFloat(to) ? x : Min(Max(std::trunc(x), low), high);
+  }
+}
+
 void Where(const RefCall& call) {
   int64_t i = 0;
   ForEach(call.out->type.Shape(), [&](const Index& index) {
@@ -96,6 +106,7 @@ void AddElementwiseOps(std::map<std::string, RefOp>* ops) {
       OfParametric([](double x, double alpha, double beta) { return Min(Max(alpha * x + beta, 0.0), 1.0); });
   (*ops)["gelu"] = Gelu;
   (*ops)["clip"] = Clip;
+  (*ops)["cast"] = Cast;
   (*ops)["where"] = Where;
   const std::map<std::string, Binary> binary = {
       {"add", [](double a, double b) { return a + b; }},

@@ -55,7 +55,9 @@ std::vector<std::string> MakeInputs(const ir::Function& function, const Case& c,
       if (ir::IsFloat(type.dtype)) {
         ir::AppendDouble(type.dtype, uniform(random), &bytes);
       } else {
-        ir::AppendInt(type.dtype, static_cast<int64_t>(random() % 2), &bytes);
+        const bool is_byte = type.dtype == ir::DType::kI8 || type.dtype == ir::DType::kU8;
+        const auto value = static_cast<int64_t>(random() % (is_byte ? 256 : 2));
+        ir::AppendInt(type.dtype, type.dtype == ir::DType::kI8 ? value - 128 : value, &bytes);
       }
     }
     inputs.push_back(std::move(bytes));

@@ -32,7 +32,8 @@ std::optional<double> Literal(const Tensor& t) {
 
 bool IsInteger(double value) { return std::abs(value) <= 255 && std::floor(value) == value; }
 
-// cast(clip(add(round(x), zero), low, high)) of f32 to 8 bits that hold low and high; zero may be left out.
+// cast(clip(add(round(x), zero), low, high)) of f32 to 8 bits that hold low and high, which 0 is between; zero may be
+// left out.
 struct Quantised {
   const Tensor* x;
   double zero = 0, low, high;
@@ -45,9 +46,9 @@ std::optional<Quantised> QuantisedBy(const Node& cast) {
   if (clip == nullptr || !clip->attrs->Has("min") || !clip->attrs->Has("max")) return std::nullopt;
   Quantised q{&clip->in(0), 0, clip->attrs->Float("min"), clip->attrs->Float("max")};
   const double least = to == DType::kI8 ? -128 : 0;
-  if (!IsInteger(q.low) || !IsInteger(q.high) || q.low < least || q.high > least + 255 || q.low > q.high) {
-    return std::nullopt;
-  }
+  // 0 is what NaN becomes.
+  const bool holds = q.low >= least && q.low <= 0 && q.high >= 0 && q.high <= least + 255;
+  if (!holds || !IsInteger(q.low) || !IsInteger(q.high)) return std::nullopt;
   if (const Node* add = Inlined(*q.x, "add")) {
     const std::optional<double> zero = Literal(add->in(1));
     if (!zero || !IsInteger(*zero)) return std::nullopt;

@@ -255,6 +255,45 @@ def test_contraction_tails(s):
     s.check()
 
 
+def test_quantised_chains(s):
+    """Rounded and clamped once, whatever the chain says: to the last bit, ties, NaN and what no byte holds included."""
+    wild = [0.5, 1.5, 2.5, -0.5, -1.5, 0.49999997, 127.5, 128.5, -128.5, 254.5, 255.5, 1e9, -1e9, 4e6, -4e6, 1e-30]
+    wild += [np.inf, -np.inf, np.nan, -0.0, 3.0, *np.linspace(-300, 300, 97)]
+    x, other = np.array(wild, dtype=np.float32), s.data("u8", (len(wild),), 0, 255)
+
+    def quantised(b, x, dtype, zero, low, high):
+        y = b.op("add", b.op("round", x), b.literal(np.float32(zero)))
+        return b.op("cast", b.op("clip", y, min=float(low), max=float(high)), dtype=dtype)
+
+    def dequantised(b, q, zero):
+        q = b.op("cast", q, dtype="i32")
+        q = b.op("sub", q, b.literal(np.int32(zero))) if zero else q
+        return b.op("mul", b.op("cast", q, dtype="f32"), b.literal(np.float32(0.25)))
+
+    for dtype, zero, low, high in (
+        ("u8", 0, 0, 255), ("u8", 3, 0, 255), ("u8", 128, 0, 255), ("u8", 7, 5, 100), ("u8", -9, 0, 255),
+        ("i8", 0, -128, 127), ("i8", -5, -128, 127), ("i8", 11, -100, -3), ("i8", 127, -127, 127),
+    ):  # fmt: skip
+        limits = (dtype, zero, low, high)
+        name = "_".join(str(v) for v in limits).replace("-", "m")
+        s.build(f"quantised_{name}", [x], lambda b, x: quantised(b, x, *limits), tolerance=(0, 0))
+        for zero_again in {0, zero}:
+            s.build(f"again_{name}_{zero_again}".replace("-", "m"), [x, other],
+                    lambda b, x, o: b.op("add", dequantised(b, quantised(b, x, *limits), zero_again), dequantised(b, o, 0)),
+                    tolerance=(0, 0))  # fmt: skip
+        s.build(f"both_{name}", [x], lambda b, x: [q := quantised(b, x, *limits), dequantised(b, q, zero)],
+                tolerance=(0, 0))  # fmt: skip
+    # What only looks like it: halves of a zero point, no rounding, bounds that no byte has.
+    for name, f in {
+        "half": lambda b, x: quantised(b, x, "u8", 0.5, 0, 255),
+        "fractions": lambda b, x: b.op("cast", b.op("clip", x, min=0.0, max=255.0), dtype="u8"),
+        "wide": lambda b, x: quantised(b, x, "u8", 0, -300, 255),
+        "bounds": lambda b, x: quantised(b, x, "i8", 1, -1.5, 3.5),
+    }.items():
+        s.build(f"looks_quantised_{name}", [x], f, tolerance=(0, 0))
+    s.check()
+
+
 def test_rows(s):
     x = f32(s, 2, 4, 9, 37)
     mask = np.where(s.random.random((2, 1, 1, 37)) < 0.3, -1e9, 0).astype(np.float32)
