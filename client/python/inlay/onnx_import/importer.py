@@ -227,6 +227,12 @@ class GraphImporter:
         return outputs
 
     def no_converter(self, node, domain: str, opset: int) -> Unsupported:
+        if domain == "com.microsoft":
+            return Unsupported("there is no converter for this operator of onnxruntime's")
+        if domain == "com.microsoft.nchwc":  # layouts for the machine that it was optimised on
+            return Unsupported(
+                "a blocked layout of onnxruntime's (ORT_ENABLE_ALL); save the model at ORT_ENABLE_EXTENDED instead"
+            )
         if domain not in ("", "ai.onnx.ml", "ai.onnx.preview", "ai.onnx.preview.training"):
             return Unsupported(f"no operators of domain {domain!r} are supported")
         try:
