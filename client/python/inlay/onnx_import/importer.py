@@ -252,7 +252,8 @@ class GraphImporter:
         if value.var is not None:
             return value.var
         if value.extents is not None and not value.constant:
-            value.var = self.extents_as_data(value.extents)
+            data = self.extents_as_data(value.extents)
+            value.var = data if value.dtype == "i64" else self.builder.op("cast", data, dtype=value.dtype)
             return value.var
         if value.type is None:
             raise Unsupported(f"{value.name!r} is {value.array.dtype}, a dtype that the IR lacks")

@@ -112,7 +112,8 @@ def group_query_attention(ctx: NodeContext) -> tuple:
     seen = (part(ctx, x, 2, 0, total) for x in (k, v))
     keys, values = (ctx.reshape(x, [batch, kv_heads, 1, total, size]) for x in seen)
     y = attend(ctx, grouped, keys, values, _masks(ctx, grouped, total, past), ctx.attr("softcap", 0.0))
-    return join_heads(ctx, ctx.reshape(y, q.shape)), k, v
+    joined = ctx.transpose(y, [0, 3, 1, 2, 4])
+    return ctx.reshape(joined, [batch, new, dims.mul(heads, size)]), k, v
 
 
 def _operands(ctx: NodeContext, heads: int, kv_heads: int) -> list[Value]:
@@ -134,7 +135,10 @@ def _operands(ctx: NodeContext, heads: int, kv_heads: int) -> list[Value]:
 def _past(ctx: NodeContext, batch: Dim, new: Dim, total: Dim) -> Past:
     lengths, cached = ctx[5], ctx[3].shape[2] if ctx.has(3) else 0
     if not (dims.static([total, cached]) or cached == 0 or total == dims.add(cached, new)):
-        raise Unsupported(f"total_sequence_length {total} of a cache of {cached} and {new} new; fix them with shape=")
+        known = f"shape={{{str(total)!r}: {str(dims.add(cached, new))!r}}}"
+        raise Unsupported(
+            f"total_sequence_length {total} of a cache of {cached} and {new} new; {known} says it is theirs"
+        )
     if total == new:
         return 0
     if batch == 1:
