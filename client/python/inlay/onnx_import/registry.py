@@ -55,8 +55,8 @@ def converter(*op_types: str, since: int = 1, domain: str = ""):
 
 
 def contrib(*op_types: str):
-    """Registers a converter for operators of onnxruntime's own domain; all of them are of version 1."""
-    return converter(*op_types, domain="com.microsoft")
+    """Registers a converter for operators of onnxruntime's own domain: of version 1, which a model need not import."""
+    return converter(*op_types, since=0, domain="com.microsoft")
 
 
 def find_converter(domain: str, op_type: str, version: int) -> Converter | None:
