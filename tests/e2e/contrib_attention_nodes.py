@@ -27,6 +27,9 @@ def attention() -> dict[str, Node]:
         "mask [B, T], unidirectional": _attention(PADDING, unidirectional=1),
         "mask [B, T] of nothing": _attention(NOTHING),
         "mask [B, T] of nothing, unidirectional": _attention(NOTHING, unidirectional=1, mask_filter_value=-3.0),
+        "mask [B, T] of nothing, unidirectional, lowest": _attention(
+            NOTHING, unidirectional=1, mask_filter_value=float(np.finfo(F).min)
+        ),
         "mask_filter_value": _attention(PADDING, mask_filter_value=-1.0),
         "mask [B, S, T]": _attention(ints(2, B, S, S)),
         "mask [B, S, T], unidirectional": _attention(ints(2, B, S, S), unidirectional=1, mask_filter_value=-3.0),

@@ -173,6 +173,7 @@ REFUSED = {
     "attribute smooth_softmax 1": grouped(1, 5, None, 5, smooth_softmax=1),
     "attribute causal 0: only 1": grouped(1, 5, None, 5, causal=0),
     "4 new positions after a past, in a batch of 2": grouped(2, 4, 7, 11),
+    "a total_sequence_length of 9 with 1 new": grouped(1, 1, 7, 9),
     "attribute scale other than 1": Node(
         "RotaryEmbedding", [rand(1, 2, 8), np.array([0], I64), rand(9, 4), rand(9, 4)], {"scale": 0.5}
     ),
@@ -180,7 +181,7 @@ REFUSED = {
         "MatMulNBits", [rand(2, 16), nodes.ints(256, 3, 1, 8, dtype=np.uint8), rand(3, 1), None, np.zeros(16, I32)],
         {"N": 3, "K": 16, "block_size": 16}, weights=[1, 2, 4],
     ),
-    "3 bits in u8: 2, 4 and 8": Node(
+    "of 3 bits in uint8: 2, 4 and 8": Node(
         "MatMulNBits", [rand(2, 16), nodes.ints(256, 3, 1, 6, dtype=np.uint8), rand(3, 1)],
         {"N": 3, "K": 16, "block_size": 16, "bits": 3}, weights=[1, 2],
     ),

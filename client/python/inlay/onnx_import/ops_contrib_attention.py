@@ -17,6 +17,7 @@ from inlay.onnx_import.registry import NodeContext, contrib
 from inlay.onnx_import.value import Unsupported, Value, extents_value
 
 LOWEST = -3.4028234663852886e38  # of f32
+_LOWEST_HALF = -65504.0  # a row of nothing but -Infinity would have no softmax
 
 
 def split_heads(ctx: NodeContext, x: Value, heads: int) -> Value:
@@ -50,6 +51,8 @@ def attend(ctx: NodeContext, q: Value, k: Value, v: Value, masks: Sequence[Value
 
 def additive(ctx: NodeContext, kept: Value, other: float, like: Value) -> Value:
     """A boolean mask as one to be added: 0 where it is true."""
+    if like.dtype == "f16":
+        other = max(other, _LOWEST_HALF)
     return ctx.op("where", kept, ctx.like(0, like), ctx.like(other, like))
 
 
@@ -94,14 +97,14 @@ def _key_mask(ctx: NodeContext, mask: Value, batch: Dim, queries: Dim, keys: Dim
 def _masks(ctx: NodeContext, q: Value, k: Value, past: Dim, mask_at: int, bias_at: int) -> list[Value]:
     """What is added to the scores: the masks of keys and of what comes later, and the attention bias."""
     batch, _, queries, _ = q.shape
-    keys, masks = k.shape[2], []
+    keys = k.shape[2]
     filler = ctx.attr("mask_filter_value", -10000.0)
-    if ctx.has(mask_at):
-        kept = _key_mask(ctx, ctx[mask_at], batch, queries, keys)
-        if kept is not None:
-            masks.append(additive(ctx, kept, filler, q))
+    kept = _key_mask(ctx, ctx[mask_at], batch, queries, keys) if ctx.has(mask_at) else None
+    masks = [] if kept is None else [additive(ctx, kept, filler, q)]
     if ctx.attr("unidirectional", 0) and queries != 1:
-        masks.append(additive(ctx, causal_mask(ctx, queries, keys, past), LOWEST, q))
+        kept_ones = masks[0] if masks else ctx.like(0, q)
+        # Not the sum of both masks, which may be -Infinity.
+        masks = [ctx.op("where", causal_mask(ctx, queries, keys, past), kept_ones, ctx.like(LOWEST, q))]
     if ctx.has(bias_at):
         masks.append(ctx[bias_at])
     return masks

@@ -1,47 +1,50 @@
 """onnxruntime's products and look-ups of weights quantised in blocks of 8, 4 or 2 bits (domain com.microsoft).
 
-The module keeps the weights as they are. They are widened to floats by operators of weights alone, which run once, when
-a program is loaded, and not for each call (core/passes/lift_transform_params.cc): it then takes the memory of the float
-weights. Products are of floats, whatever accuracy_level allows.
+Importing takes the numbers out of their bytes: a module has a byte for each. They become floats by operators of weights
+alone, which run once, when a program is loaded (core/passes/lift_transform_params.cc, which keeps whatever grows by no
+more than four times; from packed bytes it would be more, and a large model's weights be widened in each call). A loaded
+program so takes the memory of the float weights. Products are of floats, whatever accuracy_level allows.
 """
 
 from __future__ import annotations
 
+import numpy as np
+
 from inlay.ir import dims
 from inlay.onnx_import.ops_contrib_elementwise import part
 from inlay.onnx_import.registry import NodeContext, contrib
-from inlay.onnx_import.value import Unsupported, Value
+from inlay.onnx_import.value import Unsupported, Value, constant_value
 
 
-def _unpacked(ctx: NodeContext, packed: Value, bits: int, count: int) -> Value:
-    """u8 [..., bytes] as `count` numbers of that many bits in the last axis, the lowest bits of a byte first."""
-    *outer, width = packed.shape
-    if packed.dtype != "u8" or bits not in (2, 4, 8) or isinstance(width, str):
-        raise Unsupported(f"{bits} bits in {packed.dtype}: 2, 4 and 8 in uint8 are supported")
-    if bits == 8:
-        return packed
-    each = 8 // bits
-    shifts = ctx.literal([bits * i for i in range(each)], "u8")
-    spread = ctx.op("shift_right", ctx.reshape(packed, [*outer, width, 1]), shifts)
-    numbers = ctx.reshape(ctx.op("bitwise_and", spread, ctx.literal(2**bits - 1, "u8")), [*outer, width * each])
-    return part(ctx, numbers, len(outer), 0, count)
+def _numbers(ctx: NodeContext, i: int, what: str, bits: int, rows: int) -> np.ndarray:
+    """Input i's numbers, [rows, ...]; the lowest bits of a byte come first."""
+    packed = ctx.const(i, what)
+    if packed.dtype != np.uint8 or bits not in (2, 4, 8):
+        raise Unsupported(f"{what} of {bits} bits in {packed.dtype}: 2, 4 and 8 in uint8 are supported")
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)
+    return ((packed.reshape(rows, -1, 1) >> shifts) & np.uint8(2**bits - 1)).reshape(rows, -1)
 
 
-def _dequantised(ctx: NodeContext, weights: Value, scales: Value, zero: Value | None, bits: int) -> Value:
-    """[..., blocks, numbers] as floats, (weights - zero) * scales; of these one for a block. zero: packed as weights are,
-    or floats; without it half of the range."""
-    *outer, blocks, size = weights.shape
+def _weight(numbers: np.ndarray, name: str) -> Value:
+    return constant_value(name, numbers, weight=True)
+
+
+def _zero_points(ctx: NodeContext, i: int, bits: int, rows: int, blocks: int) -> Value | None:
+    """[rows, blocks], packed like the weights, or floats."""
+    if not ctx.has(i):
+        return None
+    if ctx[i].is_float:
+        return ctx.reshape(ctx[i], [rows, blocks])
+    return _weight(_numbers(ctx, i, "the zero points", bits, rows)[:, :blocks], ctx[i].name)
+
+
+def _dequantised(ctx: NodeContext, numbers: Value, scales: Value, zero: Value | None, bits: int) -> Value:
+    """[..., blocks, numbers] as floats, (numbers - zero) * scales; of these one for a block. No zero: half of the range."""
+    *outer, blocks, size = numbers.shape
     each = [*outer, blocks, 1]
-    if zero is None:
-        zero = ctx.like(2 ** (bits - 1), scales)
-    elif zero.is_float:
-        zero = ctx.reshape(zero, each)
-    else:
-        assert isinstance(blocks, int)
-        packed = ctx.reshape(zero, [*outer, -(-blocks * bits // 8)])
-        zero = ctx.cast(ctx.reshape(_unpacked(ctx, packed, bits, blocks), each), scales.dtype)
-    floats = ctx.op("sub", ctx.cast(weights, scales.dtype), zero)
-    return ctx.reshape(ctx.op("mul", floats, ctx.reshape(scales, each)), [*outer, dims.mul(blocks, size)])
+    shift = ctx.like(2 ** (bits - 1), scales) if zero is None else ctx.reshape(ctx.cast(zero, scales.dtype), each)
+    floats = ctx.op("mul", ctx.op("sub", ctx.cast(numbers, scales.dtype), shift), ctx.reshape(scales, each))
+    return ctx.reshape(floats, [*outer, dims.mul(blocks, size)])
 
 
 @contrib("MatMulNBits")
@@ -53,33 +56,34 @@ def matmul_nbits(ctx: NodeContext) -> Value:
     if ctx.has(4):
         raise Unsupported("input 4 (g_idx) is not supported: only blocks of columns in their order are")
     ctx.ignore("accuracy_level")
-    packed = ctx.reshape(ctx[1], [n, -(-k // block), block * bits // 8])
-    weights = _dequantised(ctx, _unpacked(ctx, packed, bits, block), ctx[2], ctx.get(3), bits)
+    blocks = -(-k // block)
+    numbers = _numbers(ctx, 1, "the weights", bits, n).reshape(n, blocks, block)
+    zero = _zero_points(ctx, 3, bits, n, blocks)
+    weights = _dequantised(ctx, _weight(numbers, ctx[1].name), ctx[2], zero, bits)
     y = ctx.op("matmul", ctx[0], part(ctx, weights, 1, 0, k), transpose_b=True)
     return ctx.op("add", y, ctx[5]) if ctx.has(5) else y
 
 
 @contrib("GatherBlockQuantized")
 def gather_block_quantized(ctx: NodeContext) -> Value:
-    """Rows of a table whose rows are blocks, widened after they are gathered; zeros for an index that is out of range."""
-    table, index, scales, zero = ctx[0], ctx[1], ctx[2], ctx.get(3)
-    block, bits = ctx.attr("block_size", 128), ctx.attr("bits", 4)
+    """Rows of a table, widened after they are gathered; zeros for an index that is out of range."""
+    table, index, block, bits = ctx[0], ctx[1], ctx.attr("block_size", 128), ctx.attr("bits", 4)
     if table.rank != 2 or ctx.attr("gather_axis", 0) != 0 or ctx.attr("quantize_axis", 1) not in (1, -1):
         raise Unsupported(
-            "only the rows of a matrix (gather_axis 0), in blocks along them (quantize_axis 1), are supported"
+            "only rows of a matrix (gather_axis 0), in blocks along them (quantize_axis 1), are supported"
         )
-    rows, width = ctx.static_shape(table, "a table of blocks")
-    if table.dtype != "u8" or width * 8 % (bits * block):
-        raise Unsupported(
-            f"rows of {width} bytes of {table.dtype}: whole blocks of {block} times {bits} bits in uint8 are"
-        )
-    count = width * 8 // bits
-    packed, scales = (ctx.op("gather", v, index, axis=0) for v in (table, scales))
-    zero = None if zero is None else ctx.op("gather", zero, index, axis=0)
-    numbers = ctx.reshape(_unpacked(ctx, packed, bits, count), [*index.shape, count // block, block])
-    found = _dequantised(ctx, numbers, scales, zero, bits)
+    rows = ctx.static_shape(table, "a table of blocks")[0]
+    numbers = _numbers(ctx, 0, "the table", bits, rows)
+    count = numbers.shape[1]
+    if count % block:
+        raise Unsupported(f"rows of {count} numbers: only whole blocks of {block} are supported")
+    zero = _zero_points(ctx, 3, bits, rows, count // block)
+
+    def at_index(v: Value) -> Value:
+        return ctx.op("gather", v, index, axis=0)
+
+    found = ctx.reshape(at_index(_weight(numbers, table.name)), [*index.shape, count // block, block])
+    y = _dequantised(ctx, found, at_index(ctx[2]), None if zero is None else at_index(zero), bits)
     at = ctx.reshape(index, [*index.shape, 1])
-    inside = ctx.op(
-        "logical_and", ctx.op("less", at, ctx.like(rows, at)), ctx.op("greater_equal", at, ctx.like(-rows, at))
-    )
-    return ctx.op("where", inside, found, ctx.like(0, found))
+    below, above = ctx.op("less", at, ctx.like(rows, at)), ctx.op("greater_equal", at, ctx.like(-rows, at))
+    return ctx.op("where", ctx.op("logical_and", below, above), y, ctx.like(0, y))

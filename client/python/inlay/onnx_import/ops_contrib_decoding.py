@@ -105,7 +105,8 @@ def group_query_attention(ctx: NodeContext) -> tuple:
         q, k = (rotated(ctx, x, cos, sin, interleaved) for x in (q, k))
     else:  # angles and positions make no difference
         ctx.ignore("rotary_interleaved")
-        ctx.get(7), ctx.get(8), ctx.get(9)
+        for at in (7, 8, 9):
+            ctx.get(at)
     k, v = (_appended(ctx, ctx.get(at), x, past, total) for at, x in ((3, k), (4, v)))
     # A kv head's heads of q side by side, k and v broadcast to them.
     grouped = ctx.reshape(q, [batch, kv_heads, heads // kv_heads, new, size])
@@ -141,6 +142,8 @@ def _past(ctx: NodeContext, batch: Dim, new: Dim, total: Dim) -> Past:
         )
     if total == new:
         return 0
+    if isinstance(total, int) and isinstance(new, int) and not new <= total <= new + int(cached):
+        raise Unsupported(f"a total_sequence_length of {total} with {new} new positions and a cache of {cached}")
     if batch == 1:
         return cached if total == dims.add(cached, new) else dims.sub(total, new)
     if new != 1:
