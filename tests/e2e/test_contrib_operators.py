@@ -163,18 +163,18 @@ def test_attention_without_a_bias(client):
 REFUSED = {
     "activation 'Selu'": Node("FusedGemm", [rand(5, 3), rand(3, 7)], {"activation": "Selu"}),
     "metric 'cosine'": Node("CDist", [rand(5, 3), rand(4, 3)], {"metric": "cosine"}),
-    "attribute do_rotary: only 0": Node("Attention", [rand(1, 2, 4), rand(4, 12)], {"num_heads": 2, "do_rotary": 1}),
+    "attribute do_rotary 1: only 0 is": Node("Attention", [rand(1, 2, 4), rand(4, 12)], {"num_heads": 2, "do_rotary": 1}),
     r"a mask of \[1, 1, 9, 9\]": Node(
         "Attention", [rand(1, 2, 4), rand(4, 12), None, nodes.ints(2, 1, 1, 9, 9)], {"num_heads": 2}
     ),
     "output 3 is not supported": Node(
         "MultiHeadAttention", [rand(1, 2, 4)] * 3, {"num_heads": 2}, (F, None, None, F)
     ),
-    "attribute smooth_softmax 1": grouped(1, 5, None, 5, smooth_softmax=1),
+    "attribute smooth_softmax 1: only -1 or 0 is": grouped(1, 5, None, 5, smooth_softmax=1),
     "attribute causal 0: only 1": grouped(1, 5, None, 5, causal=0),
-    "4 new positions after a past, in a batch of 2": grouped(2, 4, 7, 11),
+    "4 new positions after a past in a batch of 2: only one position": grouped(2, 4, 7, 11),
     "a total_sequence_length of 9 with 1 new": grouped(1, 1, 7, 9),
-    "attribute scale other than 1": Node(
+    "attribute scale 0.5: only 1.0 is": Node(
         "RotaryEmbedding", [rand(1, 2, 8), np.array([0], I64), rand(9, 4), rand(9, 4)], {"scale": 0.5}
     ),
     r"input 4 \(g_idx\)": Node(
@@ -370,7 +370,9 @@ def test_language_model_of_open_lengths(client):
     """One program for prompts and tokens: all that it must be told is that the total is what is cached and what is new."""
     language = LanguageModel(4)
     model = language.model("new", "cached")
-    with pytest.raises(inlay.UnsupportedOperatorError, match=r"shape=\{'total': 'cached\+new'\} says it is theirs"):
+    with pytest.raises(
+        inlay.UnsupportedOperatorError, match=r"shape=\{'total': 'cached\+new'\} says that it is their sum"
+    ):
         inlay.from_onnx(model, executor="vm")
     executable = compiled(model, client, "vm", shape={"total": "cached+new"})
     caches = None

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from inlay.ir import dims
 from inlay.ir.dims import Dim
-from inlay.onnx_import.ops_contrib_elementwise import part
+from inlay.onnx_import.contrib_common import only, part, without
 from inlay.onnx_import.registry import NodeContext, contrib
 from inlay.onnx_import.value import Unsupported, Value, extents_value
 
@@ -116,9 +116,9 @@ def _masks(ctx: NodeContext, q: Value, k: Value, past: Dim, mask_at: int, bias_a
 @contrib("Attention")
 def attention(ctx: NodeContext) -> tuple:
     """The products with the weights of q, k and v (side by side) in front of it; past and present are k and v stacked."""
-    for name in ("do_rotary", "past_present_share_buffer"):
-        if ctx.attr(name, 0):
-            raise Unsupported(f"attribute {name}: only 0 is supported")
+    only(ctx, "do_rotary", 0)
+    only(ctx, "past_present_share_buffer", 0)
+    without(ctx, past_sequence_length=6)
     ctx.ignore("rotary_embedding_dim")
     x, heads = ctx[0], ctx.required("num_heads")
     qkv = ctx.op("matmul", x, ctx[1])
@@ -151,6 +151,7 @@ def _half(ctx: NodeContext, x: Value, i: int) -> Value:
 def multi_head_attention(ctx: NodeContext) -> tuple:
     """q, k and v apart, or packed ([batch, positions, heads, 3 or 2, size]); k and v may have their heads split already
     ([batch, heads, positions, size]), which are then from a cache and without bias."""
+    without(ctx, past_sequence_length=8, cache_indirection=9)
     heads = ctx.required("num_heads")
     q, k, v = _operands(ctx)
     cached = k.rank == 4
@@ -176,7 +177,9 @@ def _operands(ctx: NodeContext) -> tuple[Value, Value, Value]:
         return ctx[0], ctx[1], ctx[2]
     packed = ctx[1] if ctx.has(1) else ctx[0]
     if packed.rank != 5:
-        raise Unsupported(f"packed operands of shape {list(packed.shape)}: [batch, positions, heads, 3 or 2, size] is")
+        raise Unsupported(
+            f"packed operands of {list(packed.shape)}: only [batch, positions, heads, 3 or 2, size] is supported"
+        )
     batch, count, heads, _, size = packed.shape
     flat = [batch, count, dims.mul(heads, size)]
     parts = [ctx.reshape(part(ctx, packed, 3, i, 1), flat) for i in range(2 if ctx.has(1) else 3)]

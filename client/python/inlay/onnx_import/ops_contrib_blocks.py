@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from inlay.ir import dims
-from inlay.onnx_import.ops_contrib_elementwise import part
+from inlay.onnx_import.contrib_common import only, part, without
 from inlay.onnx_import.registry import NodeContext, contrib
 from inlay.onnx_import.value import Unsupported, Value, constant_value
 
@@ -51,10 +51,8 @@ def _dequantised(ctx: NodeContext, numbers: Value, scales: Value, zero: Value | 
 def matmul_nbits(ctx: NodeContext) -> Value:
     """A B' + bias, of B [N, K] in blocks along K, the last one filled up."""
     n, k, block, bits = ctx.required("N"), ctx.required("K"), ctx.required("block_size"), ctx.attr("bits", 4)
-    if ctx.attr("weight_prepacked", 0):
-        raise Unsupported("attribute weight_prepacked: only 0 is supported")
-    if ctx.has(4):
-        raise Unsupported("input 4 (g_idx) is not supported: only blocks of columns in their order are")
+    only(ctx, "weight_prepacked", 0)
+    without(ctx, g_idx=4)
     ctx.ignore("accuracy_level")
     blocks = -(-k // block)
     numbers = _numbers(ctx, 1, "the weights", bits, n).reshape(n, blocks, block)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from inlay.onnx_import.ops_contrib_elementwise import activated
+from inlay.onnx_import.contrib_common import activated
 from inlay.onnx_import.ops_nn import conv_attrs
 from inlay.onnx_import.registry import NodeContext, contrib
 from inlay.onnx_import.value import Value

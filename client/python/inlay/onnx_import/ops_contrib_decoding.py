@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from inlay.ir import dims
 from inlay.ir.dims import Dim
+from inlay.onnx_import.contrib_common import only, part, without
 from inlay.onnx_import.ops_contrib_attention import LOWEST, additive, attend, join_heads, positions, split_heads
-from inlay.onnx_import.ops_contrib_elementwise import part
 from inlay.onnx_import.registry import NodeContext, contrib
 from inlay.onnx_import.value import Unsupported, Value
 
@@ -51,8 +51,8 @@ def angles(ctx: NodeContext, cache: Value, ids: Value) -> Value:
 def rotary_embedding(ctx: NodeContext) -> Value:
     """x: [batch, positions, width] or [batch, heads, positions, size]. The ids are of every position, or the first's."""
     x, ids, cos, sin = (ctx[i] for i in range(4))
-    if ctx.attr("scale", 1.0) != 1.0 or ctx.attr("is_packed_batching", 0):
-        raise Unsupported("attribute scale other than 1, or is_packed_batching, is not supported")
+    only(ctx, "scale", 1.0)
+    only(ctx, "is_packed_batching", 0)
     heads, rotary = ctx.attr("num_heads", 0), ctx.attr("rotary_embedding_dim", 0)
     split = x
     if x.rank == 3:
@@ -71,20 +71,6 @@ def rotary_embedding(ctx: NodeContext) -> Value:
 # --- GroupQueryAttention ---------------------------------------------------------------------------------------------
 
 
-def _refuse_what_is_not_supported(ctx: NodeContext) -> None:
-    for name, accepted in (
-        ("smooth_softmax", (-1, 0)), ("causal", (1,)), ("qk_output", (0,)), ("sliding_window_cache", (0,)),
-        ("k_quant_type", ("NONE",)), ("v_quant_type", ("NONE",)),
-    ):  # fmt: skip
-        value = ctx.attr(name, accepted[0])
-        if value not in accepted:
-            raise Unsupported(f"attribute {name} {value!r}: only {accepted[0]!r} is supported")
-    ctx.ignore("kv_cache_bit_width", "qk_norm_epsilon")  # of quantised caches, and of inputs that are refused
-    for at, name in ((11, "head_sink"), (12, "k_scale"), (13, "v_scale"), (14, "q_norm_weight"), (15, "k_norm_weight")):
-        if ctx.has(at):
-            raise Unsupported(f"input {at} ({name}) is not supported")
-
-
 @contrib("GroupQueryAttention")
 def group_query_attention(ctx: NodeContext) -> tuple:
     """Causal attention of many heads of q to few of k and v, which are appended to a cache.
@@ -93,7 +79,13 @@ def group_query_attention(ctx: NodeContext) -> tuple:
     that of the new positions alone (a prompt, padded on the right); with a batch of 1, all that is before them; else
     (one new position each) as many as seqlens_k says. local_window_size keys are seen, the newest among them.
     """
-    _refuse_what_is_not_supported(ctx)
+    for name, *accepted in (
+        ("causal", 1), ("smooth_softmax", -1, 0), ("qk_output", 0), ("sliding_window_cache", 0),
+        ("k_quant_type", "NONE"), ("v_quant_type", "NONE"),
+    ):  # fmt: skip
+        only(ctx, name, *accepted)
+    without(ctx, head_sink=11, k_scale=12, v_scale=13, q_norm_weight=14, k_norm_weight=15)
+    ctx.ignore("kv_cache_bit_width", "qk_norm_epsilon")  # of what has just been refused
     heads, kv_heads = ctx.required("num_heads"), ctx.required("kv_num_heads")
     q, k, v = _operands(ctx, heads, kv_heads)
     batch, _, new, size = q.shape
@@ -138,7 +130,7 @@ def _past(ctx: NodeContext, batch: Dim, new: Dim, total: Dim) -> Past:
     if not (dims.static([total, cached]) or cached == 0 or total == dims.add(cached, new)):
         known = f"shape={{{str(total)!r}: {str(dims.add(cached, new))!r}}}"
         raise Unsupported(
-            f"total_sequence_length {total} of a cache of {cached} and {new} new; {known} says it is theirs"
+            f"total_sequence_length {total} of a cache of {cached} and {new} new; {known} says that it is their sum"
         )
     if total == new:
         return 0
@@ -148,7 +140,7 @@ def _past(ctx: NodeContext, batch: Dim, new: Dim, total: Dim) -> Past:
         return cached if total == dims.add(cached, new) else dims.sub(total, new)
     if new != 1:
         raise Unsupported(
-            f"{new} new positions after a past, in a batch of {batch}: with batch 1, or one position, it is"
+            f"{new} new positions after a past in a batch of {batch}: only one position, or a batch of 1, is supported"
         )
     return ctx.reshape(lengths, [batch, 1, 1, 1])
 

@@ -3,12 +3,9 @@ ONNX's under another name."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from inlay.ir.dims import Dim
 from inlay.onnx_import.ops_elementwise import gelu
 from inlay.onnx_import.ops_indexing import gather_nd
-from inlay.onnx_import.ops_shape import pad, range_, slice_by, trilu
+from inlay.onnx_import.ops_shape import pad, range_, trilu
 from inlay.onnx_import.registry import NodeContext, contrib
 from inlay.onnx_import.value import Unsupported, Value
 
@@ -60,32 +57,3 @@ def expand_dims(ctx: NodeContext) -> Value:
     x = ctx[0]
     at = ctx.axis(ctx.ints(1, "the axis")[0], x.rank + 1)
     return ctx.reshape(x, [*x.shape[:at], 1, *x.shape[at:]])
-
-
-def activated(ctx: NodeContext, x: Value, name: str | None, parameters: Sequence[float | None]) -> Value:
-    """The activation that onnxruntime fused into an operator: one of ONNX's by name, with its attributes in order (None:
-    the default)."""
-    if not name:
-        return x
-    if name in ("Relu", "Sigmoid", "Tanh", "Softplus"):
-        return ctx.op(name.lower(), x)
-    defaults = {"LeakyRelu": (0.01,), "Elu": (1.0,), "HardSigmoid": (0.2, 0.5), "Clip": (None, None)}.get(name)
-    if defaults is None:
-        raise Unsupported(
-            f"activation {name!r}: Relu, Sigmoid, Tanh, Softplus, LeakyRelu, Elu, HardSigmoid and Clip are supported"
-        )
-    given = [*parameters, *[None] * len(defaults)]
-    first, *second = (default if value is None else value for value, default in zip(given, defaults))
-    if name == "Clip":
-        return ctx.op("clip", x, min=first, max=second[0])
-    if name == "HardSigmoid":
-        return ctx.op("hard_sigmoid", x, alpha=first, beta=second[0])
-    return ctx.op("leaky_relu" if name == "LeakyRelu" else "elu", x, alpha=first)
-
-
-def part(ctx: NodeContext, x: Value, axis: int, begin: int, count: Dim) -> Value:
-    """As many of x's elements along an axis, from `begin`."""
-    if isinstance(count, int):
-        return x if count == x.shape[axis] else slice_by(ctx, x, [begin], [begin + count], [axis], None)
-    taken = [count if i == axis else "" for i in range(x.rank)]
-    return slice_by(ctx, x, [begin], [2**63 - 1], [axis], None, taken)

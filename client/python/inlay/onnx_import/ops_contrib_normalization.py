@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from inlay.onnx_import.contrib_common import only, part
 from inlay.onnx_import.ops_contrib_conv import channels_first, channels_last
-from inlay.onnx_import.ops_contrib_elementwise import part
 from inlay.onnx_import.ops_normalization import channelwise, rms_normalised, standardised
 from inlay.onnx_import.registry import NodeContext, contrib
 from inlay.onnx_import.value import Unsupported, Value
@@ -60,9 +60,7 @@ def group_norm(ctx: NodeContext) -> tuple:
     """Channels last unless channels_last is 0; scale and shift are per channel. SkipGroupNorm's second result is the sum
     that it normalises."""
     x, last, groups = ctx[0], ctx.attr("channels_last", 1), ctx.required("groups")
-    activation = ctx.attr("activation", 0)
-    if activation not in (0, 1):
-        raise Unsupported(f"activation {activation}: 0 (none) and 1 (SiLU) are supported")
+    only(ctx, "activation", 0, 1)  # none, SiLU
     if ctx.has(3):
         skip = ctx[3]
         if skip.rank == 2:
@@ -80,6 +78,6 @@ def group_norm(ctx: NodeContext) -> tuple:
     y = ctx.reshape(y, x.shape)
     y = ctx.op("mul", y, ctx.cast(channelwise(ctx, ctx[1], x.rank), y.dtype))
     y = ctx.op("add", y, ctx.cast(channelwise(ctx, ctx[2], x.rank), y.dtype))
-    if activation:
+    if ctx.attr("activation", 0):
         y = ctx.op("silu", y)
     return channels_last(ctx, y) if last else y, total
