@@ -48,7 +48,9 @@ def activated(ctx: NodeContext, x: Value, name: str | None, parameters: Sequence
 
 def part(ctx: NodeContext, x: Value, axis: int, begin: int, count: Dim) -> Value:
     """As many of x's elements along an axis, from `begin`."""
+    if count == x.shape[axis]:
+        return x
     if isinstance(count, int):
-        return x if count == x.shape[axis] else slice_by(ctx, x, [begin], [begin + count], [axis], None)
+        return slice_by(ctx, x, [begin], [begin + count], [axis], None)
     taken = [count if i == axis else "" for i in range(x.rank)]
     return slice_by(ctx, x, [begin], [2**63 - 1], [axis], None, taken)
