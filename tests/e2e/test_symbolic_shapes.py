@@ -110,7 +110,8 @@ def derived() -> onnx.ModelProto:
     both = g.op("Concat", x, y, axis=0)
     flat = g.op("Reshape", both, g.constant([-1]))
     odd = g.op("Slice", x, g.constant([1]), g.constant([2**63 - 1]), g.constant([0]), g.constant([2]))
-    count = g.op("Cast", extent(g, x, 0), to=F32)
+    narrow = g.op("Max", g.op("Cast", extent(g, x, 0), to=TensorProto.INT32), g.constant(1, np.int32))
+    count = g.op("Cast", narrow, to=F32)
     return g.finish([
         (g.op("Tanh", flat), "flat", ["flat"]), (g.op("Exp", odd), "odd", ["odd", 6]),
         (g.op("Div", g.op("ReduceSum", x, keepdims=0), count), "mean", []),

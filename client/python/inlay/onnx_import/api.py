@@ -14,6 +14,13 @@ from inlay.ir import dims
 from inlay.ir.module import IRModule
 from inlay.onnx_import import (  # noqa: F401  (importing a group registers its converters)
     ops_attention,
+    ops_contrib_attention,
+    ops_contrib_blocks,
+    ops_contrib_conv,
+    ops_contrib_decoding,
+    ops_contrib_elementwise,
+    ops_contrib_linalg,
+    ops_contrib_normalization,
     ops_control,
     ops_elementwise,
     ops_indexing,

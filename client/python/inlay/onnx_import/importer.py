@@ -227,6 +227,12 @@ class GraphImporter:
         return outputs
 
     def no_converter(self, node, domain: str, opset: int) -> Unsupported:
+        if domain == "com.microsoft":
+            return Unsupported("there is no converter for this operator of onnxruntime's")
+        if domain == "com.microsoft.nchwc":  # layouts for the machine that it was optimised on
+            return Unsupported(
+                "a blocked layout of onnxruntime's (ORT_ENABLE_ALL); save the model at ORT_ENABLE_EXTENDED instead"
+            )
         if domain not in ("", "ai.onnx.ml", "ai.onnx.preview", "ai.onnx.preview.training"):
             return Unsupported(f"no operators of domain {domain!r} are supported")
         try:
@@ -246,7 +252,8 @@ class GraphImporter:
         if value.var is not None:
             return value.var
         if value.extents is not None and not value.constant:
-            value.var = self.extents_as_data(value.extents)
+            data = self.extents_as_data(value.extents)
+            value.var = data if value.dtype == "i64" else self.builder.op("cast", data, dtype=value.dtype)
             return value.var
         if value.type is None:
             raise Unsupported(f"{value.name!r} is {value.array.dtype}, a dtype that the IR lacks")

@@ -62,12 +62,12 @@ def layer_norm(ctx: NodeContext) -> Value:
     return ctx.op("layer_norm", x, scale, bias, axis=axis, epsilon=ctx.attr("epsilon", 1e-5))
 
 
-def _standardised(ctx: NodeContext, x: Value, axis: int, epsilon: float) -> Value:
+def standardised(ctx: NodeContext, x: Value, axis: int, epsilon: float) -> Value:
     """(x - mean) / sqrt(variance + epsilon) over the axes from `axis`."""
     return ctx.op("layer_norm", x, ctx.literal([1.0], x.dtype), ctx.literal([0.0], x.dtype), axis=axis, epsilon=epsilon)
 
 
-def _channelwise(ctx: NodeContext, scale: Value, rank: int) -> Value:
+def channelwise(ctx: NodeContext, scale: Value, rank: int) -> Value:
     """[C] as [C, 1, ...], to broadcast against [N, C, ...]."""
     return ctx.reshape(scale, [*scale.shape, *[1] * (rank - 2)])
 
@@ -75,9 +75,9 @@ def _channelwise(ctx: NodeContext, scale: Value, rank: int) -> Value:
 @converter("InstanceNormalization")
 def instance_norm(ctx: NodeContext) -> Value:
     x = ctx[0]
-    y = _standardised(ctx, x, 2, ctx.attr("epsilon", 1e-5))
-    y = ctx.op("mul", y, _channelwise(ctx, ctx[1], x.rank))
-    return ctx.op("add", y, _channelwise(ctx, ctx[2], x.rank))
+    y = standardised(ctx, x, 2, ctx.attr("epsilon", 1e-5))
+    y = ctx.op("mul", y, channelwise(ctx, ctx[1], x.rank))
+    return ctx.op("add", y, channelwise(ctx, ctx[2], x.rank))
 
 
 @converter("GroupNormalization")
@@ -89,26 +89,30 @@ def group_norm(ctx: NodeContext) -> Value:
     n, c, *spatial = ctx.static_shape(x, "GroupNormalization")
     if c % groups:
         raise Unsupported(f"{c} channels in {groups} groups")
-    y = _standardised(ctx, ctx.reshape(x, [n, groups, c // groups, *spatial]), 2, ctx.attr("epsilon", 1e-5))
+    y = standardised(ctx, ctx.reshape(x, [n, groups, c // groups, *spatial]), 2, ctx.attr("epsilon", 1e-5))
     if ctx.opset < 21:
-        y = ctx.op("mul", y, _channelwise(ctx, ctx[1], y.rank))
-        y = ctx.op("add", y, _channelwise(ctx, ctx[2], y.rank))
+        y = ctx.op("mul", y, channelwise(ctx, ctx[1], y.rank))
+        y = ctx.op("add", y, channelwise(ctx, ctx[2], y.rank))
         return ctx.reshape(y, x.shape)
     y = ctx.reshape(y, x.shape)
-    y = ctx.op("mul", y, _channelwise(ctx, ctx[1], x.rank))
-    return ctx.op("add", y, _channelwise(ctx, ctx[2], x.rank))
+    y = ctx.op("mul", y, channelwise(ctx, ctx[1], x.rank))
+    return ctx.op("add", y, channelwise(ctx, ctx[2], x.rank))
 
 
-@converter("RMSNormalization")
+@converter("RMSNormalization", "SimplifiedLayerNormalization")
 def rms_norm(ctx: NodeContext) -> Value:
-    """x / sqrt(mean(x^2) + epsilon) * scale, the quotient in f32 (f64 for f64)."""
     x, scale = ctx[0], ctx[1]
     if ctx.attr("stash_type", 1) != 1:
         raise Unsupported("a stash_type other than float")
-    axis = ctx.axis(ctx.attr("axis", -1), x.rank)
+    return rms_normalised(ctx, x, scale, ctx.attr("axis", -1), ctx.attr("epsilon", 1e-5))
+
+
+def rms_normalised(ctx: NodeContext, x: Value, scale: Value, axis: int, epsilon: float) -> Value:
+    """x / sqrt(mean(x^2) + epsilon) * scale over the axes from `axis`, the quotient in f32 (f64 for f64)."""
+    axis = ctx.axis(axis, x.rank)
     wide = x if x.dtype == "f64" else ctx.cast(x, "f32")
     square = ctx.op("reduce_mean", ctx.op("mul", wide, wide), axes=list(range(axis, x.rank)), keepdims=True)
-    root = ctx.op("sqrt", ctx.op("add", square, ctx.like(ctx.attr("epsilon", 1e-5), square)))
+    root = ctx.op("sqrt", ctx.op("add", square, ctx.like(epsilon, square)))
     return ctx.op("mul", ctx.cast(ctx.op("div", wide, root), scale.dtype), scale)
 
 

@@ -251,10 +251,14 @@ def full(ctx: NodeContext, filler: Value, target: list) -> Value:
     return ctx.op("full", shape=target, value=value, dtype=filler.dtype)
 
 
+def _bound(ctx: NodeContext, i: int, what: str):
+    return ctx.extents(i, what)[0] if ctx[i].extents is not None else ctx.const(i, what).reshape(-1)[0]
+
+
 @converter("Range")
 def range_(ctx: NodeContext) -> Value:
-    start, limit, delta = (ctx.extents(i, what)[0] if ctx[i].extents is not None else ctx.const(i, what).reshape(-1)[0]
-                           for i, what in enumerate(("start", "limit", "delta")))  # fmt: skip
+    start, limit = _bound(ctx, 0, "start"), _bound(ctx, 1, "limit")
+    delta = _bound(ctx, 2, "delta") if ctx.has(2) else 1  # onnxruntime's own operator may leave it out
     if not isinstance(delta, str) and delta == 0:
         raise Unsupported("a delta of 0")
     count: dims.Dim

@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 
 from inlay.ir import dims
-from inlay.onnx_import.value import Value, extents_value
+from inlay.onnx_import.value import Value, constant_value, extents_value
 
 
 def _arrays(inputs: list[Value | None]) -> list[np.ndarray | None]:
@@ -82,6 +82,24 @@ def _prod(node: onnx.NodeProto, a: list) -> np.ndarray:
     return np.asarray([total] if _attr(node, "keepdims", 1) else total, dtype=object)
 
 
+def _same(a: dims.Dim, b: dims.Dim) -> bool:
+    """Raises ValueError where only a run knows. What an extent is called stands for 0 or more, so for no negative number."""
+    if a == b or (isinstance(a, int) and isinstance(b, int)):
+        return a == b
+    if any(isinstance(d, int) and d < 0 for d in (a, b)):
+        return False
+    raise ValueError("only a run knows")
+
+
+def _equal(node: onnx.NodeProto, a: list) -> np.ndarray:
+    ufunc = np.frompyfunc(lambda x, y: _same(_dim(x), _dim(y)), 2, 1)
+    return np.asarray(ufunc(a[0].astype(object), a[1].astype(object)), dtype=bool)
+
+
+def _where(node: onnx.NodeProto, a: list) -> np.ndarray:
+    return np.where(a[0], a[1].astype(object), a[2].astype(object))
+
+
 _RULES: dict[str, Callable] = {
     "Add": _elementwise(dims.add),
     "Sub": _elementwise(dims.sub),
@@ -95,6 +113,8 @@ _RULES: dict[str, Callable] = {
     "Unsqueeze": _unsqueeze,
     "Reshape": _reshape,
     "Gather": _gather,
+    "Equal": _equal,
+    "Where": _where,
     "ReduceProd": _prod,
 }
 
@@ -105,9 +125,14 @@ def propagate(node: onnx.NodeProto, inputs: list[Value | None]) -> Value | None:
         return None
     if any(v is not None and not v.constant and v.extents is None for v in inputs):
         return None
-    if node.op_type == "Cast" and _attr(node, "to", 0) != onnx.TensorProto.INT64:
-        return None
+    dtype = next(v.dtype for v in inputs if v is not None and v.extents is not None)
+    if node.op_type == "Cast":
+        to = _attr(node, "to", 0)
+        if to not in (onnx.TensorProto.INT64, onnx.TensorProto.INT32):
+            return None
+        dtype = "i64" if to == onnx.TensorProto.INT64 else "i32"
     try:
-        return extents_value(node.output[0], _RULES[node.op_type](node, _arrays(inputs)))
+        made = _RULES[node.op_type](node, _arrays(inputs))
     except (ValueError, TypeError, IndexError):
         return None
+    return constant_value(node.output[0], made) if made.dtype == bool else extents_value(node.output[0], made, dtype)

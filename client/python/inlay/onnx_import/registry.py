@@ -54,6 +54,11 @@ def converter(*op_types: str, since: int = 1, domain: str = ""):
     return register
 
 
+def contrib(*op_types: str):
+    """Registers a converter for operators of onnxruntime's own domain: of version 1, which a model need not import."""
+    return converter(*op_types, since=0, domain="com.microsoft")
+
+
 def find_converter(domain: str, op_type: str, version: int) -> Converter | None:
     """The converter with the highest `since` not above the version."""
     found = [entry for entry in _CONVERTERS.get((domain, op_type), []) if entry[0] <= version]
@@ -235,6 +240,7 @@ __all__ = [
     "TensorType",
     "Unsupported",
     "Value",
+    "contrib",
     "converter",
     "find_converter",
     "onnx_dtype",

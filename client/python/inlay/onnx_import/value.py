@@ -10,7 +10,7 @@ import numpy as np
 
 from inlay.ir import Var
 from inlay.ir.dims import Dim, Shape
-from inlay.ir.types import TensorType, dtype_name
+from inlay.ir.types import TensorType, dtype_name, numpy_dtype
 
 if TYPE_CHECKING:
     from inlay.onnx_import.integer_products import Quantised
@@ -144,12 +144,12 @@ def constant_value(name: str, array: np.ndarray, weight: bool = False) -> Value:
     return Value(name, array=np.asarray(array), weight=weight)
 
 
-def extents_value(name: str, extents) -> Value:
+def extents_value(name: str, extents, dtype: str = "i64") -> Value:
     """A value listing dims: a plain constant where all are numbers. extents: nested lists or an object array."""
     listed = np.asarray(extents, dtype=object)
     if all(not isinstance(d, str) for d in listed.reshape(-1)):
-        return constant_value(name, listed.astype(np.int64))
-    return Value(name, type_=TensorType("i64", tuple(listed.shape)), extents=listed)
+        return constant_value(name, listed.astype(numpy_dtype(dtype)))
+    return Value(name, type_=TensorType(dtype, tuple(listed.shape)), extents=listed)
 
 
 def dim_list(values) -> list[Dim]:

@@ -1,0 +1,87 @@
+"""onnxruntime's products and look-ups of weights quantised in blocks of 8, 4 or 2 bits (domain com.microsoft).
+
+Importing takes the numbers out of their bytes: a module has a byte for each. They become floats by operators of weights
+alone, which run once, when a program is loaded (core/passes/lift_transform_params.cc, which keeps whatever grows by no
+more than four times; from packed bytes it would be more, and a large model's weights be widened in each call). A loaded
+program so takes the memory of the float weights. Products are of floats, whatever accuracy_level allows.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from inlay.ir import dims
+from inlay.onnx_import.contrib_common import only, part, without
+from inlay.onnx_import.registry import NodeContext, contrib
+from inlay.onnx_import.value import Unsupported, Value, constant_value
+
+
+def _numbers(ctx: NodeContext, i: int, what: str, bits: int, rows: int) -> np.ndarray:
+    """Input i's numbers, [rows, ...]; the lowest bits of a byte come first."""
+    packed = ctx.const(i, what)
+    if packed.dtype != np.uint8 or bits not in (2, 4, 8):
+        raise Unsupported(f"{what} of {bits} bits in {packed.dtype}: 2, 4 and 8 in uint8 are supported")
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)
+    return ((packed.reshape(rows, -1, 1) >> shifts) & np.uint8(2**bits - 1)).reshape(rows, -1)
+
+
+def _weight(numbers: np.ndarray, name: str) -> Value:
+    return constant_value(name, numbers, weight=True)
+
+
+def _zero_points(ctx: NodeContext, i: int, bits: int, rows: int, blocks: int) -> Value | None:
+    """[rows, blocks], packed like the weights, or floats."""
+    if not ctx.has(i):
+        return None
+    if ctx[i].is_float:
+        return ctx.reshape(ctx[i], [rows, blocks])
+    return _weight(_numbers(ctx, i, "the zero points", bits, rows)[:, :blocks], ctx[i].name)
+
+
+def _dequantised(ctx: NodeContext, numbers: Value, scales: Value, zero: Value | None, bits: int) -> Value:
+    """[..., blocks, numbers] as floats, (numbers - zero) * scales; of these one for a block. No zero: half of the range."""
+    *outer, blocks, size = numbers.shape
+    each = [*outer, blocks, 1]
+    shift = ctx.like(2 ** (bits - 1), scales) if zero is None else ctx.reshape(ctx.cast(zero, scales.dtype), each)
+    floats = ctx.op("mul", ctx.op("sub", ctx.cast(numbers, scales.dtype), shift), ctx.reshape(scales, each))
+    return ctx.reshape(floats, [*outer, dims.mul(blocks, size)])
+
+
+@contrib("MatMulNBits")
+def matmul_nbits(ctx: NodeContext) -> Value:
+    """A B' + bias, of B [N, K] in blocks along K, the last one filled up."""
+    n, k, block, bits = ctx.required("N"), ctx.required("K"), ctx.required("block_size"), ctx.attr("bits", 4)
+    only(ctx, "weight_prepacked", 0)
+    without(ctx, g_idx=4)
+    ctx.ignore("accuracy_level")
+    blocks = -(-k // block)
+    numbers = _numbers(ctx, 1, "the weights", bits, n).reshape(n, blocks, block)
+    zero = _zero_points(ctx, 3, bits, n, blocks)
+    weights = _dequantised(ctx, _weight(numbers, ctx[1].name), ctx[2], zero, bits)
+    y = ctx.op("matmul", ctx[0], part(ctx, weights, 1, 0, k), transpose_b=True)
+    return ctx.op("add", y, ctx[5]) if ctx.has(5) else y
+
+
+@contrib("GatherBlockQuantized")
+def gather_block_quantized(ctx: NodeContext) -> Value:
+    """Rows of a table, widened after they are gathered; zeros for an index that is out of range."""
+    table, index, block, bits = ctx[0], ctx[1], ctx.attr("block_size", 128), ctx.attr("bits", 4)
+    if table.rank != 2 or ctx.attr("gather_axis", 0) != 0 or ctx.attr("quantize_axis", 1) not in (1, -1):
+        raise Unsupported(
+            "only rows of a matrix (gather_axis 0), in blocks along them (quantize_axis 1), are supported"
+        )
+    rows = ctx.static_shape(table, "a table of blocks")[0]
+    numbers = _numbers(ctx, 0, "the table", bits, rows)
+    count = numbers.shape[1]
+    if count % block:
+        raise Unsupported(f"rows of {count} numbers: only whole blocks of {block} are supported")
+    zero = _zero_points(ctx, 3, bits, rows, count // block)
+
+    def at_index(v: Value) -> Value:
+        return ctx.op("gather", v, index, axis=0)
+
+    found = ctx.reshape(at_index(_weight(numbers, table.name)), [*index.shape, count // block, block])
+    y = _dequantised(ctx, found, at_index(ctx[2]), None if zero is None else at_index(zero), bits)
+    at = ctx.reshape(index, [*index.shape, 1])
+    below, above = ctx.op("less", at, ctx.like(rows, at)), ctx.op("greater_equal", at, ctx.like(-rows, at))
+    return ctx.op("where", ctx.op("logical_and", below, above), y, ctx.like(0, y))
