@@ -13,7 +13,7 @@ import math
 import numpy as np
 
 from inlay.onnx_import.registry import NodeContext
-from inlay.onnx_import.value import Value, constant_value
+from inlay.onnx_import.value import Unsupported, Value, constant_value
 
 _EIGHT_BITS = ("i8", "u8")
 _EXACT_IN_F32 = 2**24 // 255**2  # products of two 8-bit numbers
@@ -117,18 +117,20 @@ def integer_matmul(
     return y
 
 
-def integer_matmul_of_inputs(ctx: NodeContext, a_at: tuple[int, int], b_at: tuple[int, int]) -> Value:
-    """The same of a node's inputs, each with its zero point's; whatever their type."""
-    (a, a_zero), (b, b_zero) = ((ctx[x], ctx.get(zero)) for x, zero in (a_at, b_at))
-    y = integer_matmul(ctx, a, a_zero, b, b_zero)
+def integer_product(
+    ctx: NodeContext, a: Value, a_zero: Value | None, b: Value, b_zero: Value | None, transpose_b: bool = False
+) -> Value:
+    """The same, whatever their type."""
+    y = integer_matmul(ctx, a, a_zero, b, b_zero, transpose_b)
     if y is not None:
         return y
     a, b = ctx.cast(a, "i32"), ctx.cast(b, "i32")
     if a_zero is not None:
         a = ctx.op("sub", a, _of_rows(ctx, a_zero))
     if b_zero is not None:
-        b = ctx.op("sub", b, ctx.cast(b_zero, "i32"))
-    return ctx.op("matmul", a, b)
+        zero = ctx.cast(b_zero, "i32")
+        b = ctx.op("sub", b, ctx.reshape(zero, [zero.elements, 1]) if transpose_b and zero.elements > 1 else zero)
+    return ctx.op("matmul", a, b, transpose_b=transpose_b)
 
 
 def integer_conv(
@@ -183,10 +185,21 @@ def dequantised_matmul(ctx: NodeContext, a: Value, b: Value, transpose_b: bool =
     if not q.per_tensor and (q.axis != b.rank - (2 if transpose_b else 1) or b.rank != 2):
         return None
     y = integer_matmul(ctx, p.values, p.zero, q.values, q.zero, transpose_b)
-    if y is None:
-        return None
-    scale = ctx.op("mul", ctx.reshape(p.scale, []), q.scale if q.scale.elements > 1 else ctx.reshape(q.scale, []))
-    return ctx.op("mul", ctx.cast(y, "f32"), scale)
+    return None if y is None else ctx.op("mul", ctx.cast(y, "f32"), product_scale(ctx, p, q))
+
+
+def product_scale(ctx: NodeContext, p: Quantised, q: Quantised) -> Value:
+    """What (p.values - p.zero) (q.values - q.zero) is to be multiplied with. Of p one element, of q one or a column's."""
+    return ctx.op("mul", ctx.reshape(p.scale, []), q.scale if q.scale.elements > 1 else ctx.reshape(q.scale, []))
+
+
+def quantised_matmul(ctx: NodeContext, p: Quantised, q: Quantised, bias: Value | None) -> Value:
+    """The product of what they stand for, and a bias of the columns."""
+    if not p.per_tensor:
+        raise Unsupported("a scale for each row of the first matrix; one element is supported")
+    y = integer_product(ctx, p.values, p.zero, q.values, q.zero)
+    y = ctx.op("mul", ctx.cast(y, "f32"), product_scale(ctx, p, q))
+    return y if bias is None else ctx.op("add", y, bias)
 
 
 def dequantised_conv(ctx: NodeContext, x: Value, w: Value, bias: Value | None, attrs: dict) -> Value | None:

@@ -39,6 +39,8 @@ from inlay.onnx_import.value import (
 if TYPE_CHECKING:
     from inlay.onnx_import.importer import GraphImporter
 
+MICROSOFT = "com.microsoft"  # the domain of onnxruntime's own operators
+
 Converter = Callable[["NodeContext"], Any]
 _CONVERTERS: dict[tuple[str, str], list[tuple[int, Converter]]] = {}
 
@@ -231,6 +233,7 @@ def onnx_dtype(elem_type: int) -> str:
 
 
 __all__ = [
+    "MICROSOFT",
     "NodeContext",
     "TensorType",
     "Unsupported",
