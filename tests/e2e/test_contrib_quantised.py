@@ -4,7 +4,6 @@ of two, which few do."""
 
 from __future__ import annotations
 
-import logging
 import pathlib
 
 import ml_dtypes
@@ -24,6 +23,7 @@ from inlay.models import bert, mobilenet, resnet
 
 MICROSOFT = "com.microsoft"
 OPSETS = [helper.make_opsetid("", 21), helper.make_opsetid(MICROSOFT, 1)]
+PRODUCTS = ("QLinearConv", "ConvInteger", "QGemm", "QLinearMatMul", "MatMulInteger", "DynamicQuantizeMatMul")
 EIGHT_BITS = pytest.mark.parametrize("dtype", [np.uint8, np.int8])
 
 
@@ -107,7 +107,13 @@ def check_close(got: np.ndarray, wanted: np.ndarray, what: str, atol: float = 1e
 def test_arithmetic(client, dtype):
     n = Nodes()
     a, b, y = (3, -5, 7) if dtype == np.int8 else (130, 120, 127)
-    for left, right in [((1,), (1,)), ((13,), ()), ((2, 3, 17, 5), (3, 1, 1)), ((7, 1, 31), (1, 5, 31)), ((64, 65),) * 2]:
+    for left, right in [
+        ((1,), (1,)),
+        ((13,), ()),
+        ((2, 3, 17, 5), (3, 1, 1)),
+        ((7, 1, 31), (1, 5, 31)),
+        ((64, 65),) * 2,
+    ]:
         for op, scale in (("QLinearAdd", 0.031), ("QLinearMul", 0.11)):
             n.node(op, *n.tensor(left, dtype, 0.021, a), *n.tensor(right, dtype, 0.017, b), *n.result(dtype, scale, y))
     n.node("QLinearAdd", *n.tensor((5, 17), dtype, 0.02, a), *n.tensor((17,), dtype, 0.03, b), n.constant(0.07))
@@ -171,7 +177,14 @@ def test_moves(client, dtype):
     n = Nodes(4)
     y = n.result(dtype, 0.0437, 9)
     as_is = [n.given(n.values((2, 3, 5), dtype)), *y]
-    n.node("QLinearConcat", *y, *as_is, *n.tensor((2, 1, 5), dtype, 0.0517, 7), *n.tensor((2, 7, 5), dtype, 0.02, 100), axis=1)
+    n.node(
+        "QLinearConcat",
+        *y,
+        *as_is,
+        *n.tensor((2, 1, 5), dtype, 0.0517, 7),
+        *n.tensor((2, 7, 5), dtype, 0.02, 100),
+        axis=1,
+    )
     n.node("QLinearConcat", *y, *n.tensor((1,), dtype, 0.0517, 7), axis=-1)
     for shape, x_shape, y_shape in [((2, 3, 5),) * 3, ((5,), (2, 1, 5), (3, 1)), ((1,), (4, 4), (1,))]:
         where = n.given(n.random.integers(0, 2, shape).astype(bool))
@@ -184,7 +197,12 @@ def test_mean_over_axes(client):
     n = Nodes(5)
     x = n.values((3, 5, 7), np.uint8)
     n.inputs["x"] = x
-    scale, zero, y_scale, y_zero = n.constant(0.0517), n.constant(7, np.uint8), n.constant(0.03), n.constant(9, np.uint8)
+    scale, zero, y_scale, y_zero = (
+        n.constant(0.0517),
+        n.constant(7, np.uint8),
+        n.constant(0.03),
+        n.constant(9, np.uint8),
+    )
     n.node("QLinearReduceMean", "x", scale, zero, y_scale, y_zero, axes=[0, -1], keepdims=0)
     n.node("QLinearReduceMean", "x", scale, zero, y_scale, y_zero, keepdims=1)
     executable = inlay.build(inlay.from_onnx(n.model()), inlay.config.cpu(), server=client)
@@ -238,8 +256,11 @@ def test_products_to_float(client, dtype):
     n.check(client)
 
 
-@EIGHT_BITS
-def test_convolution(client, dtype):
+@pytest.mark.parametrize(
+    "dtype, w_dtype, w_zero",
+    [(np.uint8, np.int8, 0), (np.int8, np.int8, 0), (np.uint8, np.uint8, 128), (np.uint8, np.uint8, 117)],
+)
+def test_convolution(client, dtype, w_dtype, w_zero):
     n = Nodes(8)
     for shape, w_shape, attributes in [
         ((1, 1, 1, 1), (1, 1, 1, 1), {}),
@@ -250,10 +271,10 @@ def test_convolution(client, dtype):
     ]:
         for channels_last in (0, 1):
             x = n.tensor((shape[0], *shape[2:], shape[1]) if channels_last else shape, dtype, 0.02, 5)
-            w = n.constant(n.random.integers(-90, 91, w_shape), np.int8)
+            w = n.constant(n.random.integers(-90, 91, w_shape) + w_zero, w_dtype)
             w_scale = n.constant(n.random.uniform(0.01, 0.02, w_shape[0]))
             bias = n.constant(n.random.integers(-3000, 3000, w_shape[0]), np.int32)
-            args = [*x, w, w_scale, n.constant(np.zeros(w_shape[0]), np.int8), *n.result(dtype, 0.19, 3), bias]
+            args = [*x, w, w_scale, n.constant([w_zero] * w_shape[0], w_dtype), *n.result(dtype, 0.19, 3), bias]
             n.node("QLinearConv", *args, channels_last=channels_last, **attributes)
     n.check(client)
 
@@ -278,7 +299,7 @@ def test_quantize_and_dequantize(client):
     n.check(client)
 
 
-def attention_inputs(n: Nodes, batch: int, length: int, width: int, heads: int, size: int, columns: bool = False) -> list[str]:
+def attention_inputs(n: Nodes, batch: int, length: int, width: int, heads: int, size: int, columns: bool = False):
     """Of QAttention, up to the weights' scale; and the zero points."""
     x, x_scale, x_zero = n.tensor((batch, length, width), np.uint8, 0.02, 117)
     w, w_scale, w_zero = weights(n, (width, 3 * heads * size), np.int8, columns)
@@ -312,7 +333,11 @@ def test_attention_with_a_past(client):
         for unidirectional in (0, 1):
             inputs, zeros = attention_inputs(n, batch, length, 11, heads, size, columns=True)
             state = n.given(n.values((2, batch, heads, past, size), np.float32))
-            mask = n.given(n.random.integers(0, 2, (batch, past + length)).astype(np.int32) if size > 7 else np.ones((batch, past + length), np.int32))
+            mask = n.given(
+                n.random.integers(0, 2, (batch, past + length)).astype(np.int32)
+                if size > 7
+                else np.ones((batch, past + length), np.int32)
+            )
             attributes = {"num_heads": heads, "unidirectional": unidirectional}
             n.node("QAttention", *inputs, mask, *zeros, state, outputs=2, **attributes)
             n.node("QAttention", *inputs, "", *zeros, state, **attributes, outputs=2)
@@ -324,12 +349,113 @@ def test_attention_with_a_past(client):
 def test_embeddings(client, dtype):
     n = Nodes(12)
     for batch, length, width in [(1, 1, 8), (3, 7, 33)]:
-        ids, kinds, mask = (n.given(n.random.integers(0, most, (batch, length)).astype(np.int32)) for most in (40, 2, 2))
+        ids, kinds, mask = (
+            n.given(n.random.integers(0, most, (batch, length)).astype(np.int32)) for most in (40, 2, 2)
+        )
         tables = [n.constant(n.values((rows, width), dtype), dtype) for rows in (40, 16, 2)]
         vectors = [n.constant(n.values(width, dtype), dtype) for _ in range(2)]
         scales = [n.constant(s) for s in (0.011, 0.017, 0.013, 0.02, 0.05)]
         zeros = [n.constant(z, dtype) for z in (1, 2, 3, 4, 5)]
-        n.node("QEmbedLayerNormalization", ids, kinds, *tables, *vectors, mask, *scales, *zeros, outputs=2, epsilon=1e-3)
+        n.node(
+            "QEmbedLayerNormalization", ids, kinds, *tables, *vectors, mask, *scales, *zeros, outputs=2, epsilon=1e-3
+        )
         tables[2] = scales[2] = zeros[2] = ""
         n.node("QEmbedLayerNormalization", ids, "", *tables, *vectors, "", *scales, *zeros, outputs=2)
     n.check(client)
+
+
+MODELS = {
+    "resnet": lambda: resnet.build(resnet.TINY),
+    "mobilenet": lambda: mobilenet.build(mobilenet.TINY),
+    "bert": lambda: bert.build(bert.TINY, batch=2, length=13),
+}
+# What optimisations make of float parts is for others to test.
+FLOAT_FUSIONS = ["SkipLayerNormFusion", "GeluFusionL1", "GeluFusionL2", "BiasGeluFusion", "MatMulScaleFusion"]
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def prepared(request, tmp_path_factory) -> pathlib.Path:
+    """A small real architecture with seeded weights, prepared for quantisation."""
+    folder = tmp_path_factory.mktemp(request.param)
+    onnx.save(MODELS[request.param](), folder / "plain.onnx")
+    quant_pre_process(folder / "plain.onnx", folder / "prepared.onnx", skip_symbolic_shape=True)
+    return folder / "prepared.onnx"
+
+
+def static(source: pathlib.Path, target: pathlib.Path, activations: QuantType, weights_: QuantType, **options) -> None:
+    inputs = RandomInputs(onnx.load(source))
+    quantize_static(source, target, inputs, activation_type=activations, weight_type=weights_, **options)
+
+
+def optimised(source: pathlib.Path, target: pathlib.Path) -> None:
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+    options.optimized_model_filepath = str(target)
+    options.log_severity_level = 4
+    providers = ["CPUExecutionProvider"]
+    onnxruntime.InferenceSession(str(source), options, providers, disabled_optimizers=FLOAT_FUSIONS)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("form", ["u8", "i8 per channel", "u8 weights", "optimised QDQ", "optimised dynamic"])
+def test_model(client, prepared, tmp_path, form):
+    path, before = tmp_path / "quantised.onnx", tmp_path / "before.onnx"
+    operator = {"quant_format": QuantFormat.QOperator}
+    if form == "u8":
+        static(prepared, path, QuantType.QUInt8, QuantType.QInt8, **operator)
+    elif form == "u8 weights":
+        static(prepared, path, QuantType.QUInt8, QuantType.QUInt8, **operator)
+    elif form == "i8 per channel":
+        static(prepared, path, QuantType.QInt8, QuantType.QInt8, per_channel=True, **operator)
+    elif form == "optimised QDQ":
+        static(prepared, before, QuantType.QUInt8, QuantType.QInt8)
+        optimised(before, path)
+    else:
+        quantize_dynamic(prepared, before, weight_type=QuantType.QInt8)
+        optimised(before, path)
+    model = onnx.load(path)
+    kinds = {n.op_type for n in model.graph.node if n.domain == MICROSOFT}
+    assert kinds & {"QGemm", "DynamicQuantizeMatMul"}
+    module = inlay.from_onnx(model)
+    products = sum(n.op_type.startswith(PRODUCTS) for n in model.graph.node)
+    depthwise = str(module).count(" conv(")  # by weights of zero points that a run knows
+    assert str(module).count("_integer(") + depthwise >= products
+    assert "f64" not in str(module)
+    inputs = RandomInputs(model).get_next()
+    executable = inlay.build(module, inlay.config.cpu(), server=client)
+    with executable.jit(remote=True) as loaded:
+        got = np.asarray(loaded["main"](**inputs))
+    (wanted,) = run_nodes(model, inputs)
+    assert got.shape == wanted.shape
+    apart, largest = np.abs(got - wanted), np.abs(wanted).max()
+    assert wanted.std() > 0.1 * largest
+    assert apart.max() < 0.03 * largest  # a step or two
+    assert apart.mean() < 0.002 * largest
+
+
+def test_refusals():
+    def refused(why: str, op: str, *inputs: str, **attributes) -> None:
+        n.node(op, *inputs, **attributes)
+        with pytest.raises(UnsupportedOperatorError, match=why):
+            inlay.from_onnx(n.model())
+        n.nodes.pop()
+        n.outputs.pop()
+
+    n = Nodes()
+    x, y = n.tensor((2, 3, 8), np.uint8, 0.1, 3), n.result(np.uint8, 0.1, 3)
+    many = n.constant([0.1, 0.2, 0.3])
+    refused(r"scale \(input 1\) of shape \[3\]; one element", "QLinearAdd", x[0], many, x[2], *x, *y)
+    refused(
+        r"zero point \(input 2\) of shape \[3\]; one", "QLinearSigmoid", *x[:2], n.constant([1, 2, 3], np.uint8), *y
+    )
+    refused("input 0 of f32; i8 and u8", "QLinearLeakyRelu", n.given(n.values((2, 3), np.float32)), *x[1:], *y)
+    refused("quantisation to uint16|dtype that the IR lacks", "QuantizeLinear", many, y[0], n.constant(1, np.uint16))
+    refused("quantised anew by each step", "DynamicQuantizeLSTM", many)
+    refused("no converter for this operator of onnxruntime", "QMoE", many)
+    a, b = n.tensor((2, 8), np.uint8, 0.1, 3), weights(n, (8, 4), np.int8, True)
+    refused("input 7.*input 8.*alone; both or none", "QGemm", *a, *b, "", y[0])
+    refused("scale for each row", "MatMulIntegerToFloat", a[0], b[0], n.constant([0.1, 0.2]), b[1])
+    inputs, zeros = attention_inputs(n, 2, 3, 8, 2, 4)
+    mask = n.constant(np.ones((2, 1, 5, 5)), np.int32)
+    refused(r"mask_index.*\[2, 1, 5, 5\]; \[batch\]", "QAttention", *inputs, mask, *zeros, num_heads=2)
+    refused("do_rotary=1; 0 is supported", "QAttention", *inputs, "", *zeros, num_heads=2, do_rotary=1)

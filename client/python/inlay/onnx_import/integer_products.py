@@ -137,16 +137,25 @@ def integer_conv(
     ctx: NodeContext, x: Value, x_zero: Value | None, w: Value, w_zero: Value | None, attrs: dict
 ) -> Value | None:
     """The convolution of x - x_zero (one element) by w - w_zero in i32, the padding 0 after that. None: not one that
-    conv_integer is; so where w's zero points are not 0 (128 of u8)."""
-    if not _fits(x, w):
-        return None
-    if x_zero is not None and x_zero.elements != 1:
+    conv_integer is; so with zero points of w in groups of several channels."""
+    if not _fits(x, w) or (x_zero is not None and x_zero.elements != 1):
         return None
     literal, w = _is_literal(w), _as_weight(w)
-    if w.constant and w.dtype == "u8" and w_zero is not None and w_zero.constant and np.all(w_zero.array == 128):
+    if w.constant and w.dtype == "u8" and not _is_zero(w_zero):
         w, w_zero = _as_signed(ctx, w, w_zero, literal)
-    if not _is_zero(w_zero):
+    if _is_zero(w_zero):
+        return _centred_conv(ctx, x, x_zero, w, attrs, literal)
+    if attrs["groups"] not in (1, w.shape[0]):
         return None
+    assert w_zero is not None
+    ones = constant_value("", np.ones([attrs["groups"], *w.shape[1:]], np.int8), weight=True)
+    sums = _centred_conv(ctx, x, x_zero, ones, attrs, literal=True)  # of x over each window
+    y = _centred_conv(ctx, x, x_zero, w, attrs, literal)
+    return ctx.op("sub", y, ctx.op("mul", sums, per_channel(ctx, ctx.cast(w_zero, "i32"), w.rank)))
+
+
+def _centred_conv(ctx: NodeContext, x: Value, x_zero: Value | None, w: Value, attrs: dict, literal: bool) -> Value:
+    """The same without zero points of w. literal: w's values may be used now."""
     if _is_zero(x_zero):
         return ctx.op("conv_integer", x, w, **attrs)
     assert x_zero is not None

@@ -89,6 +89,7 @@ def qlinear_softmax(ctx: NodeContext) -> Value:
 
 def _pooled(ctx: NodeContext, pool) -> Value:
     """pool(levels), an average: its scale is x's."""
+
     def quantised(levels: Value) -> Value:
         return _quantised(ctx, ctx.op("mul", pool(levels), _ratio(ctx, 0, 3)), 3)
 

@@ -15,7 +15,9 @@ def qgemm(ctx: NodeContext) -> Value:
     if not a.per_tensor:
         raise Unsupported("a scale for each row of A (input 1); one element is supported")
     if ctx.has(7) != ctx.has(8):
-        raise Unsupported("a scale of the result (input 7) or its zero point (input 8) alone; both or none are supported")
+        raise Unsupported(
+            "a scale of the result (input 7) or its zero point (input 8) alone; both or none are supported"
+        )
     rows = ctx.transpose(a.values, [1, 0]) if ctx.attr("transA", 0) else a.values
     total = integer_product(ctx, rows, a.zero, b.values, b.zero, bool(ctx.attr("transB", 0)))
     if ctx.has(6):
