@@ -148,7 +148,7 @@ def integer_conv(
     if attrs["groups"] not in (1, w.shape[0]):
         return None
     assert w_zero is not None
-    ones = constant_value("", np.ones([attrs["groups"], *w.shape[1:]], np.int8), weight=True)
+    ones = constant_value("", np.ones([attrs["groups"], *map(int, w.shape[1:])], np.int8), weight=True)
     sums = _centred_conv(ctx, x, x_zero, ones, attrs, literal=True)  # of x over each window
     y = _centred_conv(ctx, x, x_zero, w, attrs, literal)
     return ctx.op("sub", y, ctx.op("mul", sums, per_channel(ctx, ctx.cast(w_zero, "i32"), w.rank)))

@@ -19,26 +19,24 @@ def qattention(ctx: NodeContext) -> tuple:
         if ctx.attr(name, 0):
             raise Unsupported(f"attribute {name}={ctx.attr(name)}; 0 is supported")
     x, w = Quantised(ctx[0], ctx[3], ctx.get(6), 0), Quantised(ctx[1], ctx[4], ctx.get(7), 1)
-    heads, width = ctx.required("num_heads"), w.values.shape[1] // 3
+    heads, width = ctx.required("num_heads"), ctx.static_shape(w.values, "QAttention")[1] // 3
     size = width // heads
     batch, length = x.values.shape[:2]
     parts = ctx.op("split", quantised_matmul(ctx, x, w, ctx[2]), axis=2, sizes=[width] * 3)
     q, k, v = (ctx.transpose(ctx.reshape(p, [batch, length, heads, size]), [0, 2, 1, 3]) for p in parts)
-    past = 0
     if ctx.has(8):  # [2, batch, heads, past, size]
         old = [ctx.reshape(p, p.shape[1:]) for p in ctx.op("split", ctx[8], axis=0, sizes=[1, 1])]
-        past = old[0].shape[2]
         k, v = (ctx.op("concat", p, new, axis=2) for p, new in zip(old, (k, v)))
     scale = ctx.attr("scale", 0.0) or 1 / math.sqrt(size)
     scores = ctx.op("mul", ctx.op("matmul", q, k, transpose_b=True), ctx.literal(scale, "f32"))
-    scores = _masked(ctx, scores, past)
+    scores = _masked(ctx, scores)
     y = ctx.transpose(ctx.op("matmul", ctx.op("softmax", scores, axis=-1), v), [0, 2, 1, 3])
     present = [ctx.reshape(p, [1, *p.shape]) for p in (k, v)] if ctx.wants(1) else []
     y = ctx.reshape(y, [batch, length, width])
     return (y, ctx.op("concat", *present, axis=0)) if present else (y,)
 
 
-def _masked(ctx: NodeContext, scores: Value, past) -> Value:
+def _masked(ctx: NodeContext, scores: Value) -> Value:
     """scores [batch, heads, length, past + length] less what attributes and input 5 say: mask_filter_value is added
     where that has 0, and what comes later is not seen at all."""
     batch, _, length, total = scores.shape
@@ -47,8 +45,8 @@ def _masked(ctx: NodeContext, scores: Value, past) -> Value:
         least = ctx.literal(ctx.attr("mask_filter_value", -10000.0), "f32")
         scores = ctx.op("add", scores, ctx.op("where", attend, ctx.literal(0, "f32"), least))
     if ctx.attr("unidirectional", 0) and length != 1:
-        ctx.static_shape(scores, "a unidirectional QAttention")
-        seen = np.tri(length, total, past, dtype=bool)
+        rows, columns = ctx.static_shape(scores, "a unidirectional QAttention")[2:]
+        seen = np.tri(rows, columns, columns - rows)
         scores = ctx.op("where", ctx.literal(seen, "bool"), scores, ctx.literal(np.finfo(np.float32).min, "f32"))
     return scores
 
@@ -62,21 +60,17 @@ def _attended(ctx: NodeContext, batch: dims.Dim, total: dims.Dim) -> Value | Non
     if mask.rank in (2, 3):
         attend = ctx.op("greater", mask, ctx.like(0, mask))
         return ctx.reshape(attend, [mask.shape[0], 1, *([1] if mask.rank == 2 else []), *mask.shape[1:]])
-    if mask.rank != 1 or mask.shape not in ((batch,), (dims.mul(2, batch),)):
+    if mask.rank != 1 or mask.shape[0] not in (batch, dims.mul(2, batch)):
         raise Unsupported(
             f"mask_index (input 5) of shape {list(mask.shape)}; [batch], [2 * batch], [batch, total] and "
             "[batch, length, total] are supported"
         )
     at = ctx.op("iota", shape=[1, 1, 1, total], axis=3, dtype="i32")
-
-    def column(k: int) -> Value:
-        part = ctx.op("slice", mask, begins=[k * batch], ends=[(k + 1) * batch], steps=[1])
-        return ctx.reshape(part, [batch, 1, 1, 1])
-
-    if mask.shape == (batch,):
+    if mask.shape[0] == batch:
         return ctx.op("less", at, ctx.reshape(mask, [batch, 1, 1, 1]))
-    before_end, from_begin = ctx.op("less", at, column(0)), ctx.op("greater_equal", at, column(1))
-    return ctx.op("logical_and", before_end, from_begin)
+    halves = ctx.op("split", ctx.reshape(mask, [2, batch]), axis=0, sizes=[1, 1])
+    end, begin = (ctx.reshape(half, [batch, 1, 1, 1]) for half in halves)
+    return ctx.op("logical_and", ctx.op("less", at, end), ctx.op("greater_equal", at, begin))
 
 
 @converter("QEmbedLayerNormalization", domain=MICROSOFT)
