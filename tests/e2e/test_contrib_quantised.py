@@ -67,9 +67,11 @@ class Nodes:
         self.outputs += names
         self.nodes.append(helper.make_node(op, inputs, names, domain=MICROSOFT, **attributes))
 
-    def model(self) -> onnx.ModelProto:
+    def model(self, open_batch: bool = False) -> onnx.ModelProto:
         inputs = [
-            helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape)
+            helper.make_tensor_value_info(
+                name, helper.np_dtype_to_tensor_dtype(v.dtype), ["batch", *v.shape[1:]] if open_batch else v.shape
+            )
             for name, v in self.inputs.items()
         ]
         constants = [onnx.numpy_helper.from_array(v, name) for name, v in self.constants.items()]
@@ -77,10 +79,11 @@ class Nodes:
         graph = helper.make_graph(self.nodes, "nodes", inputs, outputs, constants)
         return helper.make_model(graph, opset_imports=OPSETS, ir_version=10)
 
-    def check(self, client) -> None:
-        model = self.model()
+    def check(self, client, open_batch: bool = False) -> None:
+        model = self.model(open_batch)
         wanted = run_nodes(model, self.inputs)
-        executable = inlay.build(inlay.from_onnx(model), inlay.config.cpu(), server=client)
+        config = inlay.config.cpu(executor="vm" if open_batch else "graph")
+        executable = inlay.build(inlay.from_onnx(model), config, server=client)
         with executable.jit(remote=True) as loaded:
             got = loaded["main"](**self.inputs)
         got = got if isinstance(got, list | tuple) else [got]
@@ -247,7 +250,7 @@ def test_products_to_float(client, dtype):
             a, a_scale, a_zero = n.tensor(left, np.uint8, 0.02, 117)
             b, b_scale, b_zero = weights(n, right, dtype, columns)
             bias = n.constant(n.random.standard_normal(right[-1]))
-            real = n.given(n.values(left, np.float32))
+            real = n.given(n.values(left, np.float32) + np.float32(n.random.choice([-3, 0, 3])))
             n.node("MatMulIntegerToFloat", a, b, a_scale, b_scale, a_zero, b_zero, bias)
             n.node("MatMulIntegerToFloat", a, b, a_scale, b_scale)
             n.node("DynamicQuantizeMatMul", real, b, b_scale, b_zero, bias)
@@ -317,7 +320,7 @@ def test_attention_masks(client):
         "ends and begins": [5, 4, 1, 0],
         "tokens": n.random.integers(0, 2, (batch, length)) | [1, 0, 0, 0, 0],
         "pairs": n.random.integers(0, 2, (batch, length, length)) | np.eye(length, dtype=int),
-        "none": np.ones((batch, 1)),
+        "none": np.zeros((batch, 1)),
     }
     for mask in masks.values():
         for attributes in ({}, {"unidirectional": 1}, {"scale": 0.3, "mask_filter_value": -3.5}):
@@ -362,6 +365,26 @@ def test_embeddings(client, dtype):
         tables[2] = scales[2] = zeros[2] = ""
         n.node("QEmbedLayerNormalization", ids, "", *tables, *vectors, "", *scales, *zeros, outputs=2)
     n.check(client)
+
+
+def test_open_batch(client):
+    n = Nodes(13)
+    zeros = n.result(np.uint8, 0.19, 3)
+    for trans_b in (0, 1):
+        b = weights(n, (5, 17) if trans_b else (17, 5), np.uint8, True, 0 if trans_b else 1)
+        n.node("QGemm", *n.tensor((3, 17), np.uint8, 0.02, 7), *b, "", *zeros, transB=trans_b)
+    n.node("DynamicQuantizeMatMul", n.given(n.values((3, 4, 7), np.float32)), *weights(n, (7, 5), np.int8, False))
+    image = n.tensor((3, 4, 5, 7), np.uint8, 0.0517, 7)
+    n.node("QLinearConv", *image, *weights(n, (6, 4, 3, 3), np.int8, False), *zeros, pads=[1, 1, 1, 1])
+    n.node("QLinearAdd", *image, *image, *zeros)
+    n.node("QLinearAveragePool", *image, *zeros, kernel_shape=[2, 3])
+    n.node("QLinearGlobalAveragePool", *image, *zeros)
+    n.node("QLinearConcat", *zeros, *image, *image, axis=1)
+    n.node("QLinearSoftmax", *image, *n.result(np.uint8, 1 / 256, 0), opset=12, axis=2)
+    inputs, points = attention_inputs(n, 3, 5, 8, 2, 4)
+    for mask in ([5, 3, 1], np.tri(3, 5, 1)):
+        n.node("QAttention", *inputs, n.given(np.asarray(mask, np.int32)), *points, num_heads=2, unidirectional=1)
+    n.check(client, open_batch=True)
 
 
 MODELS = {

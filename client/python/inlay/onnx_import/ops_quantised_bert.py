@@ -45,8 +45,9 @@ def _masked(ctx: NodeContext, scores: Value) -> Value:
         least = ctx.literal(ctx.attr("mask_filter_value", -10000.0), "f32")
         scores = ctx.op("add", scores, ctx.op("where", attend, ctx.literal(0, "f32"), least))
     if ctx.attr("unidirectional", 0) and length != 1:
-        rows, columns = ctx.static_shape(scores, "a unidirectional QAttention")[2:]
-        seen = np.tri(rows, columns, columns - rows)
+        if isinstance(length, str) or isinstance(total, str):
+            raise Unsupported(f"a unidirectional QAttention of {length} of {total} tokens; fix these with shape=")
+        seen = np.tri(length, total, total - length)
         scores = ctx.op("where", ctx.literal(seen, "bool"), scores, ctx.literal(np.finfo(np.float32).min, "f32"))
     return scores
 
