@@ -229,7 +229,7 @@ def weights(n: Nodes, shape, dtype, columns: bool, axis: int = -1) -> tuple[str,
 @pytest.mark.parametrize("a_dtype, b_dtype", [(np.uint8, np.int8), (np.uint8, np.uint8), (np.int8, np.int8)])
 def test_qgemm(client, a_dtype, b_dtype):
     n = Nodes(6)
-    for m, k, columns in [(1, 1, 1), (7, 31, 13), (16, 64, 32)]:
+    for m, k, columns in [(1, 1, 1), (7, 67, 33)]:
         for case in range(8):
             trans_a, trans_b, per_column = case & 1, case >> 1 & 1, bool(case >> 2)
             a = n.tensor((k, m) if trans_a else (m, k), a_dtype, 0.013, 11)
@@ -271,6 +271,7 @@ def test_convolution(client, dtype, w_dtype, w_zero):
         ((1, 8, 9, 9), (8, 1, 3, 3), {"group": 8, "pads": [1, 1, 1, 1]}),
         ((1, 17, 11, 13), (5, 17, 2, 3), {"strides": [1, 2], "auto_pad": "SAME_UPPER"}),
         ((1, 3, 11, 13), (5, 3, 2, 3), {"dilations": [2, 1]}),
+        ((2, 5, 4, 7), (3, 5, 1, 1), {}),
     ]:
         for channels_last in (0, 1):
             x = n.tensor((shape[0], *shape[2:], shape[1]) if channels_last else shape, dtype, 0.02, 5)
@@ -443,7 +444,7 @@ def test_model(client, prepared, tmp_path, form):
     products = sum(n.op_type.startswith(PRODUCTS) for n in model.graph.node)
     depthwise = str(module).count(" conv(")  # by weights of zero points that a run knows
     assert str(module).count("_integer(") + depthwise >= products
-    assert "f64" not in str(module)
+    assert form == "u8 weights" or "f64" not in str(module)
     inputs = RandomInputs(model).get_next()
     executable = inlay.build(module, inlay.config.cpu(), server=client)
     with executable.jit(remote=True) as loaded:

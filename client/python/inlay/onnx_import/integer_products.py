@@ -137,7 +137,7 @@ def integer_conv(
     ctx: NodeContext, x: Value, x_zero: Value | None, w: Value, w_zero: Value | None, attrs: dict
 ) -> Value | None:
     """The convolution of x - x_zero (one element) by w - w_zero in i32, the padding 0 after that. None: not one that
-    conv_integer is; so with zero points of w in groups of several channels."""
+    conv_integer is; so with zero points of w in groups."""
     if not _fits(x, w) or (x_zero is not None and x_zero.elements != 1):
         return None
     literal, w = _is_literal(w), _as_weight(w)
@@ -145,13 +145,24 @@ def integer_conv(
         w, w_zero = _as_signed(ctx, w, w_zero, literal)
     if _is_zero(w_zero):
         return _centred_conv(ctx, x, x_zero, w, attrs, literal)
-    if attrs["groups"] not in (1, w.shape[0]):
-        return None
     assert w_zero is not None
-    ones = constant_value("", np.ones([attrs["groups"], *map(int, w.shape[1:])], np.int8), weight=True)
-    sums = _centred_conv(ctx, x, x_zero, ones, attrs, literal=True)  # of x over each window
-    y = _centred_conv(ctx, x, x_zero, w, attrs, literal)
-    return ctx.op("sub", y, ctx.op("mul", sums, per_channel(ctx, ctx.cast(w_zero, "i32"), w.rank)))
+    if attrs["groups"] > 1:
+        return None
+    sums = _window_sums(ctx, x, x_zero, list(map(int, w.shape[2:])), attrs)
+    excess = ctx.op("mul", sums, per_channel(ctx, ctx.cast(w_zero, "i32"), w.rank))
+    return ctx.op("sub", _centred_conv(ctx, x, x_zero, w, attrs, literal), excess)
+
+
+def _window_sums(ctx: NodeContext, x: Value, x_zero: Value | None, kernel: list[int], attrs: dict) -> Value:
+    """Of x - x_zero over all channels of each window of a convolution, in i32: [N, 1, ...]."""
+    sums = _sums(ctx, x, [1])
+    if x_zero is not None:
+        zero = ctx.reshape(ctx.cast(x_zero, "i32"), [])
+        sums = ctx.op("sub", sums, ctx.op("mul", zero, ctx.literal(int(x.shape[1]), "i32")))
+    if set(kernel) == set(attrs["strides"]) == {1} and not any(attrs["pads"]):
+        return sums
+    ones = ctx.literal(np.ones([1, 1, *kernel]), "f64")
+    return ctx.cast(ctx.op("conv", ctx.cast(sums, "f64"), ones, **attrs), "i32")
 
 
 def _centred_conv(ctx: NodeContext, x: Value, x_zero: Value | None, w: Value, attrs: dict, literal: bool) -> Value:
@@ -161,7 +172,7 @@ def _centred_conv(ctx: NodeContext, x: Value, x_zero: Value | None, w: Value, at
     assert x_zero is not None
     if x_zero.constant:
         return ctx.op("conv_integer", x, w, **attrs, x_zero=int(x_zero.array.reshape(-1)[0]))
-    if any(attrs["pads"]) and attrs["groups"] > 1 and math.prod(map(int, w.shape[1:])) <= _EXACT_IN_F32:
+    if any(attrs["pads"]) and exact_float(w, attrs) == "f32":
         x = ctx.op("sub", ctx.cast(x, "f32"), ctx.reshape(ctx.cast(x_zero, "f32"), []))
         return ctx.cast(ctx.op("conv", x, ctx.cast(w, "f32"), **attrs), "i32")
     if any(attrs["pads"]):
@@ -169,6 +180,12 @@ def _centred_conv(ctx: NodeContext, x: Value, x_zero: Value | None, w: Value, at
     y = ctx.op("conv_integer", x, w, **attrs)
     sums = per_channel(ctx, _sums(ctx, w, list(range(1, w.rank)), literal), w.rank)
     return ctx.op("sub", y, ctx.op("mul", sums, ctx.reshape(ctx.cast(x_zero, "i32"), [])))
+
+
+def exact_float(w: Value, attrs: dict) -> str:
+    """In which a convolution of 8-bit numbers is exact; of one group f32 may be Winograd's way, which is not."""
+    few = math.prod(map(int, w.shape[1:])) <= _EXACT_IN_F32
+    return "f32" if attrs["groups"] > 1 and few else "f64"
 
 
 def _padded(ctx: NodeContext, x: Value, zero: Value, attrs: dict) -> tuple[Value, dict]:

@@ -1,8 +1,8 @@
 """QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear, QLinearMatMul, QLinearConv, ConvInteger (8-, 16- and 32-bit
 integers).
 
-Sums of products are exact: in i32, or, of convolutions that conv_integer is not for, in f64 (a product of two 8-bit
-numbers takes 17 bits, so 2^36 of them fit).
+Sums of products are exact: in i32, or, of convolutions that conv_integer is not for, in f32 or f64 (a product of two
+8-bit numbers takes 17 bits, so 2^36 of them fit).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from inlay.ir.types import numpy_dtype
-from inlay.onnx_import.integer_products import integer_conv, integer_product, per_channel
+from inlay.onnx_import.integer_products import exact_float, integer_conv, integer_product, per_channel
 from inlay.onnx_import.ops_nn import conv_attrs
 from inlay.onnx_import.registry import MICROSOFT, NodeContext, converter, onnx_dtype
 from inlay.onnx_import.value import Unsupported, Value
@@ -136,23 +136,23 @@ def result_dtype(zero: Value) -> str:
 def _integer_conv(
     ctx: NodeContext, x: Value, x_zero: Value | None, w: Value, w_zero: Value | None, bias: Value | None
 ) -> Value:
-    """In i32, or in f64."""
+    """In i32."""
     attrs = conv_attrs(ctx, x, w)
     y = integer_conv(ctx, x, x_zero, w, w_zero, attrs)
-    if y is not None:
-        return y if bias is None else ctx.op("add", y, per_channel(ctx, bias, y.rank))
-    x, w = ctx.cast(x, "f64"), ctx.cast(w, "f64")
-    if x_zero is not None:
-        x = ctx.op("sub", x, ctx.reshape(ctx.cast(x_zero, "f64"), []))
-    if w_zero is not None:
-        w = ctx.op("sub", w, per_channel(ctx, ctx.cast(w_zero, "f64"), w.rank + 1))
-    args = [x, w] if bias is None else [x, w, ctx.cast(bias, "f64")]
-    return ctx.op("conv", *args, **attrs)
+    if y is None:
+        dtype = exact_float(w, attrs)
+        x, w = ctx.cast(x, dtype), ctx.cast(w, dtype)
+        if x_zero is not None:
+            x = ctx.op("sub", x, ctx.reshape(ctx.cast(x_zero, dtype), []))
+        if w_zero is not None:
+            w = ctx.op("sub", w, per_channel(ctx, ctx.cast(w_zero, dtype), w.rank + 1))
+        y = ctx.cast(ctx.op("conv", x, w, **attrs), "i32")
+    return y if bias is None else ctx.op("add", y, per_channel(ctx, bias, y.rank))
 
 
 @converter("ConvInteger")
 def conv_integer(ctx: NodeContext) -> Value:
-    return ctx.cast(_integer_conv(ctx, ctx[0], ctx.get(2), ctx[1], ctx.get(3), None), "i32")
+    return _integer_conv(ctx, ctx[0], ctx.get(2), ctx[1], ctx.get(3), None)
 
 
 @converter("QLinearConv")
