@@ -79,10 +79,9 @@ Value Ops::FloatToIntSaturating(Value x, Type element, bool is_signed) {
     // Of NaN it is the least i32, whose low bits are 0.
     if (const Value y = TruncateF32(clamped(x))) return TruncateI(y, element);
   }
-  const Type to = WithElement(type, bits < 32 ? b.getI32Type() : element);
-  const Value y = FloatToInt(clamped(Select(IsNan(x), ConstF(type, 0), x)), to);
+  const Value y = FloatToInt(clamped(Select(IsNan(x), ConstF(type, 0), x)), bits < 32 ? b.getI32Type() : element);
   if (magnitude <= digits) return TruncateI(y, element);
-  return Select(CompareF(Compare::kGe, x, ConstF(type, beyond)), ConstI(to, INT64_MAX >> (64 - bits)), y);
+  return Select(CompareF(Compare::kGe, x, ConstF(type, beyond)), ConstI(y.getType(), INT64_MAX >> (64 - bits)), y);
 }
 
 Value Ops::ExtendF(Value x, Type element) {

@@ -17,7 +17,7 @@ from inlay.ir.module import LITERAL_LIMIT, IRModule
 from inlay.onnx_import import fold, functions, partial
 from inlay.onnx_import.initializers import load_tensor
 from inlay.onnx_import.integer_products import remember_quantised
-from inlay.onnx_import.registry import Converter, NodeContext, find_converter
+from inlay.onnx_import.registry import MICROSOFT, Converter, NodeContext, find_converter
 from inlay.onnx_import.value import (
     AbsentValue,
     Poisoned,
@@ -33,6 +33,17 @@ Scope = dict[str, Any]
 _MALFORMED = (
     ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError, MemoryError, RecursionError,
 )  # fmt: skip
+
+
+# Operators of onnxruntime, and the opset since which ONNX has ones that take and mean all that these do.
+_LIKE_ONNX = {"QuantizeLinear": 21, "DequantizeLinear": 21}
+
+
+def _as_onnx(node: onnx.NodeProto) -> onnx.NodeProto:
+    made = onnx.NodeProto()
+    made.CopyFrom(node)
+    made.domain = ""
+    return made
 
 
 def node_label(node: onnx.NodeProto) -> str:
@@ -110,6 +121,8 @@ class GraphImporter:
         for node in nodes:
             domain = "" if node.domain == "ai.onnx" else node.domain
             opset = opsets.get(domain, 0)
+            if domain == MICROSOFT and node.op_type in _LIKE_ONNX:
+                node, domain, opset = _as_onnx(node), "", _LIKE_ONNX[node.op_type]
             self.budget -= 1
             outputs: Sequence[Any]
             try:
@@ -227,7 +240,7 @@ class GraphImporter:
         return outputs
 
     def no_converter(self, node, domain: str, opset: int) -> Unsupported:
-        if domain == "com.microsoft":
+        if domain == MICROSOFT:
             return Unsupported("there is no converter for this operator of onnxruntime's")
         if domain == "com.microsoft.nchwc":  # layouts for the machine that it was optimised on
             return Unsupported(

@@ -13,7 +13,7 @@ import math
 import numpy as np
 
 from inlay.onnx_import.registry import NodeContext
-from inlay.onnx_import.value import Value, constant_value
+from inlay.onnx_import.value import Unsupported, Value, constant_value
 
 _EIGHT_BITS = ("i8", "u8")
 _EXACT_IN_F32 = 2**24 // 255**2  # products of two 8-bit numbers
@@ -117,40 +117,62 @@ def integer_matmul(
     return y
 
 
-def integer_matmul_of_inputs(ctx: NodeContext, a_at: tuple[int, int], b_at: tuple[int, int]) -> Value:
-    """The same of a node's inputs, each with its zero point's; whatever their type."""
-    (a, a_zero), (b, b_zero) = ((ctx[x], ctx.get(zero)) for x, zero in (a_at, b_at))
-    y = integer_matmul(ctx, a, a_zero, b, b_zero)
+def integer_product(
+    ctx: NodeContext, a: Value, a_zero: Value | None, b: Value, b_zero: Value | None, transpose_b: bool = False
+) -> Value:
+    """The same, whatever their type."""
+    y = integer_matmul(ctx, a, a_zero, b, b_zero, transpose_b)
     if y is not None:
         return y
     a, b = ctx.cast(a, "i32"), ctx.cast(b, "i32")
     if a_zero is not None:
         a = ctx.op("sub", a, _of_rows(ctx, a_zero))
     if b_zero is not None:
-        b = ctx.op("sub", b, ctx.cast(b_zero, "i32"))
-    return ctx.op("matmul", a, b)
+        zero = ctx.cast(b_zero, "i32")
+        b = ctx.op("sub", b, ctx.reshape(zero, [zero.elements, 1]) if transpose_b and zero.elements > 1 else zero)
+    return ctx.op("matmul", a, b, transpose_b=transpose_b)
 
 
 def integer_conv(
     ctx: NodeContext, x: Value, x_zero: Value | None, w: Value, w_zero: Value | None, attrs: dict
 ) -> Value | None:
     """The convolution of x - x_zero (one element) by w - w_zero in i32, the padding 0 after that. None: not one that
-    conv_integer is; so where w's zero points are not 0 (128 of u8)."""
-    if not _fits(x, w):
-        return None
-    if x_zero is not None and x_zero.elements != 1:
+    conv_integer is; so with zero points of w in groups."""
+    if not _fits(x, w) or (x_zero is not None and x_zero.elements != 1):
         return None
     literal, w = _is_literal(w), _as_weight(w)
-    if w.constant and w.dtype == "u8" and w_zero is not None and w_zero.constant and np.all(w_zero.array == 128):
+    if w.constant and w.dtype == "u8" and not _is_zero(w_zero):
         w, w_zero = _as_signed(ctx, w, w_zero, literal)
-    if not _is_zero(w_zero):
+    if _is_zero(w_zero):
+        return _centred_conv(ctx, x, x_zero, w, attrs, literal)
+    assert w_zero is not None
+    if attrs["groups"] > 1:
         return None
+    sums = _window_sums(ctx, x, x_zero, list(map(int, w.shape[2:])), attrs)
+    excess = ctx.op("mul", sums, per_channel(ctx, ctx.cast(w_zero, "i32"), w.rank))
+    return ctx.op("sub", _centred_conv(ctx, x, x_zero, w, attrs, literal), excess)
+
+
+def _window_sums(ctx: NodeContext, x: Value, x_zero: Value | None, kernel: list[int], attrs: dict) -> Value:
+    """Of x - x_zero over all channels of each window of a convolution, in i32: [N, 1, ...]."""
+    sums = _sums(ctx, x, [1])
+    if x_zero is not None:
+        zero = ctx.reshape(ctx.cast(x_zero, "i32"), [])
+        sums = ctx.op("sub", sums, ctx.op("mul", zero, ctx.literal(int(x.shape[1]), "i32")))
+    if set(kernel) == set(attrs["strides"]) == {1} and not any(attrs["pads"]):
+        return sums
+    ones = ctx.literal(np.ones([1, 1, *kernel]), "f64")
+    return ctx.cast(ctx.op("conv", ctx.cast(sums, "f64"), ones, **attrs), "i32")
+
+
+def _centred_conv(ctx: NodeContext, x: Value, x_zero: Value | None, w: Value, attrs: dict, literal: bool) -> Value:
+    """The same without zero points of w. literal: w's values may be used now."""
     if _is_zero(x_zero):
         return ctx.op("conv_integer", x, w, **attrs)
     assert x_zero is not None
     if x_zero.constant:
         return ctx.op("conv_integer", x, w, **attrs, x_zero=int(x_zero.array.reshape(-1)[0]))
-    if any(attrs["pads"]) and attrs["groups"] > 1 and math.prod(map(int, w.shape[1:])) <= _EXACT_IN_F32:
+    if any(attrs["pads"]) and exact_float(w, attrs) == "f32":
         x = ctx.op("sub", ctx.cast(x, "f32"), ctx.reshape(ctx.cast(x_zero, "f32"), []))
         return ctx.cast(ctx.op("conv", x, ctx.cast(w, "f32"), **attrs), "i32")
     if any(attrs["pads"]):
@@ -158,6 +180,12 @@ def integer_conv(
     y = ctx.op("conv_integer", x, w, **attrs)
     sums = per_channel(ctx, _sums(ctx, w, list(range(1, w.rank)), literal), w.rank)
     return ctx.op("sub", y, ctx.op("mul", sums, ctx.reshape(ctx.cast(x_zero, "i32"), [])))
+
+
+def exact_float(w: Value, attrs: dict) -> str:
+    """In which a convolution of 8-bit numbers is exact; of one group f32 may be Winograd's way, which is not."""
+    few = math.prod(map(int, w.shape[1:])) <= _EXACT_IN_F32
+    return "f32" if attrs["groups"] > 1 and few else "f64"
 
 
 def _padded(ctx: NodeContext, x: Value, zero: Value, attrs: dict) -> tuple[Value, dict]:
@@ -183,10 +211,21 @@ def dequantised_matmul(ctx: NodeContext, a: Value, b: Value, transpose_b: bool =
     if not q.per_tensor and (q.axis != b.rank - (2 if transpose_b else 1) or b.rank != 2):
         return None
     y = integer_matmul(ctx, p.values, p.zero, q.values, q.zero, transpose_b)
-    if y is None:
-        return None
-    scale = ctx.op("mul", ctx.reshape(p.scale, []), q.scale if q.scale.elements > 1 else ctx.reshape(q.scale, []))
-    return ctx.op("mul", ctx.cast(y, "f32"), scale)
+    return None if y is None else ctx.op("mul", ctx.cast(y, "f32"), product_scale(ctx, p, q))
+
+
+def product_scale(ctx: NodeContext, p: Quantised, q: Quantised) -> Value:
+    """What (p.values - p.zero) (q.values - q.zero) is to be multiplied with. Of p one element, of q one or a column's."""
+    return ctx.op("mul", ctx.reshape(p.scale, []), q.scale if q.scale.elements > 1 else ctx.reshape(q.scale, []))
+
+
+def quantised_matmul(ctx: NodeContext, p: Quantised, q: Quantised, bias: Value | None) -> Value:
+    """The product of what they stand for, and a bias of the columns."""
+    if not p.per_tensor:
+        raise Unsupported("a scale for each row of the first matrix; one element is supported")
+    y = integer_product(ctx, p.values, p.zero, q.values, q.zero)
+    y = ctx.op("mul", ctx.cast(y, "f32"), product_scale(ctx, p, q))
+    return y if bias is None else ctx.op("add", y, bias)
 
 
 def dequantised_conv(ctx: NodeContext, x: Value, w: Value, bias: Value | None, attrs: dict) -> Value | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import string
 
 from inlay.ir import dims
-from inlay.onnx_import.integer_products import dequantised_matmul, integer_matmul_of_inputs
+from inlay.onnx_import.integer_products import dequantised_matmul, integer_product
 from inlay.onnx_import.registry import NodeContext, converter
 from inlay.onnx_import.value import Unsupported, Value
 
@@ -45,7 +45,7 @@ def gemm(ctx: NodeContext) -> Value:
 
 @converter("MatMulInteger")
 def matmul_integer(ctx: NodeContext) -> Value:
-    return integer_matmul_of_inputs(ctx, (0, 2), (1, 3))
+    return integer_product(ctx, ctx[0], ctx.get(2), ctx[1], ctx.get(3))
 
 
 @converter("Det")

@@ -10,7 +10,7 @@ from inlay.onnx_import.registry import NodeContext, converter
 from inlay.onnx_import.value import Unsupported, Value
 
 
-def _window(ctx: NodeContext, x: Value) -> dict:
+def pool_window(ctx: NodeContext, x: Value) -> dict:
     kernel = list(ctx.required("kernel_shape"))
     if len(kernel) != x.rank - 2:
         raise Unsupported(f"kernel_shape {kernel} for {list(x.shape)}")
@@ -28,7 +28,7 @@ def _window(ctx: NodeContext, x: Value) -> dict:
 
 @converter("MaxPool")
 def max_pool(ctx: NodeContext) -> tuple:
-    x, window = ctx[0], _window(ctx, ctx[0])
+    x, window = ctx[0], pool_window(ctx, ctx[0])
     column_major = bool(ctx.attr("storage_order", 0))
     if not ctx.wants(1):
         return (ctx.op("max_pool", x, **window),)
@@ -85,14 +85,14 @@ def _padded_with_indices(ctx: NodeContext, x: Value, window: dict, column_major:
 @converter("AveragePool")
 def average_pool(ctx: NodeContext) -> Value:
     include = bool(ctx.attr("count_include_pad", 0))
-    return ctx.op("avg_pool", ctx[0], count_include_pad=include, **_window(ctx, ctx[0]))
+    return ctx.op("avg_pool", ctx[0], count_include_pad=include, **pool_window(ctx, ctx[0]))
 
 
 @converter("LpPool")
 def lp_pool(ctx: NodeContext) -> Value:
     """(sum over the window of |x|^p)^(1/p); the sum is a convolution of every channel with ones."""
     x, p = ctx[0], ctx.attr("p", 2)
-    window = _window(ctx, x)
+    window = pool_window(ctx, x)
     shape = ctx.static_shape(x, "LpPool")
     n = len(shape) - 2
     kernel, strides, dilations, pads = (window[k] for k in ("kernel", "strides", "dilations", "pads"))

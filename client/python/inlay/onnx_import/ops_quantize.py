@@ -1,17 +1,20 @@
-"""QuantizeLinear, DequantizeLinear, QLinearMatMul, QLinearConv, ConvInteger (8-, 16- and 32-bit integers).
+"""QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear, QLinearMatMul, QLinearConv, ConvInteger (8-, 16- and 32-bit
+integers).
 
-Sums of products are exact: in i32, or, of convolutions that conv_integer is not for, in f64 (a product of two 8-bit
-numbers takes 17 bits, so 2^36 of them fit).
+Sums of products are exact: in i32, or, of convolutions that conv_integer is not for, in f32 or f64 (a product of two
+8-bit numbers takes 17 bits, so 2^36 of them fit).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from inlay.ir.types import numpy_dtype
-from inlay.onnx_import.integer_products import integer_conv, integer_matmul_of_inputs, per_channel
+from inlay.onnx_import.integer_products import exact_float, integer_conv, integer_product, per_channel
 from inlay.onnx_import.ops_nn import conv_attrs
-from inlay.onnx_import.registry import NodeContext, converter, onnx_dtype
+from inlay.onnx_import.registry import NodeContext, contrib, converter, onnx_dtype
 from inlay.onnx_import.value import Unsupported, Value
 
 _QUANTISED = ("i8", "u8", "i16")
@@ -84,10 +87,36 @@ def dequantize(ctx: NodeContext) -> Value:
     return ctx.cast(ctx.op("mul", ctx.cast(wide, "f32"), factor), dtype)
 
 
+def dynamically_quantised(ctx: NodeContext, x: Value) -> tuple[Value, Value, Value]:
+    """x in u8, over the range of its own values and 0; the scale and the zero point."""
+    zero, top = ctx.literal(0, "f32"), ctx.literal(255, "f32")
+    axes = list(range(x.rank))
+    low = ctx.op("minimum", ctx.op("reduce_min", x, axes=axes), zero)
+    high = ctx.op("maximum", ctx.op("reduce_max", x, axes=axes), zero)
+    scale = ctx.op("div", ctx.op("sub", high, low), top)
+    point = saturated(ctx, ctx.op("sub", zero, ctx.op("div", low, scale)), None, "u8")
+    return saturated(ctx, ctx.op("div", x, scale), point, "u8"), scale, point
+
+
+@converter("DynamicQuantizeLinear")
+def dynamic_quantize(ctx: NodeContext) -> tuple:
+    return dynamically_quantised(ctx, ctx[0])
+
+
+def channels_first(ctx: NodeContext, x: Value, function: Callable[[Value], Value]) -> Value:
+    """function(x), which takes and gives images with the channels first, of ones that onnxruntime has as attribute
+    channels_last says."""
+    if not ctx.attr("channels_last", 0):
+        return function(x)
+    inner = list(range(1, x.rank - 1))
+    y = function(ctx.transpose(x, [0, x.rank - 1, *inner]))
+    return ctx.transpose(y, [0, *(i + 1 for i in inner), 1])
+
+
 @converter("QLinearMatMul")
 def qlinear_matmul(ctx: NodeContext) -> Value:
     """saturate(round((a - za)(b - zb) * sa * sb / sy) + zy)."""
-    product = integer_matmul_of_inputs(ctx, (0, 2), (3, 5))
+    product = integer_product(ctx, ctx[0], ctx[2], ctx[3], ctx[5])
     scale_a, scale_b, scale_y = (ctx.cast(ctx[i], "f32") for i in (1, 4, 6))
     if scale_a.rank == 1 and scale_a.elements > 1:
         scale_a = ctx.reshape(scale_a, [*scale_a.shape, 1])
@@ -95,41 +124,46 @@ def qlinear_matmul(ctx: NodeContext) -> Value:
         raise Unsupported("a scale of the result for each row")
     real = ctx.op("mul", ctx.cast(product, "f32"), ctx.op("div", ctx.op("mul", scale_a, scale_b), scale_y))
     real = ctx.reshape(real, product.shape)
-    return saturated(ctx, real, ctx.reshape(ctx[7], []), _output(ctx[7]))
+    return saturated(ctx, real, ctx.reshape(ctx[7], []), result_dtype(ctx[7]))
 
 
-def _output(zero: Value) -> str:
+def result_dtype(zero: Value) -> str:
     if zero.dtype not in ("i8", "u8"):
         raise Unsupported(f"a result of {zero.dtype}")
     return zero.dtype
 
 
-def _integer_conv(ctx: NodeContext, at: tuple[int, int, int | None, int | None], bias: Value | None) -> Value:
-    """In i32, or in f64. at: the inputs x, w and their zero points."""
-    x_at, w_at, x_zero, w_zero = at
-    zeros = [None if i is None else ctx.get(i) for i in (x_zero, w_zero)]
-    attrs = conv_attrs(ctx, ctx[x_at], ctx[w_at])
-    y = integer_conv(ctx, ctx[x_at], zeros[0], ctx[w_at], zeros[1], attrs)
-    if y is not None:
-        return y if bias is None else ctx.op("add", y, per_channel(ctx, bias, y.rank))
-    x, w = ctx.cast(ctx[x_at], "f64"), ctx.cast(ctx[w_at], "f64")
-    if zeros[0] is not None:
-        x = ctx.op("sub", x, ctx.reshape(ctx.cast(zeros[0], "f64"), []))
-    if zeros[1] is not None:
-        w = ctx.op("sub", w, per_channel(ctx, ctx.cast(zeros[1], "f64"), w.rank + 1))
-    args = [x, w] if bias is None else [x, w, ctx.cast(bias, "f64")]
-    return ctx.op("conv", *args, **attrs)
+def _integer_conv(
+    ctx: NodeContext, x: Value, x_zero: Value | None, w: Value, w_zero: Value | None, bias: Value | None
+) -> Value:
+    """In i32."""
+    attrs = conv_attrs(ctx, x, w)
+    y = integer_conv(ctx, x, x_zero, w, w_zero, attrs)
+    if y is None:
+        dtype = exact_float(w, attrs)
+        x, w = ctx.cast(x, dtype), ctx.cast(w, dtype)
+        if x_zero is not None:
+            x = ctx.op("sub", x, ctx.reshape(ctx.cast(x_zero, dtype), []))
+        if w_zero is not None:
+            w = ctx.op("sub", w, per_channel(ctx, ctx.cast(w_zero, dtype), w.rank + 1))
+        y = ctx.cast(ctx.op("conv", x, w, **attrs), "i32")
+    return y if bias is None else ctx.op("add", y, per_channel(ctx, bias, y.rank))
 
 
 @converter("ConvInteger")
 def conv_integer(ctx: NodeContext) -> Value:
-    return ctx.cast(_integer_conv(ctx, (0, 1, 2, 3), None), "i32")
+    return _integer_conv(ctx, ctx[0], ctx.get(2), ctx[1], ctx.get(3), None)
 
 
 @converter("QLinearConv")
+@contrib("QLinearConv")
 def qlinear_conv(ctx: NodeContext) -> Value:
-    total = _integer_conv(ctx, (0, 3, 2, 5), ctx.get(8))
     scale_x, scale_w, scale_y = (ctx.cast(ctx[i], "f32") for i in (1, 4, 6))
     factor = ctx.op("div", ctx.op("mul", ctx.reshape(scale_x, []), scale_w), ctx.reshape(scale_y, []))
-    factor = ctx.reshape(factor, [] if factor.elements == 1 else [1, *factor.shape, *[1] * (total.rank - 2)])
-    return saturated(ctx, ctx.op("mul", ctx.cast(total, "f32"), factor), ctx.reshape(ctx[7], []), _output(ctx[7]))
+
+    def convolved(x: Value) -> Value:
+        total = _integer_conv(ctx, x, ctx[2], ctx[3], ctx[5], ctx.get(8))
+        real = ctx.op("mul", ctx.cast(total, "f32"), per_channel(ctx, factor, total.rank))
+        return saturated(ctx, real, ctx.reshape(ctx[7], []), result_dtype(ctx[7]))
+
+    return channels_first(ctx, ctx[0], convolved)

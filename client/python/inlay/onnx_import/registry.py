@@ -39,6 +39,8 @@ from inlay.onnx_import.value import (
 if TYPE_CHECKING:
     from inlay.onnx_import.importer import GraphImporter
 
+MICROSOFT = "com.microsoft"  # the domain of onnxruntime's own operators
+
 Converter = Callable[["NodeContext"], Any]
 _CONVERTERS: dict[tuple[str, str], list[tuple[int, Converter]]] = {}
 
@@ -56,7 +58,7 @@ def converter(*op_types: str, since: int = 1, domain: str = ""):
 
 def contrib(*op_types: str):
     """Registers a converter for operators of onnxruntime's own domain: of version 1, which a model need not import."""
-    return converter(*op_types, since=0, domain="com.microsoft")
+    return converter(*op_types, since=0, domain=MICROSOFT)
 
 
 def find_converter(domain: str, op_type: str, version: int) -> Converter | None:
@@ -236,6 +238,7 @@ def onnx_dtype(elem_type: int) -> str:
 
 
 __all__ = [
+    "MICROSOFT",
     "NodeContext",
     "TensorType",
     "Unsupported",
