@@ -28,7 +28,7 @@ absl::Status Refusal(const ir::Binding& binding, absl::string_view symbol, const
                                                "' with the open dimension '", symbol, "' in ", type.ToString()));
 }
 
-// The images may be any number, and of any size where the convolution is not transposed.
+// The images may be any number, and of any size where the convolution is plain.
 absl::Status CheckConvolution(const ir::Binding& binding) {
   for (size_t i = 0; i < binding.args.size(); ++i) {
     const ir::TensorType type = binding.args[i].tensor_type();
@@ -40,13 +40,23 @@ absl::Status CheckConvolution(const ir::Binding& binding) {
   return absl::OkStatus();
 }
 
+// Of the left operand the rows and the batch may be open: words are made of what is summed, and weights packed.
+absl::Status CheckIntegerMatmul(const ir::Binding& binding) {
+  const ir::TensorType a = binding.args[0].tensor_type(), b = binding.args[1].tensor_type();
+  if (const std::string symbol = b.FirstSymbol(); !symbol.empty()) return Refusal(binding, symbol, b);
+  const bool transposed = a.rank() > 1 && binding.attrs.BoolOr("transpose_a", false);
+  const std::string symbol = transposed ? a.FirstSymbol() : a.dims.back().is_static() ? "" : a.dims.back().symbol();
+  return symbol.empty() ? absl::OkStatus() : Refusal(binding, symbol, a);
+}
+
 }  // namespace
 
 absl::Status CheckOpenDims(const ir::Binding& binding) {
-  static const auto* without =
-      new std::set<std::string>{"resize", "lstm", "gru", "rnn", "matmul_integer", "conv_integer"};
+  static const auto* without = new std::set<std::string>{"resize", "lstm", "gru", "rnn"};
   if (binding.kind != ir::Binding::Kind::kCall) return absl::OkStatus();
-  if (binding.callee == "conv" || binding.callee == "conv_transpose") return CheckConvolution(binding);
+  const std::string& op = binding.callee;
+  if (op == "conv" || op == "conv_transpose" || op == "conv_integer") return CheckConvolution(binding);
+  if (op == "matmul_integer") return CheckIntegerMatmul(binding);
   if (without->count(binding.callee) == 0) return absl::OkStatus();
   std::optional<ir::TensorType> open = FirstOpen(binding);
   if (!open) return absl::OkStatus();

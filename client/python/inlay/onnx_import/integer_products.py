@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from typing import Any
 
 import numpy as np
 
@@ -37,7 +38,9 @@ def remember_quantised(ctx: NodeContext, made: Value) -> None:
     """Of a DequantizeLinear node, for who takes its result."""
     x, scale, zero = ctx[0], ctx[1], ctx.get(2)
     given = [v for v in (x, scale, zero) if v is not None]
-    if any(v.type is None or any(isinstance(d, str) for d in v.shape) for v in given) or x.dtype not in _EIGHT_BITS:
+    if any(v.type is None for v in given) or any(_is_open(d) for v in given[1:] for d in v.shape):
+        return
+    if x.dtype not in _EIGHT_BITS:
         return
     axis = ctx.attr("axis", 1)
     axis += x.rank if axis < 0 else 0
@@ -50,8 +53,15 @@ def _is_zero(point: Value | None) -> bool:
     return point is None or (point.constant and not point.weight and not np.any(point.array))
 
 
-def _fits(*values: Value) -> bool:
-    return all(v.dtype in _EIGHT_BITS and not any(isinstance(d, str) for d in v.shape) for v in values)
+def _is_open(dim: Any) -> bool:
+    return isinstance(dim, str)
+
+
+def _fits(x: Value, w: Value, open_axes: slice) -> bool:
+    """open_axes: of x, those whose extents may be open. All of w's are known."""
+    known = list(x.shape)
+    del known[open_axes]
+    return x.dtype in _EIGHT_BITS and w.dtype in _EIGHT_BITS and not any(map(_is_open, [*known, *w.shape]))
 
 
 def _as_weight(w: Value) -> Value:
@@ -93,7 +103,7 @@ def integer_matmul(
 ) -> Value | None:
     """(a - a_zero) (b - b_zero) in i32. Zero points: of one element, or one for each row of a, each column of b. None:
     not of operands that matmul_integer takes."""
-    if not _fits(a, b) or a.rank < 2 or b.rank < 2:
+    if a.rank < 2 or b.rank < 2 or not _fits(a, b, slice(0, -1)):
         return None
     literal, b = _is_literal(b), _as_weight(b)
     if b.constant and b.dtype == "u8":
@@ -138,7 +148,7 @@ def integer_conv(
 ) -> Value | None:
     """The convolution of x - x_zero (one element) by w - w_zero in i32, the padding 0 after that. None: not one that
     conv_integer is; so with zero points of w in groups."""
-    if not _fits(x, w) or (x_zero is not None and x_zero.elements != 1):
+    if not _fits(x, w, slice(0, 1)) or (x_zero is not None and x_zero.elements != 1):
         return None
     literal, w = _is_literal(w), _as_weight(w)
     if w.constant and w.dtype == "u8" and not _is_zero(w_zero):

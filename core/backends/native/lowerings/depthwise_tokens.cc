@@ -23,7 +23,7 @@ namespace {
 using mlir::Type;
 using mlir::Value;
 
-constexpr int64_t kColumns = 4;       // of a tile
+constexpr int64_t kColumns = 4;  // of a tile
 constexpr int64_t kBlockChannels = 128;
 
 class DepthwiseTokens {

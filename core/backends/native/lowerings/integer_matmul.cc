@@ -10,46 +10,37 @@
 #include "mlir/IR/BuiltinTypes.h"
 
 namespace inlay::native {
-namespace {
 
 using mlir::Type;
 using mlir::Value;
 
-IntegerProducts ProductsOf(FunctionEmitter& f, const Tensor& a, const Tensor& b) {
+IntegerProducts ProductsOfMatmul(FunctionEmitter& f, const Tensor& a, const Tensor& b) {
   IntegerProducts products{Word::kShorts, a.dtype == ir::DType::kI8, b.dtype == ir::DType::kI8};
   const bool differ = products.x_signed != products.w_signed;
   if (f.cpu().byte_dots && (differ || (products.w_signed && f.IsConstantParam(b)))) products.word = Word::kBytes;
   return products;
 }
 
-// An operand's words, and where its matrices lie among them.
-struct WordMatrices {
-  Buffer words;
-  Matrices as_matrices;  // of words; no view
-};
-
-// `row_words`: at least k; of rows along k, how far apart they are.
 WordMatrices WordsOf(FunctionEmitter& f, const Tensor& t, const IntegerProducts& products, bool left, bool transposed,
                      int64_t row_words) {
   const int rank = t.rank();
   const bool k_last = rank == 1 || left != transposed;
-  const int64_t other = rank == 1 ? 1 : t.dims[rank - (k_last ? 2 : 1)].value();
+  const Extent other = rank == 1 ? Extent(1) : t.dims[rank - (k_last ? 2 : 1)];
   const int64_t k = products.words(t.dims[rank - (k_last ? 1 : 2)].value());
   WordMatrices result;
   result.words = k_last ? RowsOfWords(f, t, products, left, row_words) : Words(f, t, products, left, rank - 2, 1);
   Matrices& m = result.as_matrices;
-  m.rows = left ? other : k;
-  m.columns = left ? k : other;
-  const int64_t k_stride = k_last ? 1 : other, stride = k_last ? row_words : 1;
+  m.rows = left ? other : Extent(k);
+  m.columns = left ? Extent(k) : other;
+  const Extent k_stride = k_last ? Extent(1) : other, stride = k_last ? row_words : 1;
   m.row_stride = left ? stride : k_stride;
   m.column_stride = left ? k_stride : stride;
   if (rank > 2) m.batch.assign(t.dims.begin(), t.dims.end() - 2);
   m.batch_strides = RowMajorStrides(m.batch);
-  for (Extent& s : m.batch_strides) s = s * Extent((k_last ? row_words : k) * other);
+  for (Extent& s : m.batch_strides) s = s * other * Extent(k_last ? row_words : k);
   return result;
 }
 
-// A constant b.
 PackedWords PackWords(FunctionEmitter& f, const Tensor& b, const IntegerProducts& products, bool transposed,
                       const GemmPlan& plan) {
   const int rank = b.rank();
@@ -58,8 +49,12 @@ PackedWords PackWords(FunctionEmitter& f, const Tensor& b, const IntegerProducts
   const int64_t columns = plan.packed_columns(), matrix = plan.k * columns;
   const Extent batch = rank > 2 ? Product(b.dims, 0, rank - 2) : Extent(1);
   PackedWords packed;
-  packed.words = f.State((batch.value() * matrix + SlackWords(plan.nr())) * kWordBytes);
-  if (products.excess() != 0) packed.excess = f.State(batch.value() * columns * kWordBytes);
+  const bool constant = f.IsConstantParam(b);
+  auto allocate = [&](int64_t words) {
+    return constant ? f.State(words * kWordBytes) : f.Temporary(words * kWordBytes);
+  };
+  packed.words = allocate(batch.value() * matrix + SlackWords(plan.nr()));
+  if (products.excess() != 0) packed.excess = allocate(batch.value() * columns);
   f.ParallelEach(
       batch, 1e3,
       [&](Kernel& k, Value matrix_index) {
@@ -109,20 +104,19 @@ PackedWords PackWords(FunctionEmitter& f, const Tensor& b, const IntegerProducts
           });
         });
       },
-      Phase::kInit);
+      constant ? Phase::kInit : Phase::kRun);
   return packed;
 }
 
-}  // namespace
-
 absl::Status EmitIntegerMatmul(FunctionEmitter& f, const Node& n) {
   const Tensor &ta = n.in(0), &tb = n.in(1), &out = n.out();
+  if (!ta.is_static()) return EmitOpenIntegerMatmul(f, n);
   if (out.NumElements() == 0) return absl::OkStatus();
   const bool vector_a = ta.rank() == 1, vector_b = tb.rank() == 1;
   const bool transpose_a = !vector_a && n.attrs->BoolOr("transpose_a", false);
   const bool transpose_b = !vector_b && n.attrs->BoolOr("transpose_b", false);
   const bool constant = f.IsConstantParam(tb);
-  const IntegerProducts products = ProductsOf(f, ta, tb);
+  const IntegerProducts products = ProductsOfMatmul(f, ta, tb);
   const int64_t k = products.words(ta.dims[ta.rank() - (transpose_a ? 2 : 1)].value());
   int64_t m = vector_a ? 1 : out.dims[out.rank() - (vector_b ? 1 : 2)].value();
   ProductShape shape(out, m, vector_a, vector_b);

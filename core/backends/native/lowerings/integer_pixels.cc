@@ -98,9 +98,8 @@ class PixelRows {
         o.For(o.Max(begin, o.Int(high)), stop, 1, one_by_one);
       };
       o.If(o.And(Inside(o, d, s_.in[0]), Inside(o, h, s_.in[1])), see_row, [&] {
-        o.For(begin, stop, 1, [&](Value column) {
-          o.For(width, [&](Value t) { pad(o.At(target(column), o.Mul(t, words_), word)); });
-        });
+        o.For(begin, stop, 1,
+              [&](Value column) { o.For(width, [&](Value t) { pad(o.At(target(column), o.Mul(t, words_), word)); }); });
       });
     });
   }

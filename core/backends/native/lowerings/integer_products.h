@@ -6,6 +6,7 @@
 #include "core/backends/native/function_emitter.h"
 #include "core/backends/native/gemm.h"
 #include "core/backends/native/loops.h"
+#include "core/backends/native/lowerings/matrices.h"
 #include "core/backends/native/microkernel.h"
 
 namespace inlay::native {
@@ -60,7 +61,7 @@ IntegerProducts ProductsOfConv(FunctionEmitter& f, const Node& conv);
 // Words of images [N,C,spatial] as [N,groups * words,spatial].
 Buffer WordsOfImages(FunctionEmitter& f, const Tensor& x, const IntegerProducts& products, int64_t groups);
 
-// A constant right operand packed for a plan, and for each packed column the excess of its sums, if there is any.
+// A right operand packed for a plan, and for each packed column the excess of its sums, if there is any.
 struct PackedWords {
   Buffer words, excess;
 };
@@ -68,7 +69,24 @@ struct PackedWords {
 void SubtractExcess(Kernel& kernel, const IntegerProducts& products, const Buffer& excess, const BatchOffset& offset,
                     GemmKernel* gemm);
 
+// Of a matmul.
+IntegerProducts ProductsOfMatmul(FunctionEmitter& f, const Tensor& a, const Tensor& b);
+
+// An operand's words, and where its matrices lie among them.
+struct WordMatrices {
+  Buffer words;
+  Matrices as_matrices;  // of words; no view
+};
+// `row_words`: at least k; of rows along k, how far apart they are. Rows of the left operand may be open.
+WordMatrices WordsOf(FunctionEmitter& f, const Tensor& t, const IntegerProducts& products, bool left, bool transposed,
+                     int64_t row_words);
+
+// b, packed by _init where it is constant, else by each call.
+PackedWords PackWords(FunctionEmitter& f, const Tensor& b, const IntegerProducts& products, bool transposed,
+                      const GemmPlan& plan);
+
 absl::Status EmitIntegerMatmul(FunctionEmitter& f, const Node& node);
+absl::Status EmitOpenIntegerMatmul(FunctionEmitter& f, const Node& node);  // the left operand has open rows
 absl::Status EmitIntegerConvolution(FunctionEmitter& f, const Node& node);
 absl::Status EmitIntegerPixels(FunctionEmitter& f, const Node& node);  // kIntegerPixels
 

@@ -3,15 +3,18 @@
 // A task is a panel of columns and a block of rows of one batch element, as in gemm.h. Constant weights are packed by
 // _init; then rows of a are read where they lie, k in one go, and the last tile of a block begins earlier instead of
 // being smaller (its rows are computed twice). Otherwise the task packs b's panel and a's tiles, a block of k at a
-// time.
+// time. Integers are words (integer_products.h), b of known size and packed.
 #include <algorithm>
+#include <optional>
 
 #include "absl/status/status.h"
 #include "core/backends/native/function_emitter.h"
 #include "core/backends/native/gemm.h"
 #include "core/backends/native/loops.h"
 #include "core/backends/native/lowerings/gemm_support.h"
+#include "core/backends/native/lowerings/integer_products.h"
 #include "core/backends/native/lowerings/matrices.h"
+#include "core/backends/native/lowerings/matrix_tiles.h"
 #include "core/backends/native/microkernel.h"
 #include "core/backends/native/packing.h"
 #include "core/backends/native/rounding.h"
@@ -31,10 +34,22 @@ constexpr int64_t kPackedRows = 128;
 
 int64_t Nominal(const Extent& e) { return e.is_static() ? std::max<int64_t>(e.value(), 1) : kNominalExtent; }
 
+// In place of the elements of a and b.
+struct OpenWords {
+  IntegerProducts products;
+  Buffer rows;                    // of a
+  std::optional<GemmPlan> tiles;  // of AMX, if they are to multiply
+};
+
 class OpenMatmul {
  public:
-  OpenMatmul(FunctionEmitter& f, const Node& n, Matrices a, Matrices b)
-      : f_(f), n_(n), types_(f, n.in(0).dtype), a_(std::move(a)), b_(std::move(b)) {
+  OpenMatmul(FunctionEmitter& f, const Node& n, Matrices a, Matrices b, std::optional<OpenWords> words = std::nullopt)
+      : f_(f),
+        n_(n),
+        types_(f, words ? words->products.type() : n.in(0).dtype),
+        a_(std::move(a)),
+        b_(std::move(b)),
+        words_(std::move(words)) {
     const Tensor& out = n.out();
     vector_a_ = n.in(0).rank() == 1;
     vector_b_ = n.in(1).rank() == 1;
@@ -54,27 +69,38 @@ class OpenMatmul {
       flat_rows_ = !vector_b_ && f.MergeDims(n, {out.rank() - 1, 1}, &shapes_);
       if (!flat_rows_) shapes_.clear();
     }
-    constant_ = f.IsConstantParam(*b_.view.base);
+    packed_before_ = words_ || f.IsConstantParam(*b_.view.base);
     MakePlan();
   }
 
   void Emit() {
-    if (constant_) packed_ = PackConstant(f_, b_, plan_, types_);
+    if (words_ && words_->tiles) registers_.emplace(f_);
+    if (words_) {
+      const bool transposed = n_.in(1).rank() > 1 && n_.attrs->BoolOr("transpose_b", false);
+      const PackedWords packed = PackWords(f_, n_.in(1), words_->products, transposed, plan_);
+      packed_ = packed.words;
+      excess_ = packed.excess;
+    } else if (packed_before_) {
+      packed_ = PackConstant(f_, b_, plan_, types_);
+    }
     Extent tasks = Product(batch_shape_) * row_blocks_ * panels_;
     double each = 2.0 * plan_.nr() / (4.0 * plan_.lanes);
     f_.Parallel(tasks, Cycles(Extent::Min(m_, mc_) * k_) * each + 50, [&](Kernel& kernel, Value begin, Value end) {
       kernel.shapes = shapes_;
       Value scratch = kernel.Scratch(q_offset_ + RoundUp(q_elements() * types_.accumulator_bytes, kLineBytes));
+      if (registers_) registers_->Begin(kernel);
       kernel.o.For(begin, end, 1, [&](Value task) { Task(kernel, task, scratch).Emit(*this); });
+      if (registers_) registers_->End(kernel);
     });
   }
 
  private:
   void MakePlan() {
-    plan_ = PlanGemm(f_.cpu().core, constant_ ? ColumnSource::kPacked : ColumnSource::kOnTheFly,
+    plan_ = PlanGemm(f_.cpu().core, packed_before_ ? ColumnSource::kPacked : ColumnSource::kOnTheFly,
                      types_.accumulator_bytes, 1, Nominal(m_), Nominal(columns_), Nominal(k_));
+    if (words_ && words_->tiles) plan_ = *words_->tiles;
     plan_.nv_last = plan_.nv;
-    pack_rows_ = !constant_ || !a_.row_stride.is_static() || !a_.column_stride.is_static();
+    pack_rows_ = !packed_before_ || !a_.row_stride.is_static() || !a_.column_stride.is_static();
     bool whole = !pack_rows_ || (k_.is_static() && k_.value() <= kMaxWholeK);
     kc_ = whole ? k_ : Extent(kBlockK);
     int64_t rows = kPackedRows;
@@ -85,7 +111,7 @@ class OpenMatmul {
     row_blocks_ = CeilDiv(m_, mc_);
     panels_ = CeilDiv(columns_, plan_.nr());
     full_panels_ = columns_.IsMultipleOf(plan_.nr());
-    inline_epilogue_ = !pack_rows_ && full_panels_ && InlineEpilogue(f_, n_);
+    inline_epilogue_ = !pack_rows_ && full_panels_ && !(words_ && words_->tiles) && InlineEpilogue(f_, n_);
     const int64_t row_bytes = columns_.is_static() ? columns_.value() * ir::ByteSize(f_.StoredTensor(n_).dtype) : 0;
     asks_for_results_ = !pack_rows_ && AsksForResults(f_.cpu().core, Nominal(m_) * row_bytes, row_bytes, false);
     int64_t slab = inline_epilogue_ ? 0 : mc_ * plan_.nr();
@@ -93,8 +119,14 @@ class OpenMatmul {
     q_offset_ = p_offset_ + RoundUp(pack_rows_ ? plan_.mr * kc_.value() * types_.accumulator_bytes : 0, kLineBytes);
   }
   bool blocked() const { return kc_ != k_ || k_ == Extent(0); }
-  int64_t q_elements() const { return constant_ ? 0 : kc_.value() * plan_.nr(); }
+  int64_t q_elements() const { return packed_before_ ? 0 : kc_.value() * plan_.nr(); }
   int64_t packed_matrix() const { return plan_.k * plan_.packed_columns(); }
+  // Of b's batch, where each has `elements`.
+  Shape PackedStrides(int64_t elements) const {
+    Shape strides = RowMajorStrides(b_.batch);
+    for (Extent& s : strides) s = s * elements;
+    return strides;
+  }
 
   // The code of a task.
   class Task {
@@ -116,12 +148,14 @@ class OpenMatmul {
       first_column_ = o_.Mul(panel_, plan().nr());
       columns_ =
           g.full_panels_ ? o_.Int(plan().nr()) : o_.Min(o_.Int(plan().nr()), o_.Sub(o_.Int(g.columns_), first_column_));
-      p_ = Matrix(g.a_, g.a_.Pointer(kernel_, stored_), g.a_.batch_strides, batch, stored_);
-      if (g.constant_) {
-        Shape strides = RowMajorStrides(g.b_.batch);
-        for (Extent& s : strides) s = s * g.packed_matrix();
-        q_ = Matrix(g.b_, kernel_.Pointer(g.packed_), strides, batch, acc_);
+      const Value a = g.words_ ? kernel_.Pointer(g.words_->rows) : g.a_.Pointer(kernel_, stored_);
+      p_ = Matrix(g.a_, a, g.a_.batch_strides, batch, stored_);
+      if (g.packed_before_) {
+        q_ = Matrix(g.b_, kernel_.Pointer(g.packed_), g.PackedStrides(g.packed_matrix()), batch, acc_);
         q_ = o_.At(q_, o_.Mul(panel_, g.k_ * plan().nr()), acc_);
+        if (g.words_ && g.words_->products.excess() != 0) {
+          excess_ = Matrix(g.b_, kernel_.Pointer(g.excess_), g.PackedStrides(plan().packed_columns()), batch, acc_);
+        }
       } else {
         q_ = Matrix(g.b_, g.b_.Pointer(kernel_, stored_), g.b_.batch_strides, batch, stored_);
         q_ = o_.At(q_, o_.Mul(first_column_, g.b_.column_stride), stored_);
@@ -158,6 +192,7 @@ class OpenMatmul {
       t.q = q;
       t.q_element = acc_;
       t.q_k_stride = t.q_columns = plan().nr();
+      if (g_->words_) t.multiply_add = g_->words_->products.multiply_add(o_, /*p_is_x=*/true);
       return t;
     }
 
@@ -195,6 +230,12 @@ class OpenMatmul {
       Value done = o_.Min(o_.Mul(whole, mr), rows_);
       Value small = o_.Div(o_.Add(o_.Sub(rows_, done), few - 1), few);
       small = o_.Select(o_.Less(rows_, o_.Int(few)), o_.Int(0), small);
+      if (g_->registers_ && mr > kTileRows) {  // fewer rows than a whole tile of AMX, by half ones
+        const Value fits = o_.And(o_.Less(o_.Int(kTileRows - 1), rows_), o_.Less(rows_, o_.Int(mr)));
+        const Value halves = o_.Div(o_.Add(rows_, kTileRows - 1), kTileRows);
+        Tiles(kTileRows, o_.Int(0), o_.Int(0), o_.Select(fits, halves, o_.Int(0)), nullptr);
+        small = o_.Select(fits, o_.Int(0), small);
+      }
       Value all = o_.KernelBuilder::Add(whole, small);
       Value prefetch_step;
       if (plan().prefetch) {
@@ -225,6 +266,7 @@ class OpenMatmul {
           t.prefetch = o_.At(from, o_.Mul(asked, g_->k_), o_.b.getI8Type());
         }
         if (g_->asks_for_results_) AskForResults(rows, row);
+        if (g_->registers_ && rows >= kTileRows) return MatrixTile(t, row);
         Values acc = rows == 1 ? OneRow(t) : EmitRegisterTile(o_, t, o_.Int(0), o_.Int(g_->k_), Zeros(rows));
         if (!g_->inline_epilogue_) return StoreTile(acc, Slab(row));
         for (int64_t r = 0; r < rows; ++r) {
@@ -234,6 +276,18 @@ class OpenMatmul {
           }
         }
       });
+    }
+
+    // The same by AMX.
+    void MatrixTile(const RegisterTile& t, Value row) {
+      RowOperand p;
+      p.pointer = t.p;
+      p.element = t.p_element;
+      p.row_stride = t.p_row_stride;
+      const TileRequest request{t.rows,         t.vectors, {},      o_.Int(0),    t.q,         o_.Int(0),
+                                o_.Int(g_->k_), nullptr,   nullptr, t.q_k_stride, t.q_columns, Slab(row)};
+      const bool unsigned_rows = g_->words_->products.x_is_unsigned();
+      g_->registers_->Tile(kernel_, plan(), p, unsigned_rows, t.multiply_add)(o_, request, {});
     }
 
     void AskForResults(int64_t rows, Value row) {
@@ -275,7 +329,7 @@ class OpenMatmul {
     }
 
     Value ColumnBlock(Value k_begin, Value steps) {
-      if (g_->constant_) return o_.At(q_, o_.Mul(k_begin, plan().nr()), acc_);
+      if (g_->packed_before_) return o_.At(q_, o_.Mul(k_begin, plan().nr()), acc_);
       Value to = Bytes(g_->q_offset_);
       StridedMatrix from{o_.At(q_, o_.Mul(k_begin, g_->b_.row_stride), stored_), stored_, g_->b_.row_stride,
                          g_->b_.column_stride};
@@ -325,6 +379,7 @@ class OpenMatmul {
     }
 
     void Store(const Indices& row, Value column, Value value) {
+      if (excess_) value = o_.SubI(value, o_.Load(value.getType(), o_.At(excess_, column, acc_)));
       Indices at = row;
       if (!g_->vector_b_) at.push_back(Index(column, Ops::Lanes(value) == 1 ? 0 : 1));
       kernel_.StoreResult(g_->n_.out(), at, value);
@@ -349,7 +404,7 @@ class OpenMatmul {
     Value task_, scratch_;
     const OpenMatmul* g_ = nullptr;
     mlir::Type acc_, stored_, vector_;
-    Value panel_, row_begin_, rows_, first_column_, columns_, p_, q_;
+    Value panel_, row_begin_, rows_, first_column_, columns_, p_, q_, excess_;
     Indices batch_at_;
   };
 
@@ -357,14 +412,16 @@ class OpenMatmul {
   const Node& n_;
   GemmTypes types_;
   Matrices a_, b_;
-  bool vector_a_, vector_b_, constant_, flat_rows_ = false, pack_rows_, full_panels_, inline_epilogue_;
+  bool vector_a_, vector_b_, packed_before_, flat_rows_ = false, pack_rows_, full_panels_, inline_epilogue_;
   bool asks_for_results_;
   Extent m_, k_, columns_, kc_, row_blocks_, panels_;
   Shape batch_shape_, row_shape_;
   ShapeMap shapes_;
   GemmPlan plan_;
   int64_t mc_, p_offset_, q_offset_;
-  Buffer packed_;
+  std::optional<OpenWords> words_;
+  std::optional<MatrixTiles> registers_;
+  Buffer packed_, excess_;
 };
 
 }  // namespace
@@ -376,6 +433,25 @@ absl::Status EmitOpenMatmul(FunctionEmitter& f, const Node& n) {
   if (!a.ok()) return a.status();
   if (!b.ok()) return b.status();
   OpenMatmul(f, n, *std::move(a), *std::move(b)).Emit();
+  return absl::OkStatus();
+}
+
+absl::Status EmitOpenIntegerMatmul(FunctionEmitter& f, const Node& n) {
+  const Tensor &a = n.in(0), &b = n.in(1);
+  if (n.out().IsEmpty()) return absl::OkStatus();
+  const IntegerProducts products = ProductsOfMatmul(f, a, b);
+  const bool transposed = b.rank() > 1 && n.attrs->BoolOr("transpose_b", false);
+  Matrices columns;
+  columns.rows = Extent(products.words(a.dims.back().value()));
+  columns.columns = b.rank() == 1 ? Extent(1) : b.dims[b.rank() - (transposed ? 2 : 1)];
+  if (b.rank() > 2) columns.batch.assign(b.dims.begin(), b.dims.end() - 2);
+  const int64_t k = columns.rows.value();
+  std::optional<GemmPlan> tiles;
+  if (products.word == Word::kBytes) {
+    tiles = PlanTiles(f.cpu(), ColumnSource::kPacked, 1, kNominalExtent, columns.columns.value(), k);
+  }
+  const WordMatrices rows = WordsOf(f, a, products, true, /*transposed=*/false, tiles ? RoundUp(k, kTileWords) : k);
+  OpenMatmul(f, n, rows.as_matrices, columns, OpenWords{products, rows.words, tiles}).Emit();
   return absl::OkStatus();
 }
 

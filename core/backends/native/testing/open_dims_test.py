@@ -10,12 +10,16 @@ import numpy as np
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from harness import FunctionBuilder
+from harness import FunctionBuilder, runnable
 from ops_test import TARGETS, Ops, special
 
 # Nothing, one, around the vectors' widths, primes, several tiles.
 SIZES = [0, 1, 2, 3, 5, 7, 8, 13, 16, 17, 31, 33, 64, 97, 130]
 FEW = [0, 1, 6, 17, 64, 131]
+ROWS = [*FEW, 16, 32, 36, 37]
+INTEGER_TARGETS = runnable(
+    [("llvm -mcpu=sapphirerapids", 2), ("llvm -mcpu=cascadelake", 1), ("llvm -mcpu=alderlake", 2), *TARGETS]
+)
 
 
 class OpenOps(Ops):
@@ -114,6 +118,44 @@ def test_matmul_with_open_rows(s):
     s.open("tail", [("m", "n", 64), (64, 128), (128,), ("m", "n", 128)], gelu, both, constant=(1, 2), low=-1, high=1, tolerance=(1e-4, 1e-4))  # fmt: skip
     s.open("row_tail", [("m", "n", 64), (64, 40), (40,), ("m", 1, 40)], gelu, both, constant=(1, 2), low=-1, high=1, tolerance=(1e-4, 1e-4))  # fmt: skip
     s.check()
+
+
+def test_integer_products_with_open_rows(s):
+    def product(b, _, x, y, **attrs):
+        return b.op("matmul_integer", x, y, **attrs)
+
+    def scaled(b, _, x, y):
+        return b.op("mul", b.op("cast", product(b, _, x, y), dtype="f32"), b.literal(np.float32(0.01)))
+
+    both = [{"m": m, "n": n} for m in (0, 1, 3) for n in (1, 17)]
+    limits = {"low": -100, "high": 100}
+    for signs in ("u8", "i8"), ("i8", "i8"), ("u8", "u8"):
+        for constant in ((1,), ()):
+            name = "_".join((*signs, "weights" if constant else "given"))
+            for k, n in ((64, 48), (130, 70), (30, 37), (1, 1)):
+                s.open(f"{name}_{k}_{n}", [("n", k), (k, n)], product, of_n(ROWS), signs, constant=constant, **limits)
+            s.open(f"{name}_batch", [("m", "n", 48), (48, 80)], scaled, both, signs, constant=constant, **limits)
+            s.open(f"{name}_transposed", [("m", "n", 30), (40, 30)],
+                   lambda b, _, x, y: product(b, _, x, y, transpose_b=True), both, signs, constant=constant, **limits)  # fmt: skip
+            s.open(f"{name}_many", [("n", 3, "m", 20), (3, 20, 33)], product, both, signs, constant=constant, **limits)
+            s.open(f"{name}_vector", [("n", 48), (48,)], product, of_n(ROWS), signs, constant=constant, **limits)
+    s.check(INTEGER_TARGETS)
+
+
+def test_integer_convolutions_of_open_batches(s):
+    for x_type, zero in (("u8", 0), ("u8", 7), ("i8", -5)):
+        for shape, w, attrs in (
+            ((9, 7, 8), (20, 9, 3, 3), {"pads": [1] * 4, "strides": [2, 1]}),
+            ((64, 6, 6), (33, 64, 1, 1), {}),
+            ((12, 9, 9), (12, 1, 3, 3), {"pads": [1] * 4, "groups": 12}),
+            ((8, 20), (10, 4, 5), {"groups": 2}),
+        ):
+            axes = len(shape) - 1
+            attrs = {"strides": [1] * axes, "dilations": [1] * axes, "pads": [0] * 2 * axes, "groups": 1} | attrs
+            s.open(f"{x_type}_{zero}_{w}", [("n", *shape), w],
+                   lambda b, _, x, w, attrs=attrs, zero=zero: b.op("conv_integer", x, w, x_zero=zero, **attrs),
+                   of_n([0, 1, 3]), (x_type, "i8"), constant=(1,), low=-100, high=100)  # fmt: skip
+    s.check(INTEGER_TARGETS)
 
 
 def test_matmul_with_open_everything(s):
