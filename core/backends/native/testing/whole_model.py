@@ -21,9 +21,10 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 import onnxruntime
 from harness import ROOT, Kernel, artifact_pb2
+from reference.evaluator import evaluate
+
 from inlay import from_onnx, models
 from inlay._proto import ir_pb2
-from reference.evaluator import evaluate
 
 OPT = os.environ.get("INLAY_OPT", str(ROOT / "bazel-bin/core/passes/inlay_opt"))
 COMPILER = os.environ.get("INLAY_NATIVE_COMPILER", str(ROOT / "bazel-bin/core/backends/native/testing/compile_main"))
