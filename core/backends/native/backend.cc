@@ -53,6 +53,9 @@ double FlopsOf(const ir::Binding& binding) {
   static const auto* expensive =
       new std::vector<std::string>{"exp", "log", "tanh", "erf", "sigmoid", "gelu", "silu", "softplus", "elu"};
   if (std::find(expensive->begin(), expensive->end(), op) != expensive->end()) return 20 * out;
+  // What takes some elements of a table need not read the others; a reduction reads all.
+  const ir::OpSchema* schema = ir::OpRegistry::Global().Find(op);
+  if (schema != nullptr && schema->pattern <= ir::OpPattern::kInjective) return out;
   return std::max(out, ir::CountElements(binding.args[0].type()));
 }
 

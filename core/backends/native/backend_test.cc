@@ -1,7 +1,10 @@
 // What the daemon's half of the native backend accepts.
 #include <gtest/gtest.h>
 
+#include "core/backend/backend.h"
+#include "core/backends/native/cost.h"
 #include "core/backends/native/native_backend.h"
+#include "core/ir/ir_module.h"
 
 namespace inlay::native {
 namespace {
@@ -21,6 +24,36 @@ TEST(NativeBackendTest, CodegenTarget) {
   status = Check("native -tiles=4");
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(status.message(), "the codegen target native has no attribute 'tiles'; it has winograd");
+}
+
+double Micros(ir::Function function, const std::string& target) {
+  function.attrs.Set(backend::kConstantParams, std::vector<int64_t>{1});
+  return EstimateMicros(function, *target::Target::Parse(target)->Completed());
+}
+
+TEST(NativeBackendTest, ATableIsNotReadToTheEnd) {
+  ir::Function function;
+  ir::Builder b(&function);
+  auto which = b.Param("which", ir::MakeTensorType(ir::DType::kI64, {4}));
+  auto table = b.Param("table", ir::MakeTensorType(ir::DType::kF32, {1 << 20, 64}));
+  auto y = b.Call("gather", {table, which}, {{"axis", int64_t{0}}});
+  ASSERT_TRUE(y.ok()) << y.status();
+  b.Return({*y});
+  EXPECT_LT(Micros(function, "llvm -mcpu=x86-64-v3"), 2);
+}
+
+TEST(NativeBackendTest, BytesAreMultipliedFasterWhereTheProcessorCan) {
+  ir::Function function;
+  ir::Builder b(&function);
+  auto x = b.Param("x", ir::MakeTensorType(ir::DType::kU8, {128, 768}));
+  auto w = b.Param("w", ir::MakeTensorType(ir::DType::kI8, {768, 768}));
+  auto y = b.Call("matmul_integer", {x, w});
+  ASSERT_TRUE(y.ok()) << y.status();
+  b.Return({*y});
+  const double plain = Micros(function, "llvm -mcpu=skylake-avx512");
+  const double dots = Micros(function, "llvm -mcpu=cascadelake");
+  EXPECT_LT(dots, plain / 2);
+  EXPECT_LT(Micros(function, "llvm -mcpu=sapphirerapids"), dots);
 }
 
 }  // namespace

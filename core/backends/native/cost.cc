@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/backend/backend.h"
+#include "core/backends/native/cpu_features.h"
 #include "core/backends/native/native_backend.h"
 #include "core/ir/op_registry.h"
 #include "core/ir/work.h"
@@ -34,6 +35,8 @@ constexpr struct {
 constexpr double kGrouped = 0.66;
 constexpr double kDepthwise = 0.6;  // kernels.md, "Depthwise"
 constexpr double kRecurrent = 0.4;
+// Times as many products of bytes; of AMX, as tiles are loaded and their sums stored.
+constexpr double kByteDots = 4, kMatrixTiles = 10;
 constexpr double kWinograd = 2.5;  // times fewer cycles than a direct 3x3 convolution
 
 // Vectors' worth of arithmetic a cycle of what is not a contraction.
@@ -77,10 +80,13 @@ double PartOfPeak(const ir::Binding& conv) {
   return taps > 1 || strided ? kWindows : kProduct;
 }
 
-double Cycles(const ir::Binding& call, double lanes) {
+double Cycles(const ir::Binding& call, double lanes, const CpuFeatures& cpu) {
   const double flops = FlopsOf(call), peak = lanes * 2 * 2;
   if (flops == 0) return 0;
   const std::string& op = call.callee;
+  if (op == "matmul_integer" || op == "conv_integer") {
+    return flops / (peak * kProduct * (cpu.matrix_tiles ? kMatrixTiles : cpu.byte_dots ? kByteDots : 1));
+  }
   if (op == "conv") return flops / (peak * PartOfPeak(call));
   if (op == "lstm" || op == "gru" || op == "rnn") return flops / (peak * kRecurrent);
   if (op == "max_pool" || op == "avg_pool") return flops / (lanes * kPooling);
@@ -94,25 +100,18 @@ double Cycles(const ir::Binding& call, double lanes) {
 }
 
 double MemoryMicros(const ir::Function& partition) {
-  const std::vector<int64_t> constants = partition.attrs.IntsOr(backend::kConstantParams, {});
-  double micros = 0;
-  for (int64_t i = 0; i < static_cast<int64_t>(partition.params.size()); ++i) {
-    const bool constant = std::find(constants.begin(), constants.end(), i) != constants.end();
-    micros += static_cast<double>(ir::CountBytes(partition.params[i]->type)) /
-              (constant ? kConstantBytesPerMicro : kBytesPerMicro);
-  }
-  for (const ir::Operand& result : partition.body.results) {
-    micros += static_cast<double>(ir::CountBytes(result.type())) / kBytesPerMicro;
-  }
-  return micros;
+  const ir::Work work = ir::CountWork(partition, partition.attrs.IntsOr(backend::kConstantParams, {}));
+  const int64_t made = work.parameter_bytes - work.constant_bytes + work.result_bytes;
+  return static_cast<double>(work.constant_bytes) / kConstantBytesPerMicro + static_cast<double>(made) / kBytesPerMicro;
 }
 
 }  // namespace
 
 double EstimateMicros(const ir::Function& partition, const target::Target& target) {
   const double lanes = target.HasFeature("avx512f") ? 16 : target.HasFeature("avx2") ? 8 : 4;
+  const CpuFeatures cpu = FeaturesOf(target);
   double cycles = 0;
-  for (const ir::Binding& binding : partition.body.bindings) cycles += Cycles(binding, lanes);
+  for (const ir::Binding& binding : partition.body.bindings) cycles += Cycles(binding, lanes, cpu);
   return std::max(cycles / (kGigahertz * 1e3), MemoryMicros(partition)) + kCallMicros;
 }
 
