@@ -78,6 +78,10 @@ def matmuls(suite):
         for dtype in ("f64", "i8", "u8", "i16", "i32", "i64", "f16", "bf16"):
             matmul(suite, (2, 11, 29), (29, 70), dtype, constant=constant)
             matmul(suite, (2, 11, 29), (2, 70, 29), dtype, constant=constant, transpose_b=True)
+        for dtype in ("f16", "bf16"):  # widened for all panels
+            matmul(suite, (3, 17, 9), (2, 1, 9, 145), dtype, constant=constant)
+            matmul(suite, (29, 70), (29, 141), dtype, constant=constant, transpose_a=True)
+            matmul(suite, (9,), (9, 145), dtype, constant=constant)
 
 
 def heads(f, x, batch, rows, number, width):

@@ -45,6 +45,12 @@ absl::Status EmitMatmul(FunctionEmitter& f, const Node& n) {
   // Transposing is too much to do twice.
   if (source != ColumnSource::kOnTheFly || b.column_stride == Extent(1)) CutForThreads(&plan);
 
+  const bool widens = types.dtype != types.accumulator_dtype && plan.panels() > 1;
+  Buffer wide;
+  if (widens) {
+    a.rows = Extent(m);
+    wide = Widened(f, types, &a);
+  }
   Buffer packed;
   int64_t packed_matrix = plan.k * plan.packed_columns();
   if (constant) packed = PackConstant(f, b, plan, types);
@@ -56,8 +62,8 @@ absl::Status EmitMatmul(FunctionEmitter& f, const Node& n) {
     GemmKernel gemm;
     gemm.plan = plan;
     gemm.accumulator = types.Accumulator(kernel.o);
-    gemm.p.pointer = a.Pointer(kernel, stored);
-    gemm.p.element = stored;
+    gemm.p.pointer = widens ? kernel.Pointer(wide) : a.Pointer(kernel, stored);
+    gemm.p.element = widens ? gemm.accumulator : stored;
     gemm.p.row_stride = a.row_stride.value();
     gemm.p.k_stride = a.column_stride.value();
     gemm.p.batch_offset = a.OffsetOf(f, shape.batch, a.batch_strides);

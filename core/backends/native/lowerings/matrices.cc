@@ -121,6 +121,38 @@ void StoreProduct(FunctionEmitter& f, Kernel& kernel, const Node& n, const Produ
   };
 }
 
+Buffer Widened(FunctionEmitter& f, const GemmTypes& types, Matrices* matrices) {
+  const Matrices a = *matrices;
+  const int64_t k = a.columns.value(), lanes = f.LanesForBytes(types.accumulator_bytes, a.columns);
+  const bool vectors = a.column_stride == Extent(1);
+  const Extent rows = Product(a.batch) * a.rows;
+  const Buffer wide = f.Temporary(rows * Extent(k * types.accumulator_bytes));
+  const double cost = static_cast<double>(k) * 3 / static_cast<double>(vectors ? lanes : 1) + 10;
+  f.ParallelEach(rows, cost, [&](Kernel& kernel, Value item) {
+    Ops& o = kernel.o;
+    const mlir::Type stored = types.Stored(o), acc = types.Accumulator(o);
+    Value from = a.Pointer(kernel, stored), row = item;
+    if (const BatchOffset offset = a.OffsetOf(f, a.batch, a.batch_strides)) {
+      from = o.At(from, offset(o, o.Div(item, a.rows)), stored);
+      row = o.Rem(item, a.rows);
+    }
+    from = o.At(from, o.Mul(row, a.row_stride), stored);
+    const Value to = o.At(kernel.Pointer(wide), o.Mul(item, k), acc);
+    auto widen = [&](Value i, mlir::Type type) {
+      const Value x = o.Load(type, o.At(from, o.Mul(i, a.column_stride), stored));
+      o.Store(o.Widen(x, acc), o.At(to, i, acc));
+    };
+    const int64_t whole = vectors ? k / lanes * lanes : 0;
+    o.For(o.Int(0), o.Int(whole), lanes, [&](Value i) { widen(i, KernelBuilder::Vector(lanes, stored)); });
+    o.For(o.Int(whole), o.Int(k), 1, [&](Value i) { widen(i, stored); });
+  });
+  matrices->row_stride = Extent(k);
+  matrices->column_stride = Extent(1);
+  matrices->batch_strides = RowMajorStrides(a.batch);
+  for (Extent& s : matrices->batch_strides) s = s * a.rows * Extent(k);
+  return wide;
+}
+
 Buffer PackConstant(FunctionEmitter& f, const Matrices& b, const GemmPlan& plan, const GemmTypes& types) {
   const int64_t matrix = plan.k * plan.packed_columns();
   Buffer packed = f.State(Product(b.batch).value() * matrix * types.accumulator_bytes);

@@ -49,6 +49,10 @@ struct ProductShape {
 // What becomes of the sums of `gemm`: results of `n`, or what its tail makes of them.
 void StoreProduct(FunctionEmitter& f, Kernel& kernel, const Node& n, const ProductShape& shape, GemmKernel* gemm);
 
+// Left operands of f16 or bf16 in f32, row after row, for several panels: each element is widened once and not by each
+// of them (Granite Rapids, f16, 128x768x768 1.29 -> 0.77 ms, onnxruntime 0.88). Their strides become those of that.
+Buffer Widened(FunctionEmitter& f, const GemmTypes& types, Matrices* matrices);
+
 // The state that holds constant matrices packed for `plan` (kPacked), all of them one after another; _init fills it.
 Buffer PackConstant(FunctionEmitter& f, const Matrices& b, const GemmPlan& plan, const GemmTypes& types);
 

@@ -62,7 +62,7 @@ class OpenMatmul {
       // One b for all: the rows of all batch elements are rows of one product.
       row_shape_ = batch_shape_;
       row_shape_.push_back(m_);
-      m_ = m_ * Product(batch_shape_);
+      a_.rows = m_ = m_ * Product(batch_shape_);
       a_.batch.clear();
       a_.batch_strides.clear();
       batch_shape_.clear();
@@ -74,6 +74,8 @@ class OpenMatmul {
   }
 
   void Emit() {
+    widens_ = !words_ && !pack_rows_ && types_.dtype != types_.accumulator_dtype && Nominal(columns_) > plan_.nr();
+    if (widens_) wide_ = Widened(f_, types_, &a_);
     if (words_ && words_->tiles) registers_.emplace(f_);
     if (words_) {
       const bool transposed = n_.in(1).rank() > 1 && n_.attrs->BoolOr("transpose_b", false);
@@ -148,8 +150,11 @@ class OpenMatmul {
       first_column_ = o_.Mul(panel_, plan().nr());
       columns_ =
           g.full_panels_ ? o_.Int(plan().nr()) : o_.Min(o_.Int(plan().nr()), o_.Sub(o_.Int(g.columns_), first_column_));
-      const Value a = g.words_ ? kernel_.Pointer(g.words_->rows) : g.a_.Pointer(kernel_, stored_);
-      p_ = Matrix(g.a_, a, g.a_.batch_strides, batch, stored_);
+      p_element_ = g.widens_ ? acc_ : stored_;
+      const Value a = g.words_    ? kernel_.Pointer(g.words_->rows)
+                      : g.widens_ ? kernel_.Pointer(g.wide_)
+                                  : g.a_.Pointer(kernel_, stored_);
+      p_ = Matrix(g.a_, a, g.a_.batch_strides, batch, p_element_);
       if (g.packed_before_) {
         q_ = Matrix(g.b_, kernel_.Pointer(g.packed_), g.PackedStrides(g.packed_matrix()), batch, acc_);
         q_ = o_.At(q_, o_.Mul(panel_, g.k_ * plan().nr()), acc_);
@@ -255,8 +260,8 @@ class OpenMatmul {
       o_.For(o_.Int(0), count, 1, [&](Value tile) {
         Value row = o_.Min(o_.KernelBuilder::Add(first, o_.Mul(tile, rows)), last);
         RegisterTile t = Tile(rows, q_);
-        t.p = o_.At(p_, o_.Mul(o_.KernelBuilder::Add(row_begin_, row), g_->a_.row_stride), stored_);
-        t.p_element = stored_;
+        t.p = o_.At(p_, o_.Mul(o_.KernelBuilder::Add(row_begin_, row), g_->a_.row_stride), p_element_);
+        t.p_element = p_element_;
         t.p_row_stride = g_->a_.row_stride.value();
         t.p_k_stride = g_->a_.column_stride.value();
         if (prefetch_step) {
@@ -403,7 +408,7 @@ class OpenMatmul {
     Ops& o_;
     Value task_, scratch_;
     const OpenMatmul* g_ = nullptr;
-    mlir::Type acc_, stored_, vector_;
+    mlir::Type acc_, stored_, p_element_, vector_;
     Value panel_, row_begin_, rows_, first_column_, columns_, p_, q_, excess_;
     Indices batch_at_;
   };
@@ -421,7 +426,8 @@ class OpenMatmul {
   int64_t mc_, p_offset_, q_offset_;
   std::optional<OpenWords> words_;
   std::optional<MatrixTiles> registers_;
-  Buffer packed_, excess_;
+  bool widens_ = false;
+  Buffer packed_, excess_, wide_;
 };
 
 }  // namespace

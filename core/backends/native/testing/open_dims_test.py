@@ -105,6 +105,7 @@ def test_matmul_with_open_rows(s):
         s.open(f"given_{dtype}", [("n", 40), (40, 37)], matmul, of_n(FEW), dtype, tolerance=tolerance)
     both = [{"m": m, "n": n} for m in (0, 1, 3) for n in (0, 1, 5, 33)]
     s.open("batch", [("m", "n", 48), (48, 80)], matmul, both, constant=(1,), tolerance=(1e-4, 1e-4))
+    s.open("batch_f16", [("m", "n", 48), (48, 80)], matmul, both, "f16", constant=(1,), tolerance=(1e-2, 1e-2))
     s.open("transposed", [("m", "n", 48), (80, 48)], lambda b, _, x, y: matmul(b, _, x, y, transpose_b=True), both, constant=(1,), tolerance=(1e-4, 1e-4))  # fmt: skip
     s.open("a_transposed", [("m", 48, "n"), (48, 80)], lambda b, _, x, y: matmul(b, _, x, y, transpose_a=True), both, constant=(1,), tolerance=(1e-4, 1e-4))  # fmt: skip
     s.open("many_weights", [("n", 3, "m", 20), (3, 20, 33)], matmul, both, constant=(1,), tolerance=(1e-4, 1e-4))
