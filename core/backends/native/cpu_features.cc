@@ -24,6 +24,7 @@ CpuFeatures FeaturesOf(const target::Target& target) {
   cpu.f16c = target.HasFeature("f16c");
   cpu.byte_dots = target.HasFeature(avx512 ? "avx512vnni" : "avxvnni");
   cpu.x86 = true;
+  cpu.byte_tables = avx512 && target.HasFeature("avx512vbmi");
   cpu.matrix_tiles = avx512 && cpu.byte_dots && target.HasFeature("amx-int8");
   const target::X86Core core = target::X86CpuCore(target.attr("mcpu", "x86-64"));
   cpu.core.l1_bytes = core.l1_bytes;

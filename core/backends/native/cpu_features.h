@@ -16,6 +16,7 @@ struct CpuFeatures {
   bool f16c = false;
   bool x86 = false;
   bool byte_dots = false;     // of four bytes: VNNI, as wide as the vectors
+  bool byte_tables = false;   // VBMI: permutations of bytes, from two vectors of 64
   bool matrix_tiles = false;  // AMX, of bytes; beside byte_dots
 };
 

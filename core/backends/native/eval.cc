@@ -128,6 +128,13 @@ Value Eval::Find(const Key& key, const Tensor& tensor) {
   return nullptr;
 }
 
+bool Eval::IsProvided(const Tensor& tensor) const {
+  for (const Eval* e = this; e != nullptr; e = e->parent_) {
+    if (e->provided_.count(&tensor) > 0) return true;
+  }
+  return false;
+}
+
 Value Eval::At(const Tensor& tensor, const Indices& indices) {
   Key key = KeyOf(tensor, indices);
   if (Value known = Find(key, tensor)) return known;

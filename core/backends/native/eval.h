@@ -70,6 +70,7 @@ class Kernel {
   void StoreResult(const Tensor& tensor, const Indices& indices, mlir::Value value);
   // Prefetches what StoreResult will read and write for `lanes` elements from `indices` on.
   void PrefetchResult(const Tensor& tensor, const Indices& indices, int64_t lanes);
+  const FunctionEmitter& function() const { return *function_; }
   // All that it reads and writes: the result, and tensors of as many elements. 0 where its size is open.
   int64_t ResultBytes(const Tensor& tensor) const;
   // Just that.
@@ -117,6 +118,7 @@ class Eval {
   Index Offset(const Shape& shape, const Indices& indices);
   // From here on, `tensor` has this value at whatever indices it is asked for.
   void Provide(const Tensor& tensor, mlir::Value value) { provided_[&tensor] = value; }
+  bool IsProvided(const Tensor& tensor) const;
 
   // Indices. Results of operations on irregular ones are irregular.
   Index Constant(int64_t value) { return o.Int(value); }

@@ -7,6 +7,8 @@
 
 namespace inlay::native {
 
+constexpr int kTableCost = 2;
+
 std::vector<const Tensor*> FunctionEmitter::Expression(const Tensor& root, const Tensor* stop, bool* pointwise,
                                                        int* cost) const {
   std::vector<const Tensor*> tensors;
@@ -17,6 +19,10 @@ std::vector<const Tensor*> FunctionEmitter::Expression(const Tensor& root, const
     if (!seen.insert(&t).second) return;
     tensors.push_back(&t);
     if (&t == stop || !expand) return;
+    if (const ByteTable* table = FindByteTable(t)) {
+      sum += kTableCost;
+      return visit(*table->source, table->source->inlined);
+    }
     const Lowering* lowering = FindLowering(t.producer->op);
     all &= lowering->pointwise;
     sum += lowering->cost;

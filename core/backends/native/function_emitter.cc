@@ -108,6 +108,7 @@ absl::StatusOr<EmittedFunction> FunctionEmitter::Emit() {
   INLAY_ASSIGN_OR_RETURN(plans_, PlanKernels(graph_));
   FuseDepthwiseBlocks(*this, &plans_);
   AssignResults();
+  MakeByteTables();
   std::map<const Tensor*, int> last_use;
   for (int i = 0; i < static_cast<int>(plans_.size()); ++i) {
     for (const Tensor* t : plans_[i].reads) last_use[t] = i;

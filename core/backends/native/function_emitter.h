@@ -114,7 +114,19 @@ class FunctionEmitter {
   // Loops that store each element of `root`, computed by its producer's `element`.
   void Pointwise(const Tensor& root);
 
+  // Bytes that are each computed of one byte of `source`, by operators that would take longer than to look them up.
+  struct ByteTable {
+    const Tensor* source;
+    Buffer values;
+  };
+  // Null: none is.
+  const ByteTable* FindByteTable(const Tensor& bytes) const;
+
  private:
+  // byte_tables.cc
+  void MakeByteTables();
+  const Tensor* SourceOfBytes(const Tensor& bytes, int* cost) const;
+
   struct Step {
     std::string function;
     Extent items;
@@ -195,6 +207,7 @@ class FunctionEmitter {
 
   std::vector<KernelPlan> plans_;
   const KernelPlan* current_ = nullptr;
+  std::map<const Tensor*, ByteTable> byte_tables_;
   std::map<const Tensor*, Buffer> buffers_;  // of bases
   std::vector<Buffer> temporaries_;
   std::vector<Block> live_;  // of the workspace, sorted by offset

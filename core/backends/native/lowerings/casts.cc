@@ -1,11 +1,15 @@
 // cast, and how numbers are quantised to 8 bits and back, which is a chain of operators around one: each result that
-// lies in a register is rounded and clamped once, whatever the chain says.
+// lies in a register is rounded and clamped once, whatever the chain says; or looked up (byte_tables.cc).
+#include <algorithm>
 #include <cmath>
 #include <optional>
+#include <vector>
 
 #include "core/backends/native/eval.h"
+#include "core/backends/native/function_emitter.h"
 #include "core/backends/native/lowering.h"
 #include "core/ir/literal.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/BuiltinTypes.h"
 
 namespace inlay::native {
@@ -92,13 +96,39 @@ Value Dequantise(Eval& e, const Node& cast, const Indices& at) {
   const Node* widened = Inlined(*integer, "cast");
   if (widened == nullptr) return nullptr;
   const Node* quantised = Inlined(widened->in(0), "cast");
-  const std::optional<Quantised> q = quantised == nullptr ? std::nullopt : QuantisedBy(*quantised);
+  if (quantised == nullptr || e.IsProvided(quantised->out())) return nullptr;
+  if (e.k.function().FindByteTable(quantised->out()) != nullptr) return nullptr;
+  const std::optional<Quantised> q = QuantisedBy(*quantised);
   if (!q || quantised->out().dims != cast.out().dims) return nullptr;
   const Value x = e.o.RoundEven(Clamped(e, *q, at));
   return q->zero == zero ? x : e.o.AddF(x, e.o.ConstF(x.getType(), q->zero - zero));
 }
 
+// Element `x` of a table of 256 bytes.
+Value Lookup(Ops& o, Value table, Value x) {
+  const Type byte = o.b.getI8Type();
+  const int64_t lanes = Ops::Lanes(x);
+  if (lanes == 1) return o.Load(byte, o.At(table, o.ExtendI(x, o.b.getI64Type(), false), byte));
+  constexpr int64_t kAll = 64;
+  auto resized = [&](Value v, int64_t from, int64_t to) -> Value {
+    if (from == to) return v;
+    std::vector<int32_t> mask(to, -1);
+    for (int64_t i = 0; i < std::min(from, to); ++i) mask[i] = static_cast<int32_t>(i);
+    return o.b.create<mlir::LLVM::ShuffleVectorOp>(o.loc, v, v, mask);
+  };
+  const Value at = resized(x, lanes, kAll);
+  auto part = [&](int64_t i) { return o.Load(at.getType(), o.At(table, i * kAll, byte)); };
+  auto half = [&](int64_t first) {
+    return o.Intrinsic("llvm.x86.avx512.vpermi2var.qi.512", at.getType(), {part(first), at, part(first + 1)});
+  };
+  const Value is_high = o.CompareI(Compare::kLt, at, o.ConstI(at.getType(), 0), /*is_signed=*/true);
+  return resized(o.Select(is_high, half(2), half(0)), kAll, lanes);
+}
+
 Value Cast(Eval& e, const Node& n, int, const Indices& at) {
+  if (const FunctionEmitter::ByteTable* table = e.k.function().FindByteTable(n.out())) {
+    return Lookup(e.o, e.k.Pointer(table->values), e.At(*table->source, e.BroadcastTo(*table->source, at)));
+  }
   if (const std::optional<Quantised> q = QuantisedBy(n)) return Quantise(e, *q, n.out().dtype, at);
   if (const Value number = Dequantise(e, n, at)) return number;
   return e.o.Cast(n.in(0).dtype, n.out().dtype, e.At(n.in(0), at));

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from ops_test import Ops, conv_attrs, pool_attrs
+from harness import runnable
+from ops_test import TARGETS, Ops, conv_attrs, pool_attrs
 
 
 @pytest.fixture
@@ -292,6 +293,47 @@ def test_quantised_chains(s):
     }.items():
         s.build(f"looks_quantised_{name}", [x], f, tolerance=(0, 0))
     s.check()
+
+
+def test_byte_tables(s):
+    """What is computed of one byte is looked up where the processor can (VBMI)."""
+
+    def quantised(b, x, dtype="u8"):
+        low = -128.0 if dtype == "i8" else 0.0
+        x = b.op("round", b.op("div", x, b.literal(np.float32(0.03))))
+        return b.op("cast", b.op("clip", b.op("add", x, b.literal(np.float32(5))), min=low, max=low + 255), dtype=dtype)
+
+    def dequantised(b, q):
+        x = b.op("sub", b.op("cast", q, dtype="i32"), b.literal(np.int32(9)))
+        return b.op("mul", b.op("cast", x, dtype="f32"), b.literal(np.float32(0.05)))
+
+    def gelu(b, q, dtype="u8"):
+        x = dequantised(b, q)
+        erf = b.op("add", b.op("erf", b.op("mul", x, b.literal(np.float32(0.7)))), b.literal(np.float32(1)))
+        return quantised(b, b.op("mul", quantised_again(b, x), erf), dtype)
+
+    def quantised_again(b, x):  # a byte between the two ends
+        return dequantised(b, quantised(b, x))
+
+    every = np.arange(256, dtype=np.uint8)
+    for n in (1, 7, 16, 33, 63, 64, 65, 256, 1000):
+        x = np.resize(every, n) if n >= 256 else s.data("u8", (n,), 0, 255)
+        s.build(f"gelu_{n}", [x], gelu, tolerance=(0, 0))
+        s.build(f"signed_{n}", [x.view(np.int8)], lambda b, q: gelu(b, q, "i8"), tolerance=(0, 0))
+    x, y = s.data("u8", (5, 1, 70), 0, 255), s.data("u8", (5, 3, 70), 0, 255)
+    s.build("transposed", [y], lambda b, q: gelu(b, b.op("transpose", q, perm=[2, 0, 1])), tolerance=(0, 0))
+    s.build("after", [y], lambda b, q: b.op("transpose", gelu(b, q), perm=[0, 2, 1]), tolerance=(0, 0))
+    s.build("read_twice", [y], lambda b, q: [g := gelu(b, q), dequantised(b, g)], tolerance=(0, 0))
+    s.build("broadcast", [x, y], lambda b, q, r: b.op("add", dequantised(b, gelu(b, q)), dequantised(b, r)), tolerance=(0, 0))  # fmt: skip
+    s.build("of_two", [y, y[::-1].copy()], lambda b, q, r: quantised(b, b.op("tanh", b.op("mul", dequantised(b, q), dequantised(b, r)))))  # fmt: skip
+    w = s.data("i8", (70, 40), -128, 127)
+
+    def product(b, q, w):
+        y = b.op("mul", b.op("cast", b.op("matmul_integer", q, w), dtype="f32"), b.literal(np.float32(2**-12)))
+        return gelu(b, quantised(b, y))
+
+    s.build("tail", [y, w], product, constant=(1,))
+    s.check(runnable([("llvm -mcpu=icelake-server", 2), ("llvm -mcpu=sapphirerapids", 1)]) or TARGETS)
 
 
 def test_rows(s):

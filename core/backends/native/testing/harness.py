@@ -46,6 +46,7 @@ def runnable(targets: list) -> list:
         "x86-64-v4": avx512,
         "alderlake": {"avx_vnni"},
         "cascadelake": avx512 | {"avx512_vnni"},
+        "icelake-server": avx512 | {"avx512_vnni", "avx512_vbmi"},
         "sapphirerapids": avx512 | {"avx512_vnni", "amx_int8", "avx512_fp16"},
     }
 
