@@ -55,9 +55,12 @@ void AddPools(std::vector<Case>* cases) {
   VarPtr y = b.Op("max_pool", {x}, {{"kernel", Shape{3, 3}}, {"strides", Shape{2, 2}}, {"pads", Shape{1, 1, 1, 1}}});
   cases->push_back(b.Done("pool_of_bytes", {y}));
   CaseBuilder c;
-  VarPtr image = Dequantised(&c, c.In({2, 20, 9, 11}, DType::kU8), 0.5, 7);
-  VarPtr mean = c.Op("reduce_mean", {image}, {{"axes", Shape{2, 3}}, {"keepdims", true}});
-  cases->push_back(c.Done("mean_of_bytes", {mean}));
+  VarPtr one = c.In({2, 20, 9, 11}, DType::kU8), two = c.In({2, 13, 9, 11}, DType::kU8);
+  cases->push_back(c.Done("concat_of_bytes", {c.Op("concat", {one, two}, {{"axis", int64_t{1}}})}));
+  CaseBuilder d;
+  VarPtr image = Dequantised(&d, d.In({2, 20, 9, 11}, DType::kU8), 0.5, 7);
+  VarPtr mean = d.Op("reduce_mean", {image}, {{"axes", Shape{2, 3}}, {"keepdims", true}});
+  cases->push_back(d.Done("mean_of_bytes", {mean}));
 }
 
 }  // namespace

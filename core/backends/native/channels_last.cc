@@ -70,6 +70,13 @@ bool IsBytePool(const Binding& call) {
   return ir::ByteSize(call.args[0].tensor_type().dtype) == 1;
 }
 
+// Of channels.
+bool IsByteConcat(const Binding& call) {
+  return call.IsCall("concat") && call.attrs.Int("axis") == 1 && IsImage(call.var->type) &&
+         ir::ByteSize(call.var->type.tensor().dtype) == 1 &&
+         std::all_of(call.args.begin(), call.args.end(), [](const Operand& arg) { return arg.is_var(); });
+}
+
 // A reduction of all axes of an image but the first two.
 bool ReducesPixels(const Binding& call) {
   if (!absl::StartsWith(call.callee, "reduce_") || !call.args[0].is_var() || !IsImage(call.args[0].type()))
@@ -100,12 +107,16 @@ class Classes {
     const Class& c = Of(var);
     return IsImage(var->type) && c.last && !c.row_major;
   }
-  // Its class crosses a border row-major.
-  void MakeRowMajor(const VarPtr& var) { Of(var).row_major = true; }
+  // One of its class crosses a border row-major all the same, as an image that is given or as one that is returned.
+  void GiveRowMajor(const VarPtr& var) { Of(var).given = true; }
+  void ReturnRowMajor(const VarPtr& var) { Of(var).returned = true; }
+  // Whether it is made with the channels last by kernels that are not, and by what is elementwise beside them.
+  bool CanBeLast(const VarPtr& var) { return PrefersLast(var) && !Of(var).given; }
+  bool IsReturnedRowMajor(const VarPtr& var) { return Of(var).returned; }
 
  private:
   struct Class {
-    bool last = false, row_major = false;
+    bool last = false, row_major = false, given = false, returned = false;
   };
 
   const ir::Var* Find(const ir::Var* var) {
@@ -138,8 +149,8 @@ class Classes {
       Of(binding.var).last = true;
       return;
     }
-    if (IsBytePool(binding)) {
-      Of(binding.args[0].var).last = true;
+    if (IsBytePool(binding) || IsByteConcat(binding)) {
+      for (const Operand& arg : binding.args) Of(arg.var).last = true;
       Of(binding.var).last = true;
       return;
     }
@@ -184,9 +195,12 @@ class Rewriter {
         no_row_major_.insert(param.get());
       }
     }
+    for (size_t i = 0; i < params.size(); ++i) {
+      if (!params[i]) classes_.GiveRowMajor(from_.params[i]);
+    }
     for (size_t i = 0; i < results.size(); ++i) {
       const Operand& result = from_.body.results[i];
-      if (!results[i] && result.is_var()) classes_.MakeRowMajor(result.var);
+      if (!results[i] && result.is_var()) classes_.ReturnRowMajor(result.var);
     }
     for (const Binding& binding : from_.body.bindings) INLAY_RETURN_IF_ERROR(Rewrite(binding));
     std::vector<Operand> returned;
@@ -260,21 +274,48 @@ class Rewriter {
     }
     if (IsOnImagesThatHaveLast(binding)) return Elementwise(binding);
     if (ReducesPixels(binding) && HasLast(binding.args[0])) return Reduction(binding);
+    if (IsByteConcat(binding) && ComputesLast(binding)) return Concat(binding);
     Binding copy = binding;
     for (Operand& arg : copy.args) {
       INLAY_ASSIGN_OR_RETURN(arg, RowMajor(arg));
     }
-    to_.body.bindings.push_back(std::move(copy));
-    if (!ComputesLast(binding)) return absl::OkStatus();
+    if (!ComputesLast(binding)) {
+      to_.body.bindings.push_back(std::move(copy));
+      return absl::OkStatus();
+    }
     // One kernel with the transposes around it (composites.h).
+    if (IsBytePool(binding) || HasWordsOfChannels(binding)) {
+      INLAY_ASSIGN_OR_RETURN(const Operand image, Last(binding.args[0]));
+      const Dims perm = ToFirst(image.tensor_type().rank());
+      INLAY_ASSIGN_OR_RETURN(copy.args[0], builder_.Call("transpose", {image}, {{"perm", perm}}));
+    }
+    to_.body.bindings.push_back(std::move(copy));
     return Last(Operand(binding.var)).status();
   }
 
+  // Whether a kernel works on images with their channels last: where those that it is given are so, or is what it makes
+  // of them. The others are transposed.
   bool ComputesLast(const Binding& binding) {
-    const bool pool = IsBytePool(binding);
-    if (!pool && !IsChannelsLastConv(binding, from_)) return false;
-    if (!classes_.PrefersLast(binding.var)) return false;
-    return HasLast(binding.args[0]) || (!pool && !HasWordsOfChannels(binding));
+    const bool conv = IsChannelsLastConv(binding, from_);
+    if (!conv && !IsBytePool(binding) && !IsByteConcat(binding)) return false;
+    if (!classes_.CanBeLast(binding.var)) return false;
+    const bool given = std::all_of(binding.args.begin(), binding.args.end() - (conv ? 1 : 0),
+                                   [&](const Operand& arg) { return HasLast(arg); });
+    return given || !classes_.IsReturnedRowMajor(binding.var);
+  }
+
+  absl::Status Concat(const Binding& binding) {
+    std::vector<Operand> args;
+    for (const Operand& arg : binding.args) {
+      INLAY_ASSIGN_OR_RETURN(const Operand image, Last(arg));
+      args.push_back(image);
+    }
+    ir::Attrs attrs = binding.attrs;
+    attrs.Set("axis", static_cast<int64_t>(binding.var->type.tensor().rank() - 1));
+    INLAY_ASSIGN_OR_RETURN(VarPtr made, builder_.Call(binding.callee, std::move(args), attrs, binding.location));
+    last_[binding.var.get()] = std::move(made);
+    no_row_major_.insert(binding.var.get());
+    return absl::OkStatus();
   }
 
   absl::Status Reduction(const Binding& binding) {

@@ -184,6 +184,8 @@ void RegisterContractions(LoweringTable* table) {
     lowering.cost = 100;
     lowering.epilogue = true;
   }
+  // A transposition in front of it is one by itself, not of elements that lie far apart.
+  (*table)[kIntegerPixels].arg_use = ArgUse::kMemory;
   for (const char* name : {"matmul", "conv", "conv_transpose"}) {
     Lowering& lowering = (*table)[name];
     lowering.cost = 100;
