@@ -16,7 +16,7 @@ from .builder import STEPS, Builder, DroppedError, step
 from .quantised import I8, U8, dequantise, leave_integers, odd_step, qlinear_conv, quantise_by, quantise_dynamically
 
 KIND = "quantised images"
-CHANNELS = (1, 2, 3, 4, 5, 8, 13, 16, 32, 64, 70)
+CHANNELS = (1, 2, 3, 4, 5, 8, 8, 13, 13, 16, 16, 32, 64, 70)
 _DRAWN_SCALES = 32  # that are tried
 _MARGIN = 4e-4  # of a step, from the middle of two: sums of floats err by less
 
@@ -101,7 +101,7 @@ def finished(b: Builder, y: str, unit: float | None = None) -> list[str]:
     q, scale, point = quantise(b, y, unit)
     if b.chance(0.1):  # by what it has been quantised by
         q = quantise_by(b, dequantise(b, q, scale, point), scale, point)[0]
-    return [q, *(dequantise(b, q, scale, point) for _ in range(b.pick((1, 1, 1, 2))))]
+    return [q, *(dequantise(b, q, scale, point) for _ in range(2 if b.chance(0.05) else 1))]
 
 
 def filters(b: Builder, shape) -> tuple[str, str]:
@@ -119,7 +119,7 @@ def filters(b: Builder, shape) -> tuple[str, str]:
         "zero": np.zeros(count),
         "one": np.full(count, middle + b.data.integers(-5, 6)),
         "each": middle + b.data.integers(-5, 6, count),
-    }[b.pick(("middle", "middle", "middle", "zero", "one", "each"))]
+    }[b.pick((*["middle"] * 9, "zero", "one", "each"))]
     scale = b.constant(np.float32(2.0) ** b.data.integers(-8, -5, count).astype(np.float32))
     axis = 0 if count else None
     return dequantise(b, b.constant(drawn.astype(dtype)), scale, b.constant(points.astype(dtype)), axis), scale
@@ -250,6 +250,18 @@ def squeeze_excite(b, x):
     y = b.node(b.pick(("Sigmoid", "HardSigmoid")), y)
     y = finished(b, y)[-1] if b.chance(0.7) else y
     return finished(b, b.node("Mul", *b.either_way(x, y)))
+
+
+@step(3, 4, 5, weight=5, kind=KIND)
+def backbone(b, x):
+    """Layers of which only the next one sees the image, most of at least a vector's channels."""
+    for _ in range(b.pick((2, 3, 4, 6))):
+        c = b.shape(x)[1]
+        if c < 8 and b.chance(0.8):
+            x = pointwise(b, x, b.pick((8, 13, 16, 32, 70)))
+        made = b.pick((conv, depthwise_conv, depthwise_conv, residual_block, residual_block, pool, squeeze_excite))(b, x)
+        x = made if isinstance(made, str) else made[-1]
+    return x
 
 
 @step(3, 4, 5, weight=0.6, kind=KIND)
