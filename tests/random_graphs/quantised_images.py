@@ -255,11 +255,11 @@ def squeeze_excite(b, x):
 @step(3, 4, 5, weight=5, kind=KIND)
 def backbone(b, x):
     """Layers of which only the next one sees the image, most of at least a vector's channels."""
+    layers = (conv, depthwise_conv, depthwise_conv, residual_block, residual_block, pool, squeeze_excite)
     for _ in range(b.pick((2, 3, 4, 6))):
-        c = b.shape(x)[1]
-        if c < 8 and b.chance(0.8):
+        if b.shape(x)[1] < 8 and b.chance(0.8):
             x = pointwise(b, x, b.pick((8, 13, 16, 32, 70)))
-        made = b.pick((conv, depthwise_conv, depthwise_conv, residual_block, residual_block, pool, squeeze_excite))(b, x)
+        made = b.pick(layers)(b, x)
         x = made if isinstance(made, str) else made[-1]
     return x
 
