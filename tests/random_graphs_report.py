@@ -96,7 +96,10 @@ def random_case(seed: int, kind: str = "float") -> Case:
         config = config.replace(executor="vm", backends=[], search="analytic")
     if kind != "float":
         dtype = np.dtype("float32")
-    return Case(config, dtype, open_axes, exact=kind in ("integer", "quantised"))
+    if kind == "quantised images":
+        cpus = ("native", "native", "x86-64-v4", "cascadelake", "alderlake", "x86-64-v3", "x86-64-v2")
+        config = config.replace(targets=inlay.config.cpu(pick(*cpus)).targets, opt_level=pick(3, 3, 3, 3, 2, 1, 0))
+    return Case(config, dtype, open_axes, exact=kind in ("integer", "quantised", "quantised images"))
 
 
 def nudged(values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -234,6 +237,7 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=None, help="of each model; else 1 to 14")
     parser.add_argument("--sizes", choices=SIZES, default="small", help="tiny: many extents of 1; large: up to 112x112")
     parser.add_argument("--search", default=None, help="instead of what a seed draws")
+    parser.add_argument("--mcpu", default=None, help="instead of what a seed draws")
     parser.add_argument("--c", action="store_true", help="as C sources, built with gcc's sanitizers")
     parser.add_argument("--keep", type=pathlib.Path, default=None, help="a folder for models that differ")
     args = parser.parse_args()
@@ -247,6 +251,9 @@ def main() -> int:
             continue
         if args.search and case.config.backends != ["native"] and not case.open_axes:
             case = dataclasses.replace(case, config=case.config.replace(search=args.search))
+        if args.mcpu:
+            targets = inlay.config.cpu(args.mcpu).targets
+            case = dataclasses.replace(case, config=case.config.replace(targets=targets))
         if args.c:
             config = inlay.config.micro(executor=inlay.Executor("aot", {"interface-api": "c"}))
             case = dataclasses.replace(case, config=config, dtype=np.dtype("float32"), open_axes=())

@@ -25,7 +25,7 @@ def test_random_graphs(shared_daemon, first, sizes):
     check(shared_daemon, "--sizes", sizes, "--seeds", f"{first}:{first + MODELS}")
 
 
-@pytest.mark.parametrize("kind", ["integer", "quantised", "control"])
+@pytest.mark.parametrize("kind", ["integer", "quantised", "quantised images", "control"])
 def test_random_graphs_of_a_kind(shared_daemon, kind):
     check(shared_daemon, "--kind", kind, "--sizes", "tiny", "--seeds", "0:12")
 

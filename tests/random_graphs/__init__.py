@@ -7,14 +7,14 @@ Every node is run by onnxruntime as it is added, and one whose values leave [-1e
 outputs are neither constant nor huge, and a difference means something. Nodes whose results jump (Floor, ArgMax) are
 left out: a last bit's difference of their input would be one of theirs.
 
-Kinds: "float" as above; "integer", "quantised" (both exact) and "control" are what their modules say.
+Kinds: "float" as above; "integer", "quantised", "quantised images" (these exact) and "control" are what their modules say.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from . import control, images, integers, movement, quantised, tokens  # noqa: F401  they register their steps
+from . import control, images, integers, movement, quantised, quantised_images, tokens  # noqa: F401  they register their steps
 from .builder import LARGE, ONNXRUNTIME_ERRORS, SMALL, TINY, Builder, RandomGraph, Sizes, reads, run_nodes
 
 __all__ = [
@@ -56,6 +56,7 @@ KINDS: dict[str, tuple[Callable[[Builder], None], tuple[str, ...]]] = {
     "float": (start_float, ("float",)),
     "integer": (integers.start, ("integer",)),
     "quantised": (quantised.start, ("quantised",)),
+    quantised_images.KIND: (quantised_images.start, (quantised_images.KIND,)),
     "control": (control.start, ("float", "control")),
 }
 

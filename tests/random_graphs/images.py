@@ -12,7 +12,7 @@ from .builder import Builder, DroppedError, step
 from .tokens import layer_norm
 
 
-def _kernel(b: Builder, extents: Sequence[int], kernels: Sequence[int]) -> tuple[list[int], dict]:
+def placed_kernel(b: Builder, extents: Sequence[int], kernels: Sequence[int]) -> tuple[list[int], dict]:
     """A kernel of an extent's size at most, and attributes of where it goes."""
     square = b.chance(0.8)
     size = b.pick(kernels)
@@ -41,7 +41,7 @@ def _after_conv(b: Builder, y: str) -> str:
 
 @step(3, 4, 5, weight=3)
 def conv(b, x):
-    kernel, attributes = _kernel(b, b.shape(x)[2:], (1, 2, 3, 3, 3, 5, 7))
+    kernel, attributes = placed_kernel(b, b.shape(x)[2:], (1, 2, 3, 3, 3, 5, 7))
     out = b.shape(x)[1] if b.chance(0.3) else b.pick(b.sizes.channels)
     return _after_conv(b, b.conv(x, out, kernel, **attributes))
 
@@ -57,7 +57,7 @@ def pointwise_conv(b, x):
 @step(3, 4, 5, weight=2)
 def depthwise_conv(b, x):
     c = b.shape(x)[1]
-    kernel, attributes = _kernel(b, b.shape(x)[2:], (2, 3, 3, 3, 5, 7))
+    kernel, attributes = placed_kernel(b, b.shape(x)[2:], (2, 3, 3, 3, 5, 7))
     return _after_conv(b, b.conv(x, c * b.pick((1, 1, 1, 2)), kernel, group=c, **attributes))
 
 
@@ -65,7 +65,7 @@ def depthwise_conv(b, x):
 def grouped_conv(b, x):
     c = b.shape(x)[1]
     groups = b.pick([g for g in range(1, c + 1) if c % g == 0])
-    kernel, attributes = _kernel(b, b.shape(x)[2:], (1, 3, 3, 5))
+    kernel, attributes = placed_kernel(b, b.shape(x)[2:], (1, 3, 3, 5))
     return _after_conv(b, b.conv(x, groups * b.pick((1, 2, 3, 4, 8)), kernel, group=groups, **attributes))
 
 
@@ -121,7 +121,7 @@ def squeeze_excite(b, x):
 
 @step(3, 4, 5, weight=1.2)
 def pool(b, x):
-    kernel, attributes = _kernel(b, b.shape(x)[2:], (2, 3, 3))
+    kernel, attributes = placed_kernel(b, b.shape(x)[2:], (2, 3, 3))
     way = b.pick(("MaxPool", "AveragePool"))
     pads = attributes["pads"]
     n = len(kernel)

@@ -70,12 +70,14 @@ def quantise(b: Builder, x: str, axis: int | None = None, unit: float | None = N
     return quantise_by(b, x, b.constant(scale), b.constant(point), axis)
 
 
-def quantise_by(b: Builder, x: str, scale: str, point: str, axis: int | None = None) -> tuple[str, str, str]:
+def quantise_by(
+    b: Builder, x: str, scale: str, point: str, axis: int | None = None, margin: float = _MARGIN
+) -> tuple[str, str, str]:
     values, step = b.graph.values[x].astype(np.float64), b.graph.values[scale].astype(np.float64)
     if step.size > 1:
         step = step.reshape([-1 if i == axis else 1 for i in range(values.ndim)])
     quotient = values / step.reshape(()) if step.size == 1 else values / step
-    if np.abs(quotient - np.floor(quotient) - 0.5).min() < _MARGIN:
+    if np.abs(quotient - np.floor(quotient) - 0.5).min() < margin:
         raise DroppedError("a value lies in the middle of two")
     return b.node("QuantizeLinear", x, scale, point, **along(b, x, axis)), scale, point
 
@@ -213,15 +215,19 @@ def bounded(b, x):
     )
 
 
-@step(2, 3, 4, weight=1, kind="quantised")
-def dynamic(b, x):
-    """Quantised by the run's own range, for a product of integers."""
+def quantise_dynamically(b: Builder, x: str) -> str:
     values = b.graph.values[x].astype(np.float64)
     step_ = np.float32(max(values.max(), 0) - min(values.min(), 0)) / np.float32(255)
     quotient = values / max(float(step_), 1e-30)
     if step_ == 0 or np.abs(quotient - np.floor(quotient) - 0.5).min() < 1e-4:
         raise DroppedError("a value lies in the middle of two")
-    y = b.node("DynamicQuantizeLinear", x, outputs=3)
+    return b.node("DynamicQuantizeLinear", x, outputs=3)
+
+
+@step(2, 3, 4, weight=1, kind="quantised")
+def dynamic(b, x):
+    """Quantised by the run's own range, for a product of integers."""
+    y = quantise_dynamically(b, x)
     scale, point = b.sibling(y, 1), b.sibling(y, 2)
     w, by, w_point = weights(b, (b.shape(x)[-1], b.pick(b.sizes.channels)), 1 if b.chance(0.5) else None)
     y = b.node("MatMulInteger", y, w, point, w_point)
