@@ -132,6 +132,20 @@ TEST(MoveQuantisedTest, OthersStay) {
   EXPECT_EQ(BodyAfter(b, MoveQuantised()), Body(b.Module()));
 }
 
+// What is cast to bytes first, wraps, or is more than i32 holds is no dequantisation.
+TEST(MoveQuantisedTest, OtherIntegersStay) {
+  for (const DType from : {DType::kU8, DType::kBool, DType::kI16}) {
+    for (const DType between : {DType::kI8, DType::kI16, DType::kI64, DType::kF32}) {
+      FunctionBuilder b;
+      VarPtr y = b.Call("cast", {b.Param("x", ir::TensorType{from, {4, 6}})}, {{"dtype", between}});
+      if (between != DType::kI8) y = b.Call("sub", {y, MakeScalar(between, 3)});
+      y = b.Call("mul", {b.Call("cast", {y}, {{"dtype", DType::kF32}}), MakeScalar(DType::kF32, 0.1)});
+      b.Return({b.Call("transpose", {y}, {{"perm", Ints{1, 0}}})});
+      EXPECT_EQ(BodyAfter(b, MoveQuantised()), Body(b.Module()));
+    }
+  }
+}
+
 TEST(SinkReshapesTest, LinearLayer) {
   FunctionBuilder b;
   VarPtr x = b.Param("x", F32({1, 4, 8}));

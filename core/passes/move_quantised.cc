@@ -53,9 +53,13 @@ class Mover : public Rewriter {
   }
 
  private:
+  static bool Is(const Operand& operand, DType dtype) { return operand.tensor_type().dtype == dtype; }
+
+  // mul(cast(sub(cast(bytes), zero)), scale) in f32 of i32, which hold all of it exactly. The subtraction may be
+  // absent.
   absl::optional<Dequantised> DequantisedBy(const Operand& operand) const {
     const Binding* product = DefCall(operand, "mul");
-    if (product == nullptr) return absl::nullopt;
+    if (product == nullptr || !Is(operand, DType::kF32)) return absl::nullopt;
     const absl::optional<double> scale = ir::SplatDouble(product->args[1]);
     const Binding* cast = DefCall(product->args[0], "cast");
     if (!scale.has_value() || !(*scale > kLeast && *scale < 1 / kLeast) || cast == nullptr ||
@@ -63,14 +67,17 @@ class Mover : public Rewriter {
       return absl::nullopt;
     }
     Dequantised result{cast->args[0], *scale};
+    if (!Is(result.bytes, DType::kI32)) return absl::nullopt;
     if (const Binding* difference = DefCall(result.bytes, "sub")) {
       const absl::optional<double> zero = ir::SplatDouble(difference->args[1]);
-      if (!zero.has_value() || difference->var->type != difference->args[0].type()) return absl::nullopt;
+      const bool is_byte = zero.has_value() && *zero >= -128 && *zero <= 255;
+      if (!is_byte || difference->var->type != difference->args[0].type()) return absl::nullopt;
       result.zero = *zero;
       result.bytes = difference->args[0];
     }
-    if (const Binding* widened = DefCall(result.bytes, "cast")) result.bytes = widened->args[0];
-    if (!IsByte(result.bytes)) return absl::nullopt;
+    const Binding* widened = DefCall(result.bytes, "cast");
+    if (widened == nullptr || !IsByte(widened->args[0])) return absl::nullopt;
+    result.bytes = widened->args[0];
     return result;
   }
 
@@ -94,7 +101,7 @@ class Mover : public Rewriter {
     return {value};
   }
 
-  // cast(clip(add(round(div(x, scale)), zero))), which may leave out the zero point.
+  // cast(clip(add(round(div(x, scale)), zero))) of f32, which may leave out the zero point.
   Replacement VisitCast(const Binding& cast) const {
     const DType to = cast.var->type.tensor().dtype;
     const Binding* clip = DefCall(cast.args[0], "clip");

@@ -20,10 +20,6 @@ MOVERS = {
 node = helper.make_node
 
 
-def wrong(*values):
-    return pytest.param(*values, marks=pytest.mark.xfail(strict=True, reason="core/passes/move_quantised.cc"))
-
-
 def check(client, nodes, x, weights) -> None:
     weights = {name: np.asarray(value) for name, value in weights.items()}
     model = make_model(nodes, {"x": x}, {}, weights)
@@ -42,14 +38,14 @@ def check(client, nodes, x, weights) -> None:
         ("int8", np.int16, -3),
         ("uint8", np.int64, 3),
         ("uint8", np.float32, 0.5),
-        wrong("uint8", np.uint8, 3),  # wraps
-        wrong("int8", np.int8, 3),
-        wrong("uint8", np.int8, 0),  # another number
-        wrong("int8", np.uint8, 0),
-        wrong("uint8", np.bool_, None),
-        wrong("uint8", np.int16, -32700),  # wraps
-        wrong("uint8", np.int64, 2**33),  # no i32
-        wrong("uint8", np.float64, 0.3),
+        ("uint8", np.uint8, 3),  # wraps
+        ("int8", np.int8, 3),
+        ("uint8", np.int8, 0),  # another number
+        ("int8", np.uint8, 0),
+        ("uint8", np.bool_, None),
+        ("uint8", np.int16, -32700),  # wraps
+        ("uint8", np.int64, 2**33),  # no i32
+        ("uint8", np.float64, 0.3),
     ],
 )
 def test_dequantised_by_hand(client, source, wide, zero, mover):
@@ -64,7 +60,6 @@ def test_dequantised_by_hand(client, source, wide, zero, mover):
     check(client, nodes, BYTES.view(source), {"scale": np.float32(0.1), "zero": np.array(zero or 0, wide)})
 
 
-@pytest.mark.xfail(strict=True, reason="core/backends/native/lowerings/casts.cc, Dequantise: -0")
 def test_integers_have_one_zero(client):
     x = np.linspace(-2, 2, 64, dtype=np.float32)
     nodes = [

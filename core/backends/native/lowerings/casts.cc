@@ -101,7 +101,9 @@ Value Dequantise(Eval& e, const Node& cast, const Indices& at) {
   const std::optional<Quantised> q = QuantisedBy(*quantised);
   if (!q || quantised->out().dims != cast.out().dims) return nullptr;
   const Value x = e.o.RoundEven(Clamped(e, *q, at));
-  return q->zero == zero ? x : e.o.AddF(x, e.o.ConstF(x.getType(), q->zero - zero));
+  // Rounded from below it is -0, which a sum with 0 is not.
+  const bool may_be_negative = q->low < q->zero;
+  return q->zero == zero && !may_be_negative ? x : e.o.AddF(x, e.o.ConstF(x.getType(), q->zero - zero));
 }
 
 // Element `x` of a table of 256 bytes.

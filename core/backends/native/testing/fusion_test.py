@@ -282,6 +282,8 @@ def test_quantised_chains(s):
             s.build(f"again_{name}_{zero_again}".replace("-", "m"), [x, other],
                     lambda b, x, o: b.op("add", dequantised(b, quantised(b, x, *limits), zero_again), dequantised(b, o, 0)),
                     tolerance=(0, 0))  # fmt: skip
+        s.build(f"sign_of_0_{name}", [x], lambda b, x: b.op("div", b.literal(np.float32(1)), dequantised(b, quantised(b, x, *limits), zero)),
+                tolerance=(0, 0))  # fmt: skip
         s.build(f"both_{name}", [x], lambda b, x: [q := quantised(b, x, *limits), dequantised(b, q, zero)],
                 tolerance=(0, 0))  # fmt: skip
     # What only looks like it: halves of a zero point, no rounding, bounds that no byte has.
