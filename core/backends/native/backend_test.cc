@@ -1,7 +1,8 @@
 // What the daemon's half of the native backend accepts.
+#include "core/backend/backend.h"
+
 #include <gtest/gtest.h>
 
-#include "core/backend/backend.h"
 #include "core/backends/native/cost.h"
 #include "core/backends/native/native_backend.h"
 #include "core/ir/ir_module.h"

@@ -19,8 +19,9 @@ inline constexpr char kAttention[] = "native.attention";
 // that gives. Input: what is transposed. Parts: "transpose", "reshape", perhaps "slice".
 inline constexpr char kDepthToSpace[] = "native.depth_to_space";
 
-// A depthwise convolution of an image whose channels lie last (depthwise_tokens.h; of integers: channels_last.h). Inputs: the image, the weights,
-// perhaps the bias. Parts: "conv", "last", what comes behind it but for reshape and transpose, or "conv" itself.
+// A depthwise convolution of an image whose channels lie last (depthwise_tokens.h; of integers: channels_last.h).
+// Inputs: the image, the weights, perhaps the bias. Parts: "conv", "last", what comes behind it but for reshape and
+// transpose, or "conv" itself.
 inline constexpr char kDepthwiseTokens[] = "native.depthwise_tokens";
 
 // A convolution of integers whose result has its channels last, and its image too, unless that has few

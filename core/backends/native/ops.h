@@ -88,7 +88,7 @@ class Ops : public KernelBuilder {
   mlir::Value ExtendI(mlir::Value x, mlir::Type element, bool is_signed);
   mlir::Value TruncateI(mlir::Value x, mlir::Type element);
   mlir::Value IntToFloat(mlir::Value x, mlir::Type element, bool is_signed);
-  mlir::Value FloatToInt(mlir::Value x, mlir::Type element);  // signed, of what that has
+  mlir::Value FloatToInt(mlir::Value x, mlir::Type element);                            // signed, of what that has
   mlir::Value FloatToIntSaturating(mlir::Value x, mlir::Type element, bool is_signed);  // NaN -> 0
   mlir::Value ExtendF(mlir::Value x, mlir::Type element);
   mlir::Value TruncateF(mlir::Value x, mlir::Type element);
