@@ -276,21 +276,17 @@ class Rewriter {
     if (ReducesPixels(binding) && HasLast(binding.args[0])) return Reduction(binding);
     if (IsByteConcat(binding) && ComputesLast(binding)) return Concat(binding);
     Binding copy = binding;
-    for (Operand& arg : copy.args) {
-      INLAY_ASSIGN_OR_RETURN(arg, RowMajor(arg));
-    }
-    if (!ComputesLast(binding)) {
-      to_.body.bindings.push_back(std::move(copy));
-      return absl::OkStatus();
+    const bool last = ComputesLast(binding), of_last = last && (IsBytePool(binding) || HasWordsOfChannels(binding));
+    for (size_t i = 0; i < copy.args.size(); ++i) {
+      INLAY_ASSIGN_OR_RETURN(copy.args[i], of_last && i == 0 ? Last(binding.args[0]) : RowMajor(binding.args[i]));
     }
     // One kernel with the transposes around it (composites.h).
-    if (IsBytePool(binding) || HasWordsOfChannels(binding)) {
-      INLAY_ASSIGN_OR_RETURN(const Operand image, Last(binding.args[0]));
-      const Dims perm = ToFirst(image.tensor_type().rank());
-      INLAY_ASSIGN_OR_RETURN(copy.args[0], builder_.Call("transpose", {image}, {{"perm", perm}}));
+    if (of_last) {
+      const Dims perm = ToFirst(copy.args[0].tensor_type().rank());
+      INLAY_ASSIGN_OR_RETURN(copy.args[0], builder_.Call("transpose", {copy.args[0]}, {{"perm", perm}}));
     }
     to_.body.bindings.push_back(std::move(copy));
-    return Last(Operand(binding.var)).status();
+    return last ? Last(Operand(binding.var)).status() : absl::OkStatus();
   }
 
   // Whether a kernel works on images with their channels last: where those that it is given are so, or is what it makes
