@@ -48,10 +48,17 @@ class PixelRows {
 
   int64_t words() const { return s_.taps() * words_; }
 
-  // Rows [first, end) to `to`, `row_words` apart.
+  // Rows [first, end) to `to`, `row_words` apart, with zeros at their ends.
   void Gather(Kernel& k, Value images, Value first, Value end, Value to, int64_t row_words) const {
     Ops& o = k.o;
     const int64_t columns = s_.out[2];
+    if (row_words > words()) {
+      const Type word = o.b.getI32Type(), rest = KernelBuilder::Vector(kTileWords, word);
+      o.For(first, end, 1, [&](Value row) {
+        const Value next = o.Mul(o.Add(o.Sub(row, first), 1), row_words);
+        o.Store(o.Zero(rest), o.At(to, o.KernelBuilder::Add(next, -kTileWords), word));
+      });
+    }
     o.For(o.Div(first, columns), o.Div(o.Add(end, columns - 1), columns), 1, [&](Value line) {
       const Value row = o.Mul(line, columns);
       const Value begin = o.Sub(o.Max(first, row), row), stop = o.Sub(o.Min(end, o.Add(row, columns)), row);
@@ -183,6 +190,27 @@ PackedWords PackFilters(FunctionEmitter& f, const Tensor& w, const IntegerProduc
   return packed;
 }
 
+struct PixelPlan {
+  GemmPlan gemm;
+  bool by_tiles;      // of AMX
+  int64_t row_words;  // how far rows are apart
+};
+
+PixelPlan PlanPixels(FunctionEmitter& f, const IntegerProducts& products, int64_t m, int64_t filters, int64_t k) {
+  const Core& core = f.cpu().core;
+  std::optional<GemmPlan> tiles;
+  if (products.word == Word::kBytes) tiles = PlanTiles(f.cpu(), ColumnSource::kPacked, 1, m, filters, k);
+  GemmPlan plan = tiles ? *tiles : PlanGemm(core, ColumnSource::kPacked, kWordBytes, 1, m, filters, k);
+  const int64_t row_words = tiles ? RoundUp(k, kTileWords) : k;
+  // A block's rows, and what they give, stay near while all panels meet them.
+  const bool is_far = plan.packed_elements() * kWordBytes > core.near_bytes();
+  const int64_t tile_bytes = plan.mr * (row_words * kWordBytes + filters * kResultBytes);
+  plan.mc = std::min(std::max((is_far ? kLargeBlockBytes : kBlockBytes) / tile_bytes, int64_t{1}) * plan.mr, plan.m);
+  CutForThreads(&plan);
+  plan.rows_fastest = false;
+  return {plan, tiles.has_value(), row_words};
+}
+
 }  // namespace
 
 absl::Status EmitIntegerPixels(FunctionEmitter& f, const Node& n) {
@@ -192,27 +220,18 @@ absl::Status EmitIntegerPixels(FunctionEmitter& f, const Node& n) {
   const ConvShape shape = ConvShapeOf(conv, /*transposed=*/false);
   const bool channels_last = &x != &conv.in(0), gathers = !shape.is_pointwise() || !channels_last;
   const PixelRows pixels(f, shape, products, channels_last);
-  const int64_t m = shape.n * shape.pixels(), k = pixels.words();
-  const Core& core = f.cpu().core;
-  std::optional<GemmPlan> tiles;
-  if (products.word == Word::kBytes) tiles = PlanTiles(f.cpu(), ColumnSource::kPacked, 1, m, shape.m, k);
-  GemmPlan plan = tiles ? *tiles : PlanGemm(core, ColumnSource::kPacked, kWordBytes, 1, m, shape.m, k);
-  const int64_t row_words = tiles ? RoundUp(k, kTileWords) : k;
-  // A block's rows, and what they give, stay near while all panels meet them.
-  const bool is_far = plan.packed_elements() * kWordBytes > core.near_bytes();
-  const int64_t tile_bytes = plan.mr * (row_words * kWordBytes + shape.m * kResultBytes);
-  plan.mc = std::min(std::max((is_far ? kLargeBlockBytes : kBlockBytes) / tile_bytes, int64_t{1}) * plan.mr, plan.m);
-  CutForThreads(&plan);
-  plan.rows_fastest = false;
+  const PixelPlan pixel_plan = PlanPixels(f, products, shape.n * shape.pixels(), shape.m, pixels.words());
+  const GemmPlan& plan = pixel_plan.gemm;
+  const int64_t row_words = pixel_plan.row_words;
   const Buffer image = channels_last ? RowsOfWords(f, x, products, true, gathers ? products.words(shape.c) : row_words)
                                      : WordsOfImages(f, x, products, 1);
   const PackedWords filters = PackFilters(f, w, products, plan);
-  const std::optional<MatrixTiles> registers = tiles ? std::optional<MatrixTiles>(f) : std::nullopt;
+  const std::optional<MatrixTiles> registers = pixel_plan.by_tiles ? std::optional<MatrixTiles>(f) : std::nullopt;
   ProductShape result(n.out(), n.out().dims[n.out().rank() - 2].value(), false, false);
   result.TakeBatchesForRows();
   ShapeMap shapes;
   if (f.MergeDims(n, {n.out().rank() - 1, 1}, &shapes)) {
-    result.rows = {Extent(m)};
+    result.rows = {Extent(plan.m)};
   } else {
     shapes.clear();
   }
@@ -238,13 +257,7 @@ absl::Status EmitIntegerPixels(FunctionEmitter& f, const Node& n) {
         return kb.Mul(kb.Rem(tile, tiles_of_block), plan.mr * row_words);
       };
       gemm.prepare = [&, block, images](KernelBuilder&, Value row_block) {
-        const Value first = o.Mul(row_block, plan.mc), end = o.Min(o.Add(first, plan.mc), o.Int(m));
-        if (row_words > k) {
-          const Type rest = KernelBuilder::Vector(kTileWords, word);
-          o.For(o.Int(1), o.Add(o.Sub(end, first), 1), 1, [&](Value row) {
-            o.Store(o.Zero(rest), o.At(block, o.KernelBuilder::Add(o.Mul(row, row_words), -kTileWords), word));
-          });
-        }
+        const Value first = o.Mul(row_block, plan.mc), end = o.Min(o.Add(first, plan.mc), o.Int(plan.m));
         pixels.Gather(kernel, images, first, end, block, row_words);
       };
     }
