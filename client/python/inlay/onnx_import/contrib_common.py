@@ -54,3 +54,12 @@ def part(ctx: NodeContext, x: Value, axis: int, begin: int, count: Dim) -> Value
         return slice_by(ctx, x, [begin], [begin + count], [axis], None)
     taken = [count if i == axis else "" for i in range(x.rank)]
     return slice_by(ctx, x, [begin], [2**63 - 1], [axis], None, taken)
+
+
+def channels_first(ctx: NodeContext, x: Value) -> Value:
+    """Of an image with the channels last; and back."""
+    return ctx.transpose(x, [0, x.rank - 1, *range(1, x.rank - 1)])
+
+
+def channels_last(ctx: NodeContext, x: Value) -> Value:
+    return ctx.transpose(x, [0, *range(2, x.rank), 1])

@@ -81,8 +81,8 @@ def _key_mask(ctx: NodeContext, mask: Value, batch: Dim, queries: Dim, keys: Dim
     lengths = (batch, dims.mul(2, batch), dims.add(dims.mul(3, batch), 2))
     if mask.rank != 1 or shape[0] not in lengths:
         raise Unsupported(
-            f"a mask of {list(shape)}: [batch, keys], [batch, queries, keys], [batch], [2*batch] and [3*batch+2] are "
-            f"supported, of batch {batch}, {queries} queries and {keys} keys"
+            f"mask_index: a mask of {list(shape)}; [batch], [2*batch], [3*batch+2], [batch, keys] and "
+            f"[batch, queries, keys] are supported, of batch {batch}, {queries} queries and {keys} keys"
         )
     at = ctx.cast(positions(ctx, keys, 0, 4, 3), mask.dtype)
     kept = ctx.op("less", at, ctx.reshape(part(ctx, mask, 0, 0, batch), [batch, 1, 1, 1]))
@@ -94,7 +94,7 @@ def _key_mask(ctx: NodeContext, mask: Value, batch: Dim, queries: Dim, keys: Dim
     return ctx.op("logical_and", kept, ctx.op("greater_equal", at, starts))
 
 
-def _masks(ctx: NodeContext, q: Value, k: Value, past: Dim, mask_at: int, bias_at: int) -> list[Value]:
+def _masks(ctx: NodeContext, q: Value, k: Value, past: Dim, mask_at: int, bias_at: int | None) -> list[Value]:
     """What is added to the scores: the masks of keys and of what comes later, and the attention bias."""
     batch, _, queries, _ = q.shape
     keys = k.shape[2]
@@ -105,7 +105,7 @@ def _masks(ctx: NodeContext, q: Value, k: Value, past: Dim, mask_at: int, bias_a
         kept_ones = masks[0] if masks else ctx.like(0, q)
         # Not the sum of both masks, which may be -Infinity.
         masks = [ctx.op("where", causal_mask(ctx, queries, keys, past), kept_ones, ctx.like(LOWEST, q))]
-    if ctx.has(bias_at):
+    if bias_at is not None and ctx.has(bias_at):
         masks.append(ctx[bias_at])
     return masks
 
@@ -120,23 +120,29 @@ def attention(ctx: NodeContext) -> tuple:
     only(ctx, "past_present_share_buffer", 0)
     without(ctx, past_sequence_length=6)
     ctx.ignore("rotary_embedding_dim")
-    x, heads = ctx[0], ctx.required("num_heads")
-    qkv = ctx.op("matmul", x, ctx[1])
+    qkv = ctx.op("matmul", ctx[0], ctx[1])
     if ctx.has(2):
         qkv = ctx.op("add", qkv, ctx[2])
     total = qkv.shape[2]
     if isinstance(total, str):
         raise Unsupported("weights of a symbolic width")
-    sizes = ctx.attr("qkv_hidden_sizes") or [total // 3] * 3
+    return self_attention(ctx, qkv, ctx.attr("qkv_hidden_sizes") or [total // 3] * 3, mask_at=3, past_at=4, bias_at=5)
+
+
+def self_attention(
+    ctx: NodeContext, qkv: Value, sizes: Sequence[int], mask_at: int, past_at: int, bias_at: int | None
+) -> tuple:
+    """Of q, k and v of these widths side by side; the result, and present where it is wanted. *_at: inputs."""
+    heads = ctx.required("num_heads")
     q, k, v = (split_heads(ctx, p, heads) for p in ctx.op("split", qkv, axis=2, sizes=sizes))
     past: Dim = 0
-    if ctx.has(4):
-        past = ctx[4].shape[3]
-        k, v = (ctx.op("concat", _half(ctx, ctx[4], i), new, axis=2) for i, new in enumerate((k, v)))
+    if ctx.has(past_at):
+        past = ctx[past_at].shape[3]
+        k, v = (ctx.op("concat", _half(ctx, ctx[past_at], i), new, axis=2) for i, new in enumerate((k, v)))
     present = None
     if ctx.wants(1):
         present = ctx.op("concat", *(ctx.reshape(p, [1, *p.shape]) for p in (k, v)), axis=0)
-    y = attend(ctx, q, k, v, _masks(ctx, q, k, past, 3, 5))
+    y = attend(ctx, q, k, v, _masks(ctx, q, k, past, mask_at, bias_at))
     return join_heads(ctx, y), present
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from inlay.onnx_import.contrib_common import activated
+from inlay.onnx_import.contrib_common import activated, channels_first, channels_last
 from inlay.onnx_import.ops_nn import conv_attrs
 from inlay.onnx_import.registry import NodeContext, contrib
 from inlay.onnx_import.value import Value
@@ -28,11 +28,3 @@ def nhwc_conv(ctx: NodeContext) -> Value:
     x, residual = channels_first(ctx, ctx[0]), ctx.get(3)
     y = _fused(ctx, x, None if residual is None else channels_first(ctx, residual))
     return channels_last(ctx, y)
-
-
-def channels_first(ctx: NodeContext, x: Value) -> Value:
-    return ctx.transpose(x, [0, x.rank - 1, *range(1, x.rank - 1)])
-
-
-def channels_last(ctx: NodeContext, x: Value) -> Value:
-    return ctx.transpose(x, [0, *range(2, x.rank), 1])

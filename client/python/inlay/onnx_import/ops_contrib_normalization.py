@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from inlay.onnx_import.contrib_common import only, part
-from inlay.onnx_import.ops_contrib_conv import channels_first, channels_last
+from inlay.onnx_import.contrib_common import channels_first, channels_last, only, part
 from inlay.onnx_import.ops_normalization import channelwise, rms_normalised, standardised
 from inlay.onnx_import.registry import NodeContext, contrib
 from inlay.onnx_import.value import Unsupported, Value
@@ -39,7 +38,7 @@ def embed_layer_norm(ctx: NodeContext) -> tuple:
         total = ctx.op("add", total, ctx.op("gather", ctx[4], ctx[1], axis=0))
     y = ctx.op("layer_norm", total, ctx[5], ctx[6], axis=2, epsilon=ctx.attr("epsilon", 1e-12))
     ctx.ignore("mask_index_type")  # for shape inference
-    return y, _count(ctx) if ctx.wants(1) else None, total
+    return y, unmasked(ctx) if ctx.wants(1) else None, total
 
 
 def _positions(ctx: NodeContext, ids: Value) -> Value:
@@ -48,7 +47,8 @@ def _positions(ctx: NodeContext, ids: Value) -> Value:
     return part(ctx, ctx[3], 0, 0, ids.shape[1])
 
 
-def _count(ctx: NodeContext) -> Value:
+def unmasked(ctx: NodeContext) -> Value:
+    """How many elements of each row of the mask (input 7) are 1; none without one."""
     if not ctx.has(7):
         return ctx.op("full", shape=[ctx[0].shape[0]], value=0, dtype="i32")
     ones = ctx.cast(ctx.op("equal", ctx[7], ctx.like(1, ctx[7])), "i32")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from inlay.onnx_import.ops_pooling import pool_window
-from inlay.onnx_import.ops_quantize import channels_first, result_dtype, saturated
+from inlay.onnx_import.ops_quantize import result_dtype, saturated, with_channels_first
 from inlay.onnx_import.registry import NodeContext, contrib
 from inlay.onnx_import.value import Unsupported, Value
 
@@ -93,7 +93,7 @@ def _pooled(ctx: NodeContext, pool) -> Value:
     def quantised(levels: Value) -> Value:
         return _quantised(ctx, ctx.op("mul", pool(levels), _ratio(ctx, 0, 3)), 3)
 
-    return channels_first(ctx, _levels(ctx, 0), quantised)
+    return with_channels_first(ctx, _levels(ctx, 0), quantised)
 
 
 @contrib("QLinearAveragePool")

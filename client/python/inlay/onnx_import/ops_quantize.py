@@ -12,6 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from inlay.ir.types import numpy_dtype
+from inlay.onnx_import.contrib_common import channels_first, channels_last
 from inlay.onnx_import.integer_products import exact_float, integer_conv, integer_product, per_channel
 from inlay.onnx_import.ops_nn import conv_attrs
 from inlay.onnx_import.registry import NodeContext, contrib, converter, onnx_dtype
@@ -103,14 +104,10 @@ def dynamic_quantize(ctx: NodeContext) -> tuple:
     return dynamically_quantised(ctx, ctx[0])
 
 
-def channels_first(ctx: NodeContext, x: Value, function: Callable[[Value], Value]) -> Value:
+def with_channels_first(ctx: NodeContext, x: Value, function: Callable[[Value], Value]) -> Value:
     """function(x), which takes and gives images with the channels first, of ones that onnxruntime has as attribute
     channels_last says."""
-    if not ctx.attr("channels_last", 0):
-        return function(x)
-    inner = list(range(1, x.rank - 1))
-    y = function(ctx.transpose(x, [0, x.rank - 1, *inner]))
-    return ctx.transpose(y, [0, *(i + 1 for i in inner), 1])
+    return channels_last(ctx, function(channels_first(ctx, x))) if ctx.attr("channels_last", 0) else function(x)
 
 
 @converter("QLinearMatMul")
@@ -166,4 +163,4 @@ def qlinear_conv(ctx: NodeContext) -> Value:
         real = ctx.op("mul", ctx.cast(total, "f32"), per_channel(ctx, factor, total.rank))
         return saturated(ctx, real, ctx.reshape(ctx[7], []), result_dtype(ctx[7]))
 
-    return channels_first(ctx, ctx[0], convolved)
+    return with_channels_first(ctx, ctx[0], convolved)
