@@ -1,5 +1,7 @@
 // FunctionEmitter's tables of bytes: between quantised tensors an activation is a function of 256 numbers. _init
 // computes it for each of them, by the code that would have done so for every element.
+#include <functional>
+#include <optional>
 #include <set>
 
 #include "core/backends/native/function_emitter.h"
@@ -24,42 +26,51 @@ const FunctionEmitter::ByteTable* FunctionEmitter::FindByteTable(const Tensor& b
   return found == byte_tables_.end() ? nullptr : &found->second;
 }
 
-// The tensor of bytes, of the same shape, that alone decides what `bytes` is; null: there is none, or it is itself.
-const Tensor* FunctionEmitter::SourceOfBytes(const Tensor& bytes, int* cost) const {
-  const Tensor* source = nullptr;
-  std::set<const Tensor*> seen;
-  std::function<bool(const Tensor&)> visit = [&](const Tensor& t) {
-    if (IsNumber(t) || !seen.insert(&t).second) return true;
-    int before = 0;
-    const Tensor* known = &t != &bytes && IsByte(t) && t.inlined ? SourceOfBytes(t, &before) : nullptr;
-    if (known != nullptr || (&t != &bytes && IsByte(t))) {
-      const Tensor& leaf = known != nullptr ? *known : t;
-      *cost += before;
-      if ((source != nullptr && source != &leaf) || leaf.dims != bytes.dims) return false;
-      source = &leaf;
-      return true;
-    }
-    if (t.producer == nullptr || (&t != &bytes && !t.inlined)) return false;
-    const Lowering* lowering = FindLowering(t.producer->op);
+// Of operators that make `bytes` of one tensor of bytes of the same shape, and of nothing else; none: there is no such
+// tensor.
+std::optional<FunctionEmitter::ByteChain> FunctionEmitter::ChainOfBytes(const Tensor& bytes) {
+  ByteChain chain;
+  auto begins_at = [&](const Tensor& source) {
+    if ((chain.source != nullptr && chain.source != &source) || source.dims != bytes.dims) return false;
+    chain.source = &source;
+    return true;
+  };
+  std::function<bool(const Tensor&)> computes = [&](const Tensor& made) {
+    const Lowering* lowering = made.producer == nullptr ? nullptr : FindLowering(made.producer->op);
     if (lowering == nullptr || !lowering->pointwise) return false;
-    *cost += lowering->cost;
-    for (const Tensor* in : t.producer->inputs) {
-      if (!visit(*in)) return false;
+    chain.cost += lowering->cost;
+    for (const Tensor* t : made.producer->inputs) {
+      if (IsNumber(*t) || !chain.tensors.insert(t).second) continue;
+      if (IsByte(*t)) {
+        // Bytes between the two ends, or else that one.
+        const std::optional<ByteChain> before = t->inlined ? ChainOfBytes(*t) : std::nullopt;
+        if (before) {
+          chain.cost += before->cost;
+          chain.tensors.insert(before->tensors.begin(), before->tensors.end());
+        }
+        if (!begins_at(before ? *before->source : *t)) return false;
+      } else if (!t->inlined || !computes(*t)) {
+        return false;
+      }
     }
     return true;
   };
-  return visit(bytes) ? source : nullptr;
+  if (!computes(bytes) || chain.source == nullptr) return std::nullopt;
+  return chain;
 }
 
 void FunctionEmitter::MakeByteTables() {
   if (!cpu_.byte_tables) return;
-  for (const auto& node : graph_->nodes) {
+  std::set<const Tensor*> within;  // of chains that have a table
+  for (auto it = graph_->nodes.rbegin(); it != graph_->nodes.rend(); ++it) {
+    const Node* node = it->get();
     if (node->op != "cast" || !IsByte(node->out()) || node->out().IsEmpty()) continue;
     const Tensor& bytes = node->out();
-    int cost = 0;
-    const Tensor* source = SourceOfBytes(bytes, &cost);
-    if (source == nullptr || cost < kLeastCost) continue;
-    const ByteTable table{source, State(kBytes)};
+    const bool only_within = within.count(&bytes) > 0 && bytes.inlined && bytes.users.size() == 1;
+    const std::optional<ByteChain> chain = only_within ? std::nullopt : ChainOfBytes(bytes);
+    if (!chain || chain->cost < kLeastCost) continue;
+    within.insert(chain->tensors.begin(), chain->tensors.end());
+    const ByteTable table{chain->source, State(kBytes)};
     Parallel(
         1, 0,
         [&](Kernel& k, Value, Value) {
@@ -68,7 +79,7 @@ void FunctionEmitter::MakeByteTables() {
           o.For(o.Int(0), o.Int(kBytes), kLanes, [&](Value first) {
             Eval e(k, kLanes);
             const Value lanes = o.TruncateI(o.Iota(kLanes, 1), byte);
-            e.Provide(*source, o.AddI(o.Broadcast(o.TruncateI(first, byte), kLanes), lanes));
+            e.Provide(*table.source, o.AddI(o.Broadcast(o.TruncateI(first, byte), kLanes), lanes));
             const Indices at(bytes.rank(), Index(o.Int(0)));
             o.Store(FindLowering("cast")->element(e, *node, 0, at), o.At(k.Pointer(table.values), first, byte));
           });

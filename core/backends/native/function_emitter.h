@@ -125,7 +125,12 @@ class FunctionEmitter {
  private:
   // byte_tables.cc
   void MakeByteTables();
-  const Tensor* SourceOfBytes(const Tensor& bytes, int* cost) const;
+  struct ByteChain {
+    const Tensor* source = nullptr;
+    std::set<const Tensor*> tensors;  // that are read
+    int cost = 0;                     // in cycles of a vector
+  };
+  static std::optional<ByteChain> ChainOfBytes(const Tensor& bytes);
 
   struct Step {
     std::string function;

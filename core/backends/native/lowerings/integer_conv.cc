@@ -19,7 +19,7 @@ struct ConvWords {
 };
 
 ConvWords WordsOfWeights(FunctionEmitter& f, const Tensor& w, const IntegerProducts& products, int64_t row_words) {
-  const int64_t filters = w.dims[0].value(), channels = w.dims[1].value(), depth = products.depth();
+  const int64_t filters = w.dims[0].value(), channels = w.dims[1].value();
   const int64_t taps = Product(w.dims, 2, w.rank()).value(), words = products.words(channels);
   const bool constant = f.IsConstantParam(w);
   auto allocate = [&](int64_t elements) {
@@ -35,24 +35,12 @@ ConvWords WordsOfWeights(FunctionEmitter& f, const Tensor& w, const IntegerProdu
         const Type type = o.StoredType(products.type()), byte = o.b.getI8Type(), i32 = o.b.getI32Type();
         const Value from = o.At(k.Pointer(w), o.Mul(filter, channels * taps), byte);
         const Value to = o.At(k.Pointer(made.words), o.Mul(filter, row_words), type);
-        auto join = [&](Value word, int64_t present) {
-          o.For(taps, [&](Value tap) {
-            Values parts;
-            for (int64_t i = 0; i < present; ++i) {
-              const Value channel = o.Add(o.Mul(word, depth), i);
-              parts.push_back(o.Load(byte, o.At(from, o.Add(o.Mul(channel, taps), tap), byte)));
-            }
-            o.Store(products.Join(o, parts, false), o.At(to, o.Add(o.Mul(word, taps), tap), type));
-          });
-        };
-        o.For(channels / depth, [&](Value word) { join(word, depth); });
-        if (channels % depth != 0) join(o.Int(channels / depth), channels % depth);
+        ForWordsOfFilter(o, products, from, channels, taps, [&](Value word, Value tap, Value joined) {
+          o.Store(joined, o.At(to, o.Add(o.Mul(word, taps), tap), type));
+        });
         o.For(o.Int(words * taps), o.Int(row_words), 1, [&](Value i) { o.Store(o.Zero(type), o.At(to, i, type)); });
         if (products.excess() == 0) return;
-        const Values sum = o.For(o.Int(0), o.Int(channels * taps), 1, {o.Zero(i32)}, [&](Value i, const Values& sum) {
-          return Values{o.AddI(sum[0], o.ExtendI(o.Load(byte, o.At(from, i, byte)), i32, products.w_signed))};
-        });
-        o.Store(o.MulI(sum[0], o.ConstI(i32, products.excess())), o.At(k.Pointer(made.excess), filter, i32));
+        o.Store(ExcessOf(o, products, from, channels * taps), o.At(k.Pointer(made.excess), filter, i32));
       },
       constant ? Phase::kInit : Phase::kRun);
   return made;

@@ -46,13 +46,11 @@ class PixelRows {
         Phase::kInit);
   }
 
-  int64_t words() const { return s_.taps() * words_; }
-
   // Rows [first, end) to `to`, `row_words` apart, with zeros at their ends.
   void Gather(Kernel& k, Value images, Value first, Value end, Value to, int64_t row_words) const {
     Ops& o = k.o;
     const int64_t columns = s_.out[2];
-    if (row_words > words()) {
+    if (row_words > s_.taps() * words_) {
       const Type word = o.b.getI32Type(), rest = KernelBuilder::Vector(kTileWords, word);
       o.For(first, end, 1, [&](Value row) {
         const Value next = o.Mul(o.Add(o.Sub(row, first), 1), row_words);
@@ -145,7 +143,7 @@ class PixelRows {
 // [filters,channels,taps] packed for `plan`, whose rows are words of a tap's channels, tap after tap.
 PackedWords PackFilters(FunctionEmitter& f, const Tensor& w, const IntegerProducts& products, const GemmPlan& plan) {
   const int64_t channels = w.dims[1].value(), taps = Product(w.dims, 2, w.rank()).value();
-  const int64_t words = products.words(channels), depth = products.depth(), columns = plan.packed_columns();
+  const int64_t words = products.words(channels), columns = plan.packed_columns();
   PackedWords packed;
   packed.words = f.State((plan.k * columns + SlackWords(plan.nr())) * kWordBytes);
   if (products.excess() != 0) packed.excess = f.State(columns * kWordBytes);
@@ -162,24 +160,10 @@ PackedWords PackFilters(FunctionEmitter& f, const Tensor& w, const IntegerProduc
         auto store = [&](Value row, Value value) { o.Store(value, o.At(to, o.KernelBuilder::Mul(row, width), word)); };
         const Value from = o.At(k.Pointer(w), o.Mul(column, channels * taps), byte);
         auto filter = [&] {
-          o.For(taps, [&](Value tap) {
-            auto join = [&](Value word_index, int64_t present) {
-              Values parts;
-              for (int64_t i = 0; i < present; ++i) {
-                const Value channel = o.KernelBuilder::Add(o.Mul(word_index, depth), i);
-                parts.push_back(o.Load(byte, o.At(from, o.Add(o.Mul(channel, taps), tap), byte)));
-              }
-              store(o.Add(o.Mul(tap, words), word_index), products.Join(o, parts, false));
-            };
-            o.For(channels / depth, [&](Value i) { join(i, depth); });
-            if (channels % depth != 0) join(o.Int(channels / depth), channels % depth);
-          });
+          ForWordsOfFilter(o, products, from, channels, taps,
+                           [&](Value word, Value tap, Value joined) { store(o.Add(o.Mul(tap, words), word), joined); });
           if (products.excess() == 0) return;
-          const Values sum =
-              o.For(o.Int(0), o.Int(channels * taps), 1, {o.Zero(word)}, [&](Value i, const Values& sum) {
-                return Values{o.AddI(sum[0], o.ExtendI(o.Load(byte, o.At(from, i, byte)), word, products.w_signed))};
-              });
-          o.Store(o.MulI(sum[0], o.ConstI(word, products.excess())), o.At(k.Pointer(packed.excess), column, word));
+          o.Store(ExcessOf(o, products, from, channels * taps), o.At(k.Pointer(packed.excess), column, word));
         };
         o.If(o.Less(column, o.Int(plan.n)), filter, [&] {
           o.For(plan.k, [&](Value row) { store(row, o.Zero(word)); });
@@ -219,8 +203,10 @@ absl::Status EmitIntegerPixels(FunctionEmitter& f, const Node& n) {
   const IntegerProducts products = ProductsOfConv(f, conv);
   const ConvShape shape = ConvShapeOf(conv, /*transposed=*/false);
   const bool channels_last = &x != &conv.in(0), gathers = !shape.is_pointwise() || !channels_last;
-  const PixelRows pixels(f, shape, products, channels_last);
-  const PixelPlan pixel_plan = PlanPixels(f, products, shape.n * shape.pixels(), shape.m, pixels.words());
+  std::optional<PixelRows> pixels;
+  if (gathers) pixels.emplace(f, shape, products, channels_last);
+  const int64_t rows = shape.n * shape.pixels(), k = shape.taps() * products.words(shape.c);
+  const PixelPlan pixel_plan = PlanPixels(f, products, rows, shape.m, k);
   const GemmPlan& plan = pixel_plan.gemm;
   const int64_t row_words = pixel_plan.row_words;
   const Buffer image = channels_last ? RowsOfWords(f, x, products, true, gathers ? products.words(shape.c) : row_words)
@@ -258,7 +244,7 @@ absl::Status EmitIntegerPixels(FunctionEmitter& f, const Node& n) {
       };
       gemm.prepare = [&, block, images](KernelBuilder&, Value row_block) {
         const Value first = o.Mul(row_block, plan.mc), end = o.Min(o.Add(first, plan.mc), o.Int(plan.m));
-        pixels.Gather(kernel, images, first, end, block, row_words);
+        pixels->Gather(kernel, images, first, end, block, row_words);
       };
     }
     gemm.q.pointer = kernel.Pointer(filters.words);

@@ -164,6 +164,32 @@ Buffer RowsOfWords(FunctionEmitter& f, const Tensor& x, const IntegerProducts& p
   return made;
 }
 
+void ForWordsOfFilter(Ops& o, const IntegerProducts& products, Value from, int64_t channels, int64_t taps,
+                      const std::function<void(Value word, Value tap, Value joined)>& body) {
+  const int64_t depth = products.depth();
+  const Type byte = o.b.getI8Type();
+  auto join = [&](Value word, int64_t present) {
+    o.For(taps, [&](Value tap) {
+      Values parts;
+      for (int64_t i = 0; i < present; ++i) {
+        const Value channel = o.Add(o.Mul(word, depth), i);
+        parts.push_back(o.Load(byte, o.At(from, o.Add(o.Mul(channel, taps), tap), byte)));
+      }
+      body(word, tap, products.Join(o, parts, false));
+    });
+  };
+  o.For(channels / depth, [&](Value word) { join(word, depth); });
+  if (channels % depth != 0) join(o.Int(channels / depth), channels % depth);
+}
+
+Value ExcessOf(Ops& o, const IntegerProducts& products, Value from, int64_t elements) {
+  const Type byte = o.b.getI8Type(), i32 = o.b.getI32Type();
+  const Values sum = o.For(o.Int(0), o.Int(elements), 1, {o.Zero(i32)}, [&](Value i, const Values& sum) {
+    return Values{o.AddI(sum[0], o.ExtendI(o.Load(byte, o.At(from, i, byte)), i32, products.w_signed))};
+  });
+  return o.MulI(sum[0], o.ConstI(i32, products.excess()));
+}
+
 Buffer WordsOfImages(FunctionEmitter& f, const Tensor& x, const IntegerProducts& products, int64_t groups) {
   ShapeMap shapes;
   if (!f.MergeDimsOf(x, {1, 1, x.rank() - 2}, &shapes)) shapes.clear();

@@ -3,6 +3,8 @@
 #ifndef INLAY_CORE_BACKENDS_NATIVE_LOWERINGS_INTEGER_PRODUCTS_H_
 #define INLAY_CORE_BACKENDS_NATIVE_LOWERINGS_INTEGER_PRODUCTS_H_
 
+#include <functional>
+
 #include "core/backends/native/function_emitter.h"
 #include "core/backends/native/gemm.h"
 #include "core/backends/native/loops.h"
@@ -57,6 +59,12 @@ Buffer RowsOfWords(FunctionEmitter& f, const Tensor& x, const IntegerProducts& p
 
 // Of a convolution.
 IntegerProducts ProductsOfConv(FunctionEmitter& f, const Node& conv);
+
+// The words of a filter's bytes, [channels, taps] at `from`, one by one.
+void ForWordsOfFilter(Ops& o, const IntegerProducts& products, mlir::Value from, int64_t channels, int64_t taps,
+                      const std::function<void(mlir::Value word, mlir::Value tap, mlir::Value joined)>& body);
+// The excess of sums with `elements` bytes at `from`, i32.
+mlir::Value ExcessOf(Ops& o, const IntegerProducts& products, mlir::Value from, int64_t elements);
 
 // Words of images [N,C,spatial] as [N,groups * words,spatial].
 Buffer WordsOfImages(FunctionEmitter& f, const Tensor& x, const IntegerProducts& products, int64_t groups);

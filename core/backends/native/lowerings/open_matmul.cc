@@ -74,8 +74,9 @@ class OpenMatmul {
   }
 
   void Emit() {
-    widens_ = !words_ && !pack_rows_ && types_.dtype != types_.accumulator_dtype && Nominal(columns_) > plan_.nr();
-    if (widens_) wide_ = Widened(f_, types_, &a_);
+    const bool narrow = !words_ && types_.dtype != types_.accumulator_dtype;
+    if (words_) rows_ = words_->rows;
+    if (narrow && !pack_rows_ && Nominal(columns_) > plan_.nr()) rows_ = Widened(f_, types_, &a_);
     if (words_ && words_->tiles) registers_.emplace(f_);
     if (words_) {
       const bool transposed = n_.in(1).rank() > 1 && n_.attrs->BoolOr("transpose_b", false);
@@ -150,10 +151,8 @@ class OpenMatmul {
       first_column_ = o_.Mul(panel_, plan().nr());
       columns_ =
           g.full_panels_ ? o_.Int(plan().nr()) : o_.Min(o_.Int(plan().nr()), o_.Sub(o_.Int(g.columns_), first_column_));
-      p_element_ = g.widens_ ? acc_ : stored_;
-      const Value a = g.words_    ? kernel_.Pointer(g.words_->rows)
-                      : g.widens_ ? kernel_.Pointer(g.wide_)
-                                  : g.a_.Pointer(kernel_, stored_);
+      p_element_ = g.rows_ ? acc_ : stored_;
+      const Value a = g.rows_ ? kernel_.Pointer(*g.rows_) : g.a_.Pointer(kernel_, stored_);
       p_ = Matrix(g.a_, a, g.a_.batch_strides, batch, p_element_);
       if (g.packed_before_) {
         q_ = Matrix(g.b_, kernel_.Pointer(g.packed_), g.PackedStrides(g.packed_matrix()), batch, acc_);
@@ -426,8 +425,8 @@ class OpenMatmul {
   int64_t mc_, p_offset_, q_offset_;
   std::optional<OpenWords> words_;
   std::optional<MatrixTiles> registers_;
-  bool widens_ = false;
-  Buffer packed_, excess_, wide_;
+  std::optional<Buffer> rows_;  // of a, as accumulators have them: words, or widened
+  Buffer packed_, excess_;
 };
 
 }  // namespace
