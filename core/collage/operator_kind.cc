@@ -23,7 +23,9 @@ bool IsConv(const ir::Binding& call) {
   return call.callee == "conv" || call.callee == "conv_integer" || call.callee == "conv_transpose";
 }
 
-bool IsMatmul(const ir::Binding& call) { return call.callee == "matmul" || call.callee == "matmul_integer"; }
+bool IsMatmul(const ir::Binding& call) {
+  return call.callee == "matmul" || call.callee == "matmul_integer" || call.callee == "matmul_nbits";
+}
 
 // Multiply-adds of a contraction, else elements.
 double WorkOf(const ir::Binding& call) {

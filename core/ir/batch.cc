@@ -102,6 +102,8 @@ bool Multiplies(const Site& site, Attrs* attrs) {
   return true;
 }
 
+bool MultipliesByWeights(const Site& site, Attrs*) { return site.arg(0).rank() > 1 && site.only_first_batched(); }
+
 const Rule* RuleOf(const std::string& op) {
   static const auto* rules = new std::map<std::string, Rule>{
       {"avg_pool", OfTheFirstAlone},
@@ -116,6 +118,7 @@ const Rule* RuleOf(const std::string& op) {
       {"log_softmax", AlongAnotherAxis},
       {"matmul", Multiplies},
       {"matmul_integer", Multiplies},
+      {"matmul_nbits", MultipliesByWeights},
       {"max_pool", OfTheFirstAlone},
       {"pad", Pads},
       {"reduce_max", OverOtherAxes},

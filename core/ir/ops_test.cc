@@ -126,6 +126,7 @@ TEST(OpsTest, CatalogueIsComplete) {
                                           "lrn",
                                           "matmul",
                                           "matmul_integer",
+                                          "matmul_nbits",
                                           "conv",
                                           "conv_integer",
                                           "conv_transpose",
@@ -240,6 +241,29 @@ TEST(OpsTest, ProductsOfIntegers) {
               IsInvalid("x_zero is -1, which is no element of u8[1, 4, 9]"));
   EXPECT_THAT(Error("conv_integer", {"f32[1,4,9]", "u8[8,4,3]"}), IsInvalid("must be i8 or u8"));
   EXPECT_THAT(Error("conv_integer", {"i8[1,4,9]", "i8[8,4,3]", "i32[8]"}), IsInvalid("takes 2 arguments, not 3"));
+}
+
+TEST(OpsTest, ProductsOfFewBits) {
+  const Attrs four = {{"bits", int64_t{4}}};
+  EXPECT_EQ(Result("matmul_nbits", {"f32[b,s,100]", "u8[7,4,16]", "f32[7,4]"}, four), "f32[b, s, 7]");
+  EXPECT_EQ(Result("matmul_nbits", {"f16[64]", "u8[7,2,16]", "f16[7,2]", "u8[7,2]"}, four), "f16[7]");
+  EXPECT_EQ(Result("matmul_nbits", {"bf16[3,32]", "u8[7,2,16]", "bf16[7,2]", "bf16[7,2]"}, {{"bits", int64_t{8}}}),
+            "bf16[3, 7]");
+  EXPECT_THAT(Error("matmul_nbits", {"f32[3,100]", "u8[7,4,16]", "f32[7,4]"}, {{"bits", int64_t{3}}}),
+              IsInvalid("bits is 3; it must be 2, 4 or 8"));
+  EXPECT_THAT(Error("matmul_nbits", {"f32[3,100]", "u8[7,3,16]", "f32[7,3]"}, four),
+              IsInvalid("has 3 blocks of 32 numbers for the 100 columns of f32[3, 100]"));
+  EXPECT_THAT(Error("matmul_nbits", {"f32[3,100]", "u8[7,9,6]", "f32[7,9]"}, four),
+              IsInvalid("has 6 bytes; it must be a multiple of 4"));
+  EXPECT_THAT(Error("matmul_nbits", {"f32[3,100]", "u8[7,0]", "f32[7,4]"}, four), IsInvalid("rank"));
+  EXPECT_THAT(Error("matmul_nbits", {"f32[3,100]", "i8[7,4,16]", "f32[7,4]"}, four), IsInvalid("must be u8"));
+  EXPECT_THAT(Error("matmul_nbits", {"f32[3,100]", "u8[n,4,16]", "f32[7,4]"}, four), IsInvalid("of a known shape"));
+  EXPECT_THAT(Error("matmul_nbits", {"f32[3,k]", "u8[7,4,16]", "f32[7,4]"}, four), IsInvalid("'k'"));
+  EXPECT_THAT(Error("matmul_nbits", {"f64[3,100]", "u8[7,4,16]", "f64[7,4]"}, four), IsInvalid("f16, bf16 or f32"));
+  EXPECT_THAT(Error("matmul_nbits", {"f32[3,100]", "u8[7,4,16]", "f16[7,4]"}, four), IsInvalid("must be f32"));
+  EXPECT_THAT(Error("matmul_nbits", {"f32[3,100]", "u8[7,4,16]", "f32[7,4]", "i8[7,4]"}, four),
+              IsInvalid("must be f32 or u8"));
+  EXPECT_THAT(Error("matmul_nbits", {"f32[3,100]", "u8[7,4,16]", "f32[7,5]"}, four), IsInvalid("one value a block"));
 }
 
 TEST(OpsTest, Conv) {

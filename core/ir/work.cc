@@ -56,7 +56,7 @@ double CountFlops(const Binding& binding) {
   if (binding.kind != Binding::Kind::kCall || binding.args.empty()) return 0;
   const std::string& op = binding.callee;
   const double out = CountElements(binding.var->type);
-  if (op == "matmul" || op == "matmul_integer") {
+  if (op == "matmul" || op == "matmul_integer" || op == "matmul_nbits") {
     const int rank = binding.args[0].tensor_type().rank();
     const bool transposed = rank > 1 && binding.attrs.BoolOr("transpose_a", false);
     return 2 * out * Extent(binding.args[0], transposed ? -2 : -1);

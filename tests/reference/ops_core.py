@@ -361,6 +361,22 @@ def _matmul(args, attrs):
     return narrow(np.matmul(a, b), args[0].dtype)
 
 
+@op("matmul_nbits")
+def _matmul_nbits(args, attrs):
+    a, b, scales, *zero = args
+    bits = attrs["bits"]
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)
+    numbers = (
+        ((b[..., None] >> shifts) & np.uint8(2**bits - 1))
+        .reshape(*b.shape[:2], b.shape[2] * 8 // bits)
+        .astype(np.float64)
+    )
+    zero = zero[0].astype(np.float64)[..., None] if zero else 2 ** (bits - 1)
+    weights = (numbers - zero) * scales.astype(np.float64)[..., None]
+    weights = weights.reshape(len(b), b.shape[1] * numbers.shape[2])[:, : a.shape[-1]]
+    return narrow(a.astype(np.float64) @ weights.T, a.dtype)
+
+
 @op("matmul_integer")
 def _matmul_integer(args, attrs):
     return _matmul([x.astype(np.int32) for x in args], attrs)

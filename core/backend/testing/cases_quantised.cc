@@ -63,6 +63,15 @@ void AddPools(std::vector<Case>* cases) {
   cases->push_back(d.Done("mean_of_bytes", {mean}));
 }
 
+void AddNbits(const char* name, const Shape& a, int64_t bits, int64_t n, int64_t block, bool zeros,
+              std::vector<Case>* cases) {
+  CaseBuilder b;
+  const int64_t blocks = (a.back() + block - 1) / block;
+  std::vector<ir::Operand> args = {b.In(a), b.Weight({n, blocks, block * bits / 8}, DType::kU8), b.Weight({n, blocks})};
+  if (zeros) args.push_back(b.Weight({n, blocks}, DType::kU8));
+  cases->push_back(b.Done(name, {b.Op("matmul_nbits", args, {{"bits", bits}})}));
+}
+
 }  // namespace
 
 void AddQuantisedCases(std::vector<Case>* cases) {
@@ -78,6 +87,10 @@ void AddQuantisedCases(std::vector<Case>* cases) {
   CaseBuilder b;
   VarPtr y = b.Op("matmul_integer", {b.In({2, 7, 19}, DType::kU8), b.Weight({19, 33}, DType::kI8)});
   cases->push_back(b.Done("matmul_integer", {Quantised(&b, y, 1.0 / 256, 128)}));
+  AddNbits("matmul_of_4_bits", {2, 1, 75}, 4, 37, 32, false, cases);
+  AddNbits("matmul_of_4_bits_many_rows", {21, 64}, 4, 20, 32, true, cases);
+  AddNbits("matmul_of_8_bits", {3, 40}, 8, 19, 16, true, cases);
+  AddNbits("matmul_of_2_bits", {48}, 2, 7, 16, false, cases);
 }
 
 }  // namespace inlay::backend::testing

@@ -32,6 +32,25 @@ void Matmul(const RefCall& call) {
   });
 }
 
+void MatmulNbits(const RefCall& call) {
+  const RefTensor &a = call.arg(0), &b = call.arg(1);
+  const int64_t n = b.type.dims[0].value(), blocks = b.type.dims[1].value(), bytes = b.type.dims[2].value();
+  const int64_t k = a.type.Shape().back(), bits = call.attrs.Int("bits"), each = 8 / bits;
+  const bool has_zero = call.args.size() > 3;
+  for (size_t i = 0; i < call.out->values.size(); ++i) {
+    const int64_t row = static_cast<int64_t>(i) / n, column = static_cast<int64_t>(i) % n;
+    double sum = 0;
+    for (int64_t j = 0; j < k; ++j) {
+      const int64_t block = column * blocks + j / (bytes * each);
+      const int64_t byte = static_cast<int64_t>(b.values[column * blocks * bytes + j / each]);
+      const int64_t number = (byte >> (j % each * bits)) & ((1 << bits) - 1);
+      const double zero = has_zero ? call.arg(3).values[block] : static_cast<double>(1 << (bits - 1));
+      sum += a.values[row * k + j] * (static_cast<double>(number) - zero) * call.arg(2).values[block];
+    }
+    call.out->values[i] = sum;
+  }
+}
+
 struct Windows {
   explicit Windows(const ir::Attrs& attrs)
       : strides(attrs.Ints("strides")), dilations(attrs.Ints("dilations")), pads(attrs.Ints("pads")) {}
@@ -124,6 +143,7 @@ void AddContractionOps(std::map<std::string, RefOp>* ops) {
   (*ops)["matmul"] = Matmul;
   (*ops)["conv"] = Conv;
   (*ops)["matmul_integer"] = Matmul;
+  (*ops)["matmul_nbits"] = MatmulNbits;
   (*ops)["conv_integer"] = Conv;
   (*ops)["conv_transpose"] = ConvTranspose;
   (*ops)["max_pool"] = Pool(false);

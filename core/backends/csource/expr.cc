@@ -84,6 +84,9 @@ Expr operator!(const Expr& a) { return Make(absl::StrCat("!", Inside(a, kUnary))
 Expr Bits(char op, const Expr& a, const Expr& b) {
   return Make(absl::StrCat(Inside(a, kUnary), " ", std::string(1, op), " ", Inside(b, kUnary)), kOr);
 }
+Expr ShiftRight(const Expr& a, const Expr& b) {
+  return Make(absl::StrCat(Inside(a, kUnary), " >> ", Inside(b, kUnary)), kOr);
+}
 Expr Negate(const Expr& a) {
   // "--x" is another operator.
   const bool sign = absl::StartsWith(a.text, "-");

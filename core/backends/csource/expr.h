@@ -40,6 +40,7 @@ Expr operator||(const Expr& a, const Expr& b);
 Expr operator!(const Expr& a);
 
 Expr Bits(char op, const Expr& a, const Expr& b);  // '&', '|', '^'
+Expr ShiftRight(const Expr& a, const Expr& b);     // of non-negative numbers
 Expr Negate(const Expr& a);
 Expr Complement(const Expr& a);
 Expr Call(const std::string& function, const std::vector<Expr>& args);

@@ -49,6 +49,43 @@ absl::StatusOr<Type> InferMatmul(const InferContext& ctx, bool integer) {
   return Type(TensorType{dtype, std::move(dims)});
 }
 
+absl::StatusOr<Type> InferMatmulNbits(const InferContext& ctx) {
+  INLAY_RETURN_IF_ERROR(CheckDType(ctx, 0, DTypes::kF));
+  const TensorType &a = ctx.arg(0), &b = ctx.arg(1);
+  if (a.dtype == DType::kF64) {
+    return absl::InvalidArgumentError(absl::StrCat("a is ", a.ToString(), "; its elements must be f16, bf16 or f32"));
+  }
+  const int64_t bits = ctx.attrs.Int("bits");
+  if (bits != 2 && bits != 4 && bits != 8) {
+    return absl::InvalidArgumentError(absl::StrCat("bits is ", bits, "; it must be 2, 4 or 8"));
+  }
+  if (a.rank() == 0) return absl::InvalidArgumentError("a has rank 0; the lowest rank is 1");
+  INLAY_RETURN_IF_ERROR(CheckRank(ctx, 1, 3));
+  INLAY_ASSIGN_OR_RETURN(const int64_t k, StaticExtent(a, a.rank() - 1, "matmul_nbits"));
+  if (b.dtype != DType::kU8 || !b.is_static()) {
+    return absl::InvalidArgumentError(absl::StrCat("b is ", b.ToString(), "; it must be u8 of a known shape"));
+  }
+  const int64_t blocks = b.dims[1].value(), bytes = b.dims[2].value(), numbers = bytes * (8 / bits);
+  if (bytes == 0 || bytes % 4 != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a block of b, ", b.ToString(), ", has ", bytes, " bytes; it must be a multiple of 4"));
+  }
+  if (blocks != k / numbers + (k % numbers != 0)) {
+    return absl::InvalidArgumentError(absl::StrCat("b, ", b.ToString(), ", has ", blocks, " blocks of ", numbers,
+                                                   " numbers for the ", k, " columns of ", a.ToString()));
+  }
+  for (int i = 2; i < static_cast<int>(ctx.args.size()); ++i) {
+    if (ctx.arg(i).dtype != a.dtype && (i == 2 || ctx.arg(i).dtype != DType::kU8)) {
+      return absl::InvalidArgumentError(absl::StrCat("argument ", i, " is ", ctx.arg(i).ToString(),
+                                                     "; its elements must be ", Name(a.dtype), i == 2 ? "" : " or u8"));
+    }
+    INLAY_RETURN_IF_ERROR(CheckDims(ctx, i, {b.dims[0], b.dims[1]}, "one value a block"));
+  }
+  std::vector<Dim> dims = a.dims;
+  dims.back() = b.dims[0];
+  return Type(TensorType{a.dtype, std::move(dims)});
+}
+
 absl::StatusOr<int64_t> GetGroups(const InferContext& ctx) {
   const int64_t groups = ctx.attrs.Int("groups");
   if (groups < 1) return absl::InvalidArgumentError(absl::StrCat("groups is ", groups, "; it must be at least 1"));
@@ -143,6 +180,8 @@ INLAY_REGISTER_OP(Schema("matmul", 2, 2, MatmulAttrs(), OpPattern::kContraction,
                          [](const InferContext& ctx) { return InferMatmul(ctx, false); }));
 INLAY_REGISTER_OP(Schema("matmul_integer", 2, 2, MatmulAttrs(), OpPattern::kContraction,
                          [](const InferContext& ctx) { return InferMatmul(ctx, true); }));
+INLAY_REGISTER_OP(Schema("matmul_nbits", 3, 4, {Required("bits", AttrKind::kInt)}, OpPattern::kContraction,
+                         InferMatmulNbits));
 INLAY_REGISTER_OP(Schema("conv", 2, 3, ConvAttrs(), OpPattern::kContraction,
                          [](const InferContext& ctx) { return InferConv(ctx, false); }));
 INLAY_REGISTER_OP(Schema("conv_integer", 2, 2, ConvIntegerAttrs(), OpPattern::kContraction,

@@ -233,6 +233,24 @@ def _matmul_integer(args, attrs):
     return TensorType(_eight_bits(args), _matmul_shape(args, attrs))
 
 
+@op("matmul_nbits", bits="int")
+def _matmul_nbits(args, attrs):
+    _count(args, 3, 4)
+    a, b, scales, *zero_points = args
+    bits = attrs["bits"]
+    _dtype(a, ("f16", "bf16", "f32"))
+    _dtype(b, ("u8",))
+    _dtype(scales, (a.dtype,))
+    if bits not in (2, 4, 8) or a.rank == 0 or b.rank != 3 or b.shape[2] % 4 or not b.shape[2]:
+        raise ValueError(f"{b} holds no blocks of 2, 4 or 8 bits, each a multiple of 4 bytes, for {a}")
+    blocks = -(-a.shape[-1] // (b.shape[2] * 8 // bits))
+    if b.shape[1] != blocks or any(v.shape != b.shape[:2] for v in (scales, *zero_points)):
+        raise ValueError(f"{a} has {blocks} blocks; b is {b}, the scales {scales}")
+    for zero in zero_points:
+        _dtype(zero, ("u8", a.dtype))
+    return TensorType(a.dtype, (*a.shape[:-1], b.shape[0]))
+
+
 def _eight_bits(args):
     """The dtype of sums of products of such."""
     for arg in args:

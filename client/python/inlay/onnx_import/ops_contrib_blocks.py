@@ -1,9 +1,7 @@
 """onnxruntime's products and look-ups of weights quantised in blocks of 8, 4 or 2 bits (domain com.microsoft).
 
-Importing takes the numbers out of their bytes: a module has a byte for each. They become floats by operators of weights
-alone, which run once, when a program is loaded (core/passes/lift_transform_params.cc, which keeps whatever grows by no
-more than four times; from packed bytes it would be more, and a large model's weights be widened in each call). A loaded
-program so takes the memory of the float weights. Products are of floats, whatever accuracy_level allows.
+Weights of products stay in their bytes, in the module as in a loaded program (matmul_nbits); a table's numbers have a
+byte each. Products are of floats, whatever accuracy_level allows.
 """
 
 from __future__ import annotations
@@ -11,16 +9,21 @@ from __future__ import annotations
 import numpy as np
 
 from inlay.ir import dims
-from inlay.onnx_import.contrib_common import only, part, without
+from inlay.onnx_import.contrib_common import only, without
 from inlay.onnx_import.registry import NodeContext, contrib
 from inlay.onnx_import.value import Unsupported, Value, constant_value
 
 
-def _numbers(ctx: NodeContext, i: int, what: str, bits: int, rows: int) -> np.ndarray:
-    """Input i's numbers, [rows, ...]; the lowest bits of a byte come first."""
+def _packed(ctx: NodeContext, i: int, what: str, bits: int) -> np.ndarray:
     packed = ctx.const(i, what)
     if packed.dtype != np.uint8 or bits not in (2, 4, 8):
         raise Unsupported(f"{what} of {bits} bits in {packed.dtype}: 2, 4 and 8 in uint8 are supported")
+    return packed
+
+
+def _numbers(ctx: NodeContext, i: int, what: str, bits: int, rows: int) -> np.ndarray:
+    """Input i's numbers, [rows, ...]; the lowest bits of a byte come first."""
+    packed = _packed(ctx, i, what, bits)
     shifts = np.arange(0, 8, bits, dtype=np.uint8)
     return ((packed.reshape(rows, -1, 1) >> shifts) & np.uint8(2**bits - 1)).reshape(rows, -1)
 
@@ -55,10 +58,12 @@ def matmul_nbits(ctx: NodeContext) -> Value:
     without(ctx, g_idx=4)
     ctx.ignore("accuracy_level")
     blocks = -(-k // block)
-    numbers = _numbers(ctx, 1, "the weights", bits, n).reshape(n, blocks, block)
+    packed = _packed(ctx, 1, "the weights", bits).reshape(n, blocks, block * bits // 8)
     zero = _zero_points(ctx, 3, bits, n, blocks)
-    weights = _dequantised(ctx, _weight(numbers, ctx[1].name), ctx[2], zero, bits)
-    y = ctx.op("matmul", ctx[0], part(ctx, weights, 1, 0, k), transpose_b=True)
+    scales = ctx.reshape(ctx[2], [n, blocks])
+    y = ctx.op(
+        "matmul_nbits", ctx[0], _weight(packed, ctx[1].name), scales, *([] if zero is None else [zero]), bits=bits
+    )
     return ctx.op("add", y, ctx[5]) if ctx.has(5) else y
 
 

@@ -85,6 +85,37 @@ void Matmul(KernelEmitter& e, const Node& node) {
   EmitGemm(e, g);
 }
 
+// Weights that are quantised in blocks, widened as they are packed.
+void MatmulNbits(KernelEmitter& e, const Node& node) {
+  const Tensor &a = node.in(0), &b = node.in(1), &out = node.out();
+  const int64_t bits = node.attrs().Int("bits"), each = 8 / bits, block = b.shape[2] * each, k = a.shape.back();
+  const Shape rows(a.shape.begin(), a.shape.end() - 1);
+  Gemm g;
+  g.dtype = out.dtype;
+  g.m = Product(rows, 0, static_cast<int>(rows.size()));
+  g.n = b.shape[0];
+  g.k = {{k, 1}};
+  g.a = &a;
+  g.a_row_stride = k;
+  g.a_offset = [](const Expr&) { return Expr(0); };
+  g.begin_batch = [](const Expr&) {};
+  g.b = [&](const std::vector<Expr>& k, const Expr&, const Expr& column) {
+    const Index of_block = {column, k[0] / Expr(block)};
+    const Expr byte = e.Load(b, {column, of_block[1], k[0] % Expr(block) / Expr(each)});
+    const Expr number = Bits('&', ShiftRight(byte, k[0] % Expr(each) * Expr(bits)), Expr((1 << bits) - 1));
+    Expr zero = Number(DType::kF32, static_cast<double>(1 << (bits - 1)));
+    if (node.inputs.size() > 3) zero = CastTo("float", e.Value(node.in(3), of_block));
+    return (CastTo("float", number) - zero) * e.Value(node.in(2), of_block);
+  };
+  g.store = [&](const Expr& row, const Expr& column, const Expr& value) {
+    Index at(out.rank(), Expr(0));
+    e.Unravel(row, Singles(out.shape, 0, out.rank() - 1), &at);
+    at.back() = column;
+    e.Store(out, at, value);
+  };
+  EmitGemm(e, g);
+}
+
 Use UseOfMatmul(const Node& node, int arg) {
   if (arg == 0) return Use::kMemory;
   return node.out().size() / node.in(1).size() > 1 && node.out().rank() > node.in(1).rank() ? Use::kMany : Use::kOnce;
@@ -290,6 +321,8 @@ void AddContractions(OpTable* ops) {
     (*ops)[name].kernel = Matmul;
     (*ops)[name].use = UseOfMatmul;
   }
+  (*ops)["matmul_nbits"].kernel = MatmulNbits;
+  (*ops)["matmul_nbits"].use = [](const Node&, int) { return Use::kMemory; };
   for (const char* name : {"conv", "conv_integer"}) {
     (*ops)[name].kernel = [](KernelEmitter& e, const Node& node) { Conv(e, node, false).Emit(); };
   }

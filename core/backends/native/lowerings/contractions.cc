@@ -179,7 +179,9 @@ void RegisterContractions(LoweringTable* table) {
   (*table)["matmul_integer"].kernel = EmitIntegerMatmul;
   (*table)["conv_integer"].kernel = EmitIntegerConvolution;
   (*table)[kIntegerPixels].kernel = EmitIntegerPixels;
-  for (const char* name : {"matmul_integer", "conv_integer", kIntegerPixels}) {
+  (*table)["matmul_nbits"].kernel = EmitNbitsMatmul;
+  (*table)["matmul_nbits"].arg_use = ArgUse::kMemory;
+  for (const char* name : {"matmul_integer", "matmul_nbits", "conv_integer", kIntegerPixels}) {
     Lowering& lowering = (*table)[name];
     lowering.cost = 100;
     lowering.epilogue = true;

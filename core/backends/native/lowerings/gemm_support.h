@@ -46,6 +46,7 @@ inline void EmitTasks(
 }
 
 absl::Status EmitMatmul(FunctionEmitter& f, const Node& node);
+absl::Status EmitNbitsMatmul(FunctionEmitter& f, const Node& node);
 absl::Status EmitOpenMatmul(FunctionEmitter& f, const Node& node);       // an operand has open dimensions
 absl::Status EmitOpenConvolution(FunctionEmitter& f, const Node& node);  // the images' size is open
 
