@@ -26,6 +26,8 @@ CpuFeatures FeaturesOf(const target::Target& target) {
   cpu.x86 = true;
   cpu.byte_tables = avx512 && target.HasFeature("avx512vbmi");
   cpu.matrix_tiles = avx512 && cpu.byte_dots && target.HasFeature("amx-int8");
+  cpu.brain_dots = avx512 && target.HasFeature("avx512bf16");
+  cpu.brain_tiles = cpu.brain_dots && target.HasFeature("amx-bf16");
   const target::X86Core core = target::X86CpuCore(target.attr("mcpu", "x86-64"));
   cpu.core.l1_bytes = core.l1_bytes;
   cpu.core.l2_bytes = core.l2_bytes;

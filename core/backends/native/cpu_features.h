@@ -18,6 +18,8 @@ struct CpuFeatures {
   bool byte_dots = false;     // of four bytes: VNNI, as wide as the vectors
   bool byte_tables = false;   // VBMI: permutations of bytes, from two vectors of 64
   bool matrix_tiles = false;  // AMX, of bytes; beside byte_dots
+  bool brain_dots = false;    // of two bf16
+  bool brain_tiles = false;   // AMX, of bf16; beside brain_dots
 };
 
 CpuFeatures FeaturesOf(const target::Target& target);

@@ -13,7 +13,7 @@
 #include "core/backends/native/function_emitter.h"
 #include "core/backends/native/lowering.h"
 #include "core/backends/native/lowerings/conv_support.h"
-#include "core/backends/native/lowerings/integer_products.h"
+#include "core/backends/native/lowerings/word_products.h"
 #include "core/backends/native/rounding.h"
 #include "mlir/IR/BuiltinTypes.h"
 
@@ -178,7 +178,7 @@ class DepthwiseTokens {
   const ConvShape s_;
   const int64_t lanes_;
   const Shape pixels_;  // of the result
-  std::optional<IntegerProducts> integers_;
+  std::optional<WordProducts> integers_;
   Buffer weights_;
   // Of what is being emitted.
   Kernel* k_ = nullptr;

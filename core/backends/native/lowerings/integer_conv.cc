@@ -1,9 +1,9 @@
-// conv_integer: images and weights as words of neighbouring channels (integer_products.h), then conv's kernels.
+// conv_integer: images and weights as words of neighbouring channels (word_products.h), then conv's kernels.
 #include <optional>
 
 #include "core/backends/native/lowerings/conv_support.h"
-#include "core/backends/native/lowerings/integer_products.h"
 #include "core/backends/native/lowerings/matrix_tiles.h"
+#include "core/backends/native/lowerings/word_products.h"
 #include "mlir/IR/BuiltinTypes.h"
 
 namespace inlay::native {
@@ -18,7 +18,7 @@ struct ConvWords {
   Buffer words, excess;
 };
 
-ConvWords WordsOfWeights(FunctionEmitter& f, const Tensor& w, const IntegerProducts& products, int64_t row_words) {
+ConvWords WordsOfWeights(FunctionEmitter& f, const Tensor& w, const WordProducts& products, int64_t row_words) {
   const int64_t filters = w.dims[0].value(), channels = w.dims[1].value();
   const int64_t taps = Product(w.dims, 2, w.rank()).value(), words = products.words(channels);
   const bool constant = f.IsConstantParam(w);
@@ -47,9 +47,9 @@ ConvWords WordsOfWeights(FunctionEmitter& f, const Tensor& w, const IntegerProdu
 }
 
 // The plan by panels of pixels that AMX multiplies, if it is to; `plan`: otherwise.
-std::optional<ConvPlan> PlanTiledConv(const CpuFeatures& cpu, const ConvPlan& plan) {
+std::optional<ConvPlan> PlanTiledConv(const Core& core, const ConvPlan& plan) {
   const ConvShape& s = plan.shape;
-  const std::optional<GemmPlan> tiles = PlanTiles(cpu, ColumnSource::kOnTheFly, s.n * s.groups, s.m / s.groups,
+  const std::optional<GemmPlan> tiles = PlanTiles(core, ColumnSource::kOnTheFly, s.n * s.groups, s.m / s.groups,
                                                   s.pixels(), plan.group_channels() * s.taps());
   if (!tiles) return std::nullopt;
   ConvPlan tiled = plan;
@@ -65,7 +65,7 @@ std::optional<ConvPlan> PlanTiledConv(const CpuFeatures& cpu, const ConvPlan& pl
 absl::Status EmitIntegerConvolution(FunctionEmitter& f, const Node& n) {
   if (n.out().IsEmpty()) return absl::OkStatus();
   const Tensor& w = n.in(1);
-  const IntegerProducts products = ProductsOfConv(f, n);
+  const WordProducts products = ProductsOfConv(f, n);
   ConvShape shape = ConvShapeOf(n, /*transposed=*/false);
   shape.c = shape.groups * products.words(w.dims[1].value());
   const GemmTypes types(f, products.type());
@@ -73,7 +73,7 @@ absl::Status EmitIntegerConvolution(FunctionEmitter& f, const Node& n) {
   const bool as_bytes = products.depth() == 1 && !x.inlined;
   ConvPlan plan = PlanConv(f.cpu().core, shape, types.accumulator_bytes, as_bytes || products.padding() != 0);
   std::optional<ConvPlan> tiled;
-  if (products.word == Word::kBytes) tiled = PlanTiledConv(f.cpu(), plan);
+  if (products.has_tiles(f.cpu())) tiled = PlanTiledConv(f.cpu().core, plan);
   if (tiled) plan = *tiled;
   CutForThreads(&plan);
   ConvInput input{{}, kWordBytes, [&](Ops& o) { return InputElements{types.Stored(o), nullptr, products.padding()}; }};
@@ -111,8 +111,8 @@ absl::Status EmitIntegerConvolution(FunctionEmitter& f, const Node& n) {
         filters.batch_offset = [&](KernelBuilder& kb, Value batch) {
           return kb.Mul(kb.Rem(batch, shape.groups), shape.m / shape.groups * row_words);
         };
-        const bool filters_are_unsigned = !products.x_is_unsigned();
-        conv->tile = registers->Tile(k, plan.gemm, filters, filters_are_unsigned, conv->multiply_add);
+        conv->tile =
+            registers->Tile(k, plan.gemm, filters, products.tile_product(/*p_is_x=*/false), conv->multiply_add);
         conv->inline_epilogue = false;
         registers->Begin(k);
         emit();

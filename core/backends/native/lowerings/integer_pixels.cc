@@ -7,9 +7,9 @@
 #include "core/backends/native/composites.h"
 #include "core/backends/native/lowerings/conv_support.h"
 #include "core/backends/native/lowerings/gemm_support.h"
-#include "core/backends/native/lowerings/integer_products.h"
 #include "core/backends/native/lowerings/matrices.h"
 #include "core/backends/native/lowerings/matrix_tiles.h"
+#include "core/backends/native/lowerings/word_products.h"
 #include "mlir/IR/BuiltinTypes.h"
 
 namespace inlay::native {
@@ -28,7 +28,7 @@ constexpr int64_t kResultBytes = 2;  // written and read for one
 class PixelRows {
  public:
   // `channels_last`: the image is [N, pixels, words], else [N, words, pixels].
-  PixelRows(FunctionEmitter& f, const ConvShape& shape, const IntegerProducts& products, bool channels_last)
+  PixelRows(FunctionEmitter& f, const ConvShape& shape, const WordProducts& products, bool channels_last)
       : s_(shape),
         words_(products.words(shape.c)),
         word_stride_(channels_last || words_ == 1 ? 1 : shape.in_elements()),
@@ -141,7 +141,7 @@ class PixelRows {
 };
 
 // [filters,channels,taps] packed for `plan`, whose rows are words of a tap's channels, tap after tap.
-PackedWords PackFilters(FunctionEmitter& f, const Tensor& w, const IntegerProducts& products, const GemmPlan& plan) {
+PackedWords PackFilters(FunctionEmitter& f, const Tensor& w, const WordProducts& products, const GemmPlan& plan) {
   const int64_t channels = w.dims[1].value(), taps = Product(w.dims, 2, w.rank()).value();
   const int64_t words = products.words(channels), columns = plan.packed_columns();
   PackedWords packed;
@@ -180,10 +180,10 @@ struct PixelPlan {
   int64_t row_words;  // how far rows are apart
 };
 
-PixelPlan PlanPixels(FunctionEmitter& f, const IntegerProducts& products, int64_t m, int64_t filters, int64_t k) {
+PixelPlan PlanPixels(FunctionEmitter& f, const WordProducts& products, int64_t m, int64_t filters, int64_t k) {
   const Core& core = f.cpu().core;
   std::optional<GemmPlan> tiles;
-  if (products.word == Word::kBytes) tiles = PlanTiles(f.cpu(), ColumnSource::kPacked, 1, m, filters, k);
+  if (products.has_tiles(f.cpu())) tiles = PlanTiles(f.cpu().core, ColumnSource::kPacked, 1, m, filters, k);
   GemmPlan plan = tiles ? *tiles : PlanGemm(core, ColumnSource::kPacked, kWordBytes, 1, m, filters, k);
   const int64_t row_words = tiles ? RoundUp(k, kTileWords) : k;
   // A block's rows, and what they give, stay near while all panels meet them.
@@ -200,7 +200,7 @@ PixelPlan PlanPixels(FunctionEmitter& f, const IntegerProducts& products, int64_
 absl::Status EmitIntegerPixels(FunctionEmitter& f, const Node& n) {
   const Node& conv = *n.parts.at("conv");
   const Tensor &x = n.in(0), &w = n.in(1);
-  const IntegerProducts products = ProductsOfConv(f, conv);
+  const WordProducts products = ProductsOfConv(f, conv);
   const ConvShape shape = ConvShapeOf(conv, /*transposed=*/false);
   const bool channels_last = &x != &conv.in(0), gathers = !shape.is_pointwise() || !channels_last;
   std::optional<PixelRows> pixels;
@@ -252,7 +252,7 @@ absl::Status EmitIntegerPixels(FunctionEmitter& f, const Node& n) {
     StoreProduct(f, kernel, n, result, &gemm);
     SubtractExcess(kernel, products, filters.excess, nullptr, &gemm);
     if (registers) {
-      gemm.tile = registers->Tile(kernel, plan, gemm.p, products.x_is_unsigned(), gemm.multiply_add);
+      gemm.tile = registers->Tile(kernel, plan, gemm.p, products.tile_product(/*p_is_x=*/true), gemm.multiply_add);
       gemm.inline_epilogue = false;
       registers->Begin(kernel);
     }

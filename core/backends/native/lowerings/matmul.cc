@@ -6,6 +6,7 @@
 #include "core/backends/native/gemm.h"
 #include "core/backends/native/lowerings/gemm_support.h"
 #include "core/backends/native/lowerings/matrices.h"
+#include "core/backends/native/lowerings/word_products.h"
 #include "mlir/IR/BuiltinTypes.h"
 
 namespace inlay::native {
@@ -22,6 +23,11 @@ constexpr double kWeightBytes = 40;
 
 absl::Status EmitMatmul(FunctionEmitter& f, const Node& n) {
   const Tensor &ta = n.in(0), &tb = n.in(1), &out = n.out();
+  if (ta.dims.back().is_static() && (ta.is_static() || !n.attrs->BoolOr("transpose_a", false))) {
+    if (const std::optional<WordProducts> products = ProductsOfMatmul(f, ta, tb)) {
+      return EmitWordMatmul(f, n, *products);
+    }
+  }
   if (!ta.is_static() || !tb.is_static()) return EmitOpenMatmul(f, n);
   if (out.NumElements() == 0) return absl::OkStatus();
   bool vector_a = ta.rank() == 1, vector_b = tb.rank() == 1;

@@ -70,15 +70,15 @@ int64_t RowsOfTile(int64_t m) {
 
 }  // namespace
 
-std::optional<GemmPlan> PlanTiles(const CpuFeatures& cpu, ColumnSource source, int64_t batch, int64_t m, int64_t n,
+std::optional<GemmPlan> PlanTiles(const Core& core, ColumnSource source, int64_t batch, int64_t m, int64_t n,
                                   int64_t k) {
-  if (!cpu.matrix_tiles || m < kTileRows || k < kFewestWords || n < kTileWords) return std::nullopt;
-  GemmPlan plan = PlanGemm(cpu.core, source, 4, batch, m, n, k);
+  if (m < kTileRows || k < kFewestWords || n < kTileWords) return std::nullopt;
+  GemmPlan plan = PlanGemm(core, source, 4, batch, m, n, k);
   plan.mr = RowsOfTile(m);
   plan.nv = n > kTileWords ? kVectors : 1;
   plan.nv_last = CeilDiv(plan.n_last(), plan.lanes);
   plan.kc = RoundUp(k, kTileWords);  // the room of what a task packs
-  const int64_t rows = cpu.core.row_block_bytes() / (k * plan.element_bytes) / plan.mr * plan.mr;
+  const int64_t rows = core.row_block_bytes() / (k * plan.element_bytes) / plan.mr * plan.mr;
   plan.mc = std::min({m, std::max(rows, plan.mr), kBlockRows / plan.mr * plan.mr});
   plan.prefetch = false;
   plan.rows_fastest = false;
@@ -109,11 +109,11 @@ void MatrixTiles::End(Kernel& k) const {
   k.o.If(Allowed(k), [&] { k.o.Intrinsic("llvm.x86.tilerelease", {}); });
 }
 
-TileEmitter MatrixTiles::Tile(Kernel& k, const GemmPlan& plan, const RowOperand& p, bool p_is_unsigned,
+TileEmitter MatrixTiles::Tile(Kernel& k, const GemmPlan& plan, const RowOperand& p, const char* product,
                               const MultiplyAdd& multiply_add) const {
   const Value allowed = Allowed(k);
-  return [&o = k.o, plan, p, p_is_unsigned, multiply_add, allowed](KernelBuilder& kb, const TileRequest& t,
-                                                                   const std::vector<Value>&) {
+  return [&o = k.o, plan, p, product, multiply_add, allowed](KernelBuilder& kb, const TileRequest& t,
+                                                             const std::vector<Value>&) {
     const Type word = p.element;
     const int64_t row_words = p.row_stride;
     Value rows =
@@ -165,8 +165,7 @@ TileEmitter MatrixTiles::Tile(Kernel& k, const GemmPlan& plan, const RowOperand&
           const Value from = kb.At(at, first_row(i) * row_words, word);
           o.Intrinsic("llvm.x86.tileloadd64", {Register(kb, kFirstP + i), from, row_bytes});
           for (int j = 0; j < columns; ++j) {
-            o.Intrinsic(p_is_unsigned ? "llvm.x86.tdpbusd" : "llvm.x86.tdpbsud",
-                        {accumulator(i, j), Register(kb, kFirstP + i), Register(kb, kFirstQ + j)});
+            o.Intrinsic(product, {accumulator(i, j), Register(kb, kFirstP + i), Register(kb, kFirstQ + j)});
           }
         }
       });

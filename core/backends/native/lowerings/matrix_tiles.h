@@ -1,4 +1,4 @@
-// Products of bytes by the tile registers of AMX: 16 rows by 64 bytes each, a product of two of them in 16 cycles. A
+// Products of words by the tile registers of AMX: 16 rows by 64 bytes each, a product of two of them in 16 cycles. A
 // register tile of gemm.h is 32 rows by two vectors, four accumulators; less than 16 rows are dot products.
 //
 // A process must ask Linux once before it uses the registers, and may be refused. So an artifact asks when it is
@@ -16,7 +16,7 @@ namespace inlay::native {
 inline constexpr int64_t kTileRows = 16, kTileWords = 16;
 
 // The plan for them, of elements that are words; none where they would not pay, or scratch would not hold it.
-std::optional<GemmPlan> PlanTiles(const CpuFeatures& cpu, ColumnSource source, int64_t batch, int64_t m, int64_t n,
+std::optional<GemmPlan> PlanTiles(const Core& core, ColumnSource source, int64_t batch, int64_t m, int64_t n,
                                   int64_t k);
 
 // What a partition's kernels share.
@@ -26,8 +26,8 @@ class MatrixTiles {
   explicit MatrixTiles(FunctionEmitter& f);
 
   // The tiles of a product whose epilogue is not inline. P's rows are a multiple of kTileWords apart, and zero beyond
-  // k. `p_is_unsigned`: and Q signed, or the other way round. `multiply_add`: of what is left.
-  TileEmitter Tile(Kernel& k, const GemmPlan& plan, const RowOperand& p, bool p_is_unsigned,
+  // k. `product`: the intrinsic. `multiply_add`: of what is left.
+  TileEmitter Tile(Kernel& k, const GemmPlan& plan, const RowOperand& p, const char* product,
                    const MultiplyAdd& multiply_add) const;
   // Around all that a task computes.
   void Begin(Kernel& k) const;

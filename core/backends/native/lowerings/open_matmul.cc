@@ -3,7 +3,7 @@
 // A task is a panel of columns and a block of rows of one batch element, as in gemm.h. Constant weights are packed by
 // _init; then rows of a are read where they lie, k in one go, and the last tile of a block begins earlier instead of
 // being smaller (its rows are computed twice). Otherwise the task packs b's panel and a's tiles, a block of k at a
-// time. Integers are words (integer_products.h), b of known size and packed.
+// time. Integers are words (word_products.h), b of known size and packed.
 #include <algorithm>
 #include <optional>
 
@@ -12,9 +12,9 @@
 #include "core/backends/native/gemm.h"
 #include "core/backends/native/loops.h"
 #include "core/backends/native/lowerings/gemm_support.h"
-#include "core/backends/native/lowerings/integer_products.h"
 #include "core/backends/native/lowerings/matrices.h"
 #include "core/backends/native/lowerings/matrix_tiles.h"
+#include "core/backends/native/lowerings/word_products.h"
 #include "core/backends/native/microkernel.h"
 #include "core/backends/native/packing.h"
 #include "core/backends/native/rounding.h"
@@ -36,7 +36,7 @@ int64_t Nominal(const Extent& e) { return e.is_static() ? std::max<int64_t>(e.va
 
 // In place of the elements of a and b.
 struct OpenWords {
-  IntegerProducts products;
+  WordProducts products;
   Buffer rows;                    // of a
   std::optional<GemmPlan> tiles;  // of AMX, if they are to multiply
 };
@@ -290,8 +290,8 @@ class OpenMatmul {
       p.row_stride = t.p_row_stride;
       const TileRequest request{t.rows,         t.vectors, {},      o_.Int(0),    t.q,         o_.Int(0),
                                 o_.Int(g_->k_), nullptr,   nullptr, t.q_k_stride, t.q_columns, Slab(row)};
-      const bool unsigned_rows = g_->words_->products.x_is_unsigned();
-      g_->registers_->Tile(kernel_, plan(), p, unsigned_rows, t.multiply_add)(o_, request, {});
+      const char* product = g_->words_->products.tile_product(/*p_is_x=*/true);
+      g_->registers_->Tile(kernel_, plan(), p, product, t.multiply_add)(o_, request, {});
     }
 
     void AskForResults(int64_t rows, Value row) {
@@ -441,10 +441,9 @@ absl::Status EmitOpenMatmul(FunctionEmitter& f, const Node& n) {
   return absl::OkStatus();
 }
 
-absl::Status EmitOpenIntegerMatmul(FunctionEmitter& f, const Node& n) {
+absl::Status EmitOpenWordMatmul(FunctionEmitter& f, const Node& n, const WordProducts& products) {
   const Tensor &a = n.in(0), &b = n.in(1);
   if (n.out().IsEmpty()) return absl::OkStatus();
-  const IntegerProducts products = ProductsOfMatmul(f, a, b);
   const bool transposed = b.rank() > 1 && n.attrs->BoolOr("transpose_b", false);
   Matrices columns;
   columns.rows = Extent(products.words(a.dims.back().value()));
@@ -452,10 +451,12 @@ absl::Status EmitOpenIntegerMatmul(FunctionEmitter& f, const Node& n) {
   if (b.rank() > 2) columns.batch.assign(b.dims.begin(), b.dims.end() - 2);
   const int64_t k = columns.rows.value();
   std::optional<GemmPlan> tiles;
-  if (products.word == Word::kBytes) {
-    tiles = PlanTiles(f.cpu(), ColumnSource::kPacked, 1, kNominalExtent, columns.columns.value(), k);
+  if (products.has_tiles(f.cpu())) {
+    tiles = PlanTiles(f.cpu().core, ColumnSource::kPacked, 1, kNominalExtent, columns.columns.value(),
+                      products.words_of_tiles(k));
   }
-  const WordMatrices rows = WordsOf(f, a, products, true, /*transposed=*/false, tiles ? RoundUp(k, kTileWords) : k);
+  WordMatrices rows = WordsOf(f, a, products, true, /*transposed=*/false, tiles ? RoundUp(k, kTileWords) : k);
+  if (tiles) rows.as_matrices.columns = columns.rows = Extent(tiles->k);
   OpenMatmul(f, n, rows.as_matrices, columns, OpenWords{products, rows.words, tiles}).Emit();
   return absl::OkStatus();
 }

@@ -1,4 +1,4 @@
-#include "core/backends/native/lowerings/integer_products.h"
+#include "core/backends/native/lowerings/word_products.h"
 
 #include <algorithm>
 
@@ -34,12 +34,26 @@ Value DotOfShorts(Ops& o, Value p, Value q, Value sum) {
   return o.AddI(sum, o.AddI(o.MulI(low(p), low(q)), o.MulI(high(p), high(q))));
 }
 
+Value DotOfBrains(Ops& o, Value p, Value q, Value sum) {
+  const int64_t lanes = Ops::Lanes(sum);
+  const Type halves = mlir::VectorType::get({2 * lanes}, o.b.getBF16Type());
+  auto cast = [&](Value x) -> Value { return o.b.create<mlir::LLVM::BitcastOp>(o.loc, halves, x); };
+  return o.Intrinsic(lanes == 16 ? "llvm.x86.avx512bf16.dpbf16ps.512" : "llvm.x86.avx512bf16.dpbf16ps.256",
+                     sum.getType(), {sum, cast(p), cast(q)});
+}
+
 // A byte in the form that words hold it in, as an integer of `bits`.
-Value Element(Ops& o, const IntegerProducts& products, Value x, bool of_x, int bits) {
+Value Element(Ops& o, const WordProducts& products, Value x, bool of_x, int bits) {
   if (products.shifts_x() && of_x) x = o.Xor(x, o.ConstI(x.getType(), -128));
   if (products.word == Word::kBytes) return o.ExtendI(x, o.b.getIntegerType(bits), false);
   x = o.ExtendI(x, o.b.getIntegerType(bits), of_x ? products.x_signed : products.w_signed);
   return of_x && products.x_zero != 0 ? o.SubI(x, o.ConstI(x.getType(), products.x_zero)) : x;
+}
+
+// In the lower half of an i32, of an f32 that is one.
+Value BitsOfBrain(Ops& o, Value x) {
+  x = o.Bitcast(x, o.b.getI32Type());
+  return o.ShiftRight(x, o.ConstI(x.getType(), 16), false);
 }
 
 constexpr int64_t kExactInFloat = 1 << 24;
@@ -47,10 +61,10 @@ constexpr int64_t kLargestProduct = 255 * 255;
 
 }  // namespace
 
-IntegerProducts ProductsOfConv(FunctionEmitter& f, const Node& n) {
+WordProducts ProductsOfConv(FunctionEmitter& f, const Node& n) {
   const Tensor &x = n.in(0), &w = n.in(1);
-  IntegerProducts products{Word::kShorts, x.dtype == ir::DType::kI8, w.dtype == ir::DType::kI8,
-                           n.attrs->IntOr("x_zero", 0)};
+  WordProducts products{Word::kShorts, x.dtype == ir::DType::kI8, w.dtype == ir::DType::kI8,
+                        n.attrs->IntOr("x_zero", 0)};
   const int64_t channels = w.dims[1].value(), sum = Product(w.dims, 1, w.rank()).value();
   // Few channels a group would leave most of a word empty, and depthwise kernels have no words at all.
   if (n.attrs->IntOr("groups", 1) > 1 && channels <= 4) {
@@ -61,13 +75,22 @@ IntegerProducts ProductsOfConv(FunctionEmitter& f, const Node& n) {
   return products;
 }
 
-Value IntegerProducts::Join(Ops& o, const Values& elements, bool of_x) const {
+bool WordProducts::has_tiles(const CpuFeatures& cpu) const {
+  return word == Word::kBytes ? cpu.matrix_tiles : is_float() && cpu.brain_tiles;
+}
+
+const char* WordProducts::tile_product(bool p_is_x) const {
+  if (is_float()) return "llvm.x86.tdpbf16ps";
+  return p_is_x == x_is_unsigned() ? "llvm.x86.tdpbusd" : "llvm.x86.tdpbsud";
+}
+
+Value WordProducts::Join(Ops& o, const Values& elements, bool of_x) const {
   if (word == Word::kFloat) return o.IntToFloat(Element(o, *this, elements[0], of_x, 32), o.b.getF32Type(), true);
   const int bits = 32 / static_cast<int>(depth());
   Value joined;
   for (size_t i = 0; i < elements.size(); ++i) {
     if (!elements[i]) continue;
-    Value x = Element(o, *this, elements[i], of_x, 32);
+    Value x = is_float() ? BitsOfBrain(o, elements[i]) : Element(o, *this, elements[i], of_x, 32);
     if (static_cast<int64_t>(i) + 1 < depth() && word == Word::kShorts) x = o.And(x, o.ConstI(x.getType(), 0xffff));
     if (i > 0) x = o.ShiftLeft(x, o.ConstI(x.getType(), static_cast<int64_t>(i) * bits));
     joined = joined ? o.Or(joined, x) : x;
@@ -75,20 +98,21 @@ Value IntegerProducts::Join(Ops& o, const Values& elements, bool of_x) const {
   return joined;
 }
 
-MultiplyAdd IntegerProducts::multiply_add(Ops& o, bool p_is_x) const {
+MultiplyAdd WordProducts::multiply_add(Ops& o, bool p_is_x) const {
   if (depth() == 1) return nullptr;
   if (word == Word::kShorts)
     return [&o](KernelBuilder&, Value p, Value q, Value sum) { return DotOfShorts(o, p, q, sum); };
+  if (is_float()) return [&o](KernelBuilder&, Value p, Value q, Value sum) { return DotOfBrains(o, p, q, sum); };
   return [&o, p_is_unsigned = p_is_x == x_is_unsigned()](KernelBuilder&, Value p, Value q, Value sum) {
     return p_is_unsigned ? DotOfBytes(o, p, q, sum) : DotOfBytes(o, q, p, sum);
   };
 }
 
-Value IntegerProducts::Sum(Ops& o, Value accumulator) const {
+Value WordProducts::Sum(Ops& o, Value accumulator) const {
   return word == Word::kFloat ? o.FloatToInt(accumulator, o.b.getI32Type()) : accumulator;
 }
 
-Buffer Words(FunctionEmitter& f, const Tensor& x, const IntegerProducts& products, bool of_x, int axis, int64_t groups,
+Buffer Words(FunctionEmitter& f, const Tensor& x, const WordProducts& products, bool of_x, int axis, int64_t groups,
              const ShapeMap& shapes) {
   const auto merged = shapes.find(&x);
   Shape shape = merged == shapes.end() ? x.dims : merged->second;
@@ -134,9 +158,10 @@ Buffer Words(FunctionEmitter& f, const Tensor& x, const IntegerProducts& product
   return made;
 }
 
-Buffer RowsOfWords(FunctionEmitter& f, const Tensor& x, const IntegerProducts& products, bool of_x, int64_t row_words) {
+Buffer RowsOfWords(FunctionEmitter& f, const Tensor& x, const WordProducts& products, bool of_x, int64_t row_words) {
   const int64_t elements = x.dims.back().value(), depth = products.depth(), width = row_words * depth;
-  const bool as_they_lie = products.word == Word::kBytes && !(of_x && products.shifts_x()) && elements == width;
+  const bool is_words = products.word == Word::kBytes ? !(of_x && products.shifts_x()) : products.is_float();
+  const bool as_they_lie = is_words && elements == width;
   if (as_they_lie && !x.inlined) return f.BufferOf(x);
   const int64_t bytes = kWordBytes / depth;
   const Shape outer(x.dims.begin(), x.dims.end() - 1);
@@ -154,8 +179,12 @@ Buffer RowsOfWords(FunctionEmitter& f, const Tensor& x, const IntegerProducts& p
         Eval e(k, lanes);
         Indices here = at;
         here.push_back(point.at[0]);
-        o.Store(Element(o, products, e.At(x, here), of_x, static_cast<int>(8 * bytes)),
-                o.At(to, point.at[0].base, type));
+        const Value value = e.At(x, here);
+        if (products.is_float()) {
+          o.StoreElements(ir::DType::kBF16, value, to, point.at[0].base);
+        } else {
+          o.Store(Element(o, products, value, of_x, static_cast<int>(8 * bytes)), o.At(to, point.at[0].base, type));
+        }
         return Values();
       });
       o.For(o.Int(elements), o.Int(width), 1, [&](Value i) { o.Store(o.ConstI(type, 0), o.At(to, i, type)); });
@@ -164,7 +193,7 @@ Buffer RowsOfWords(FunctionEmitter& f, const Tensor& x, const IntegerProducts& p
   return made;
 }
 
-void ForWordsOfFilter(Ops& o, const IntegerProducts& products, Value from, int64_t channels, int64_t taps,
+void ForWordsOfFilter(Ops& o, const WordProducts& products, Value from, int64_t channels, int64_t taps,
                       const std::function<void(Value word, Value tap, Value joined)>& body) {
   const int64_t depth = products.depth();
   const Type byte = o.b.getI8Type();
@@ -182,7 +211,7 @@ void ForWordsOfFilter(Ops& o, const IntegerProducts& products, Value from, int64
   if (channels % depth != 0) join(o.Int(channels / depth), channels % depth);
 }
 
-Value ExcessOf(Ops& o, const IntegerProducts& products, Value from, int64_t elements) {
+Value ExcessOf(Ops& o, const WordProducts& products, Value from, int64_t elements) {
   const Type byte = o.b.getI8Type(), i32 = o.b.getI32Type();
   const Values sum = o.For(o.Int(0), o.Int(elements), 1, {o.Zero(i32)}, [&](Value i, const Values& sum) {
     return Values{o.AddI(sum[0], o.ExtendI(o.Load(byte, o.At(from, i, byte)), i32, products.w_signed))};
@@ -190,13 +219,13 @@ Value ExcessOf(Ops& o, const IntegerProducts& products, Value from, int64_t elem
   return o.MulI(sum[0], o.ConstI(i32, products.excess()));
 }
 
-Buffer WordsOfImages(FunctionEmitter& f, const Tensor& x, const IntegerProducts& products, int64_t groups) {
+Buffer WordsOfImages(FunctionEmitter& f, const Tensor& x, const WordProducts& products, int64_t groups) {
   ShapeMap shapes;
   if (!f.MergeDimsOf(x, {1, 1, x.rank() - 2}, &shapes)) shapes.clear();
   return Words(f, x, products, true, 1, groups, shapes);
 }
 
-void SubtractExcess(Kernel& kernel, const IntegerProducts& products, const Buffer& excess, const BatchOffset& offset,
+void SubtractExcess(Kernel& kernel, const WordProducts& products, const Buffer& excess, const BatchOffset& offset,
                     GemmKernel* gemm) {
   if (products.excess() == 0) return;
   gemm->epilogue = [&kernel, excess, offset, store = gemm->epilogue](KernelBuilder& kb, Value batch, Value row,

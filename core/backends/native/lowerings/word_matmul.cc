@@ -1,12 +1,12 @@
-// matmul_integer: its operands as words (integer_products.h), the product as matmul's.
+// matmul_integer, and matmul of bf16: operands as words (word_products.h), the product as any matmul's.
 #include <algorithm>
 #include <optional>
 
 #include "core/backends/native/gemm.h"
 #include "core/backends/native/lowerings/gemm_support.h"
-#include "core/backends/native/lowerings/integer_products.h"
 #include "core/backends/native/lowerings/matrices.h"
 #include "core/backends/native/lowerings/matrix_tiles.h"
+#include "core/backends/native/lowerings/word_products.h"
 #include "mlir/IR/BuiltinTypes.h"
 
 namespace inlay::native {
@@ -14,14 +14,28 @@ namespace inlay::native {
 using mlir::Type;
 using mlir::Value;
 
-IntegerProducts ProductsOfMatmul(FunctionEmitter& f, const Tensor& a, const Tensor& b) {
-  IntegerProducts products{Word::kShorts, a.dtype == ir::DType::kI8, b.dtype == ir::DType::kI8};
+namespace {
+
+// Constant where it lies, transposed as it may be.
+bool IsConstantMatrix(FunctionEmitter& f, const Tensor& tensor) {
+  View view;
+  return ResolveView(tensor, &view) && f.IsConstantParam(*view.base);
+}
+
+}  // namespace
+
+std::optional<WordProducts> ProductsOfMatmul(FunctionEmitter& f, const Tensor& a, const Tensor& b) {
+  if (ir::IsFloat(a.dtype)) {
+    const bool multiplies = a.dtype == ir::DType::kBF16 && f.cpu().brain_dots;
+    return multiplies && IsConstantMatrix(f, b) ? std::optional<WordProducts>({Word::kBrains}) : std::nullopt;
+  }
+  WordProducts products{Word::kShorts, a.dtype == ir::DType::kI8, b.dtype == ir::DType::kI8};
   const bool differ = products.x_signed != products.w_signed;
   if (f.cpu().byte_dots && (differ || (products.w_signed && f.IsConstantParam(b)))) products.word = Word::kBytes;
   return products;
 }
 
-WordMatrices WordsOf(FunctionEmitter& f, const Tensor& t, const IntegerProducts& products, bool left, bool transposed,
+WordMatrices WordsOf(FunctionEmitter& f, const Tensor& t, const WordProducts& products, bool left, bool transposed,
                      int64_t row_words) {
   const int rank = t.rank();
   const bool k_last = rank == 1 || left != transposed;
@@ -41,15 +55,15 @@ WordMatrices WordsOf(FunctionEmitter& f, const Tensor& t, const IntegerProducts&
   return result;
 }
 
-PackedWords PackWords(FunctionEmitter& f, const Tensor& b, const IntegerProducts& products, bool transposed,
+PackedWords PackWords(FunctionEmitter& f, const Tensor& b, const WordProducts& products, bool transposed,
                       const GemmPlan& plan) {
-  const int rank = b.rank();
-  const bool k_last = rank == 1 || transposed;
-  const int64_t elements = b.dims[rank - (k_last ? 1 : 2)].value(), depth = products.depth(), lanes = plan.lanes;
+  const Matrices m = *Matrices::Of(b, false, transposed);
+  const int64_t elements = m.rows.value(), depth = products.depth(), lanes = plan.lanes;
   const int64_t columns = plan.packed_columns(), matrix = plan.k * columns;
-  const Extent batch = rank > 2 ? Product(b.dims, 0, rank - 2) : Extent(1);
+  const bool k_last = m.column_stride != Extent(1);
+  const Extent batch = Product(m.batch);
   PackedWords packed;
-  const bool constant = f.IsConstantParam(b);
+  const bool constant = IsConstantMatrix(f, b);
   auto allocate = [&](int64_t words) {
     return constant ? f.State(words * kWordBytes) : f.Temporary(words * kWordBytes);
   };
@@ -59,18 +73,23 @@ PackedWords PackWords(FunctionEmitter& f, const Tensor& b, const IntegerProducts
       batch, 1e3,
       [&](Kernel& k, Value matrix_index) {
         Ops& o = k.o;
-        const Type word = o.b.getI32Type(), byte = o.b.getI8Type(), vector = KernelBuilder::Vector(lanes, word);
-        const Value from = o.At(k.Pointer(b), o.Mul(matrix_index, elements * plan.n), byte);
+        const Type word = o.b.getI32Type(), element = o.StoredType(b.dtype);
+        const Type vector = KernelBuilder::Vector(lanes, word);
+        Value from = m.Pointer(k, element);
+        if (const BatchOffset offset = m.OffsetOf(f, m.batch, m.batch_strides)) {
+          from = o.At(from, offset(o, matrix_index), element);
+        }
         const Value to = o.At(k.Pointer(packed.words), o.Mul(matrix_index, matrix), word);
         auto load = [&](Value row, Value column, Type type) {
-          const Value at = k_last ? o.Add(o.Mul(column, elements), row) : o.Add(o.Mul(row, plan.n), column);
-          return o.Load(type, o.At(from, at, byte));
+          const Value at = o.Add(o.Mul(row, m.row_stride), o.Mul(column, m.column_stride));
+          const Value x = o.Load(type, o.At(from, at, element));
+          return products.is_float() ? o.Widen(x, o.b.getF32Type()) : x;
         };
         // Word `row` of columns from `column` on; of the last word, `present` elements.
         auto joined = [&](Value row, Value column, Type type, int64_t present) {
           Values parts;
           for (int64_t i = 0; i < present; ++i) parts.push_back(load(o.Add(o.Mul(row, depth), i), column, type));
-          return products.Join(o, parts, false);
+          return present == 0 ? o.Zero(Ops::WithElement(type, word)) : products.Join(o, parts, false);
         };
         auto pack = [&](Value row, int64_t present) {
           o.For(columns / lanes, [&](Value v) {
@@ -83,24 +102,25 @@ PackedWords PackWords(FunctionEmitter& f, const Tensor& b, const IntegerProducts
             auto one_by_one = [&] {
               o.Store(o.Zero(vector), target);
               o.For(column, o.Min(o.Add(column, lanes), o.Int(plan.n)), 1,
-                    [&](Value j) { o.Store(joined(row, j, byte, present), o.At(target, o.Sub(j, column), word)); });
+                    [&](Value j) { o.Store(joined(row, j, element, present), o.At(target, o.Sub(j, column), word)); });
             };
             if (k_last) return one_by_one();
             o.If(o.Less(o.Int(plan.n), o.Add(column, lanes)), one_by_one,
-                 [&] { o.Store(joined(row, column, KernelBuilder::Vector(lanes, byte), present), target); });
+                 [&] { o.Store(joined(row, column, KernelBuilder::Vector(lanes, element), present), target); });
           });
         };
-        const int64_t whole = elements / depth;
+        const int64_t whole = elements / depth, some = CeilDiv(elements, depth);
         o.For(whole, [&](Value row) { pack(row, depth); });
-        if (whole < plan.k) pack(o.Int(whole), elements % depth);
+        if (whole < some) pack(o.Int(whole), elements % depth);
+        o.For(o.Int(some), o.Int(plan.k), 1, [&](Value row) { pack(row, 0); });
         if (products.excess() == 0) return;
         const Value excess = o.At(k.Pointer(packed.excess), o.Mul(matrix_index, columns), word);
         o.For(columns, [&](Value j) { o.Store(o.Zero(word), o.At(excess, j, word)); });
         o.For(elements, [&](Value row) {
           o.For(plan.n, [&](Value j) {
             const Value at = o.At(excess, j, word);
-            const Value element = o.MulI(o.ExtendI(load(row, j, byte), word, true), o.ConstI(word, products.excess()));
-            o.Store(o.AddI(o.Load(word, at), element), at);
+            const Value x = o.MulI(o.ExtendI(load(row, j, element), word, true), o.ConstI(word, products.excess()));
+            o.Store(o.AddI(o.Load(word, at), x), at);
           });
         });
       },
@@ -109,14 +129,17 @@ PackedWords PackWords(FunctionEmitter& f, const Tensor& b, const IntegerProducts
 }
 
 absl::Status EmitIntegerMatmul(FunctionEmitter& f, const Node& n) {
+  return EmitWordMatmul(f, n, *ProductsOfMatmul(f, n.in(0), n.in(1)));
+}
+
+absl::Status EmitWordMatmul(FunctionEmitter& f, const Node& n, const WordProducts& products) {
   const Tensor &ta = n.in(0), &tb = n.in(1), &out = n.out();
-  if (!ta.is_static()) return EmitOpenIntegerMatmul(f, n);
+  if (!ta.is_static()) return EmitOpenWordMatmul(f, n, products);
   if (out.NumElements() == 0) return absl::OkStatus();
   const bool vector_a = ta.rank() == 1, vector_b = tb.rank() == 1;
   const bool transpose_a = !vector_a && n.attrs->BoolOr("transpose_a", false);
   const bool transpose_b = !vector_b && n.attrs->BoolOr("transpose_b", false);
-  const bool constant = f.IsConstantParam(tb);
-  const IntegerProducts products = ProductsOfMatmul(f, ta, tb);
+  const bool constant = IsConstantMatrix(f, tb);
   const int64_t k = products.words(ta.dims[ta.rank() - (transpose_a ? 2 : 1)].value());
   int64_t m = vector_a ? 1 : out.dims[out.rank() - (vector_b ? 1 : 2)].value();
   ProductShape shape(out, m, vector_a, vector_b);
@@ -127,8 +150,8 @@ absl::Status EmitIntegerMatmul(FunctionEmitter& f, const Node& n) {
   const int64_t batch = Product(shape.batch).value(), columns = vector_b ? 1 : out.dims.back().value();
   const Core& core = f.cpu().core;
   std::optional<GemmPlan> tiles;
-  if (products.word == Word::kBytes && constant && !transpose_a) {
-    tiles = PlanTiles(f.cpu(), ColumnSource::kPacked, batch, m, columns, k);
+  if (products.has_tiles(f.cpu()) && constant && !transpose_a) {
+    tiles = PlanTiles(core, ColumnSource::kPacked, batch, m, columns, products.words_of_tiles(k));
   }
   WordMatrices left = WordsOf(f, ta, products, true, transpose_a, tiles ? RoundUp(k, kTileWords) : k);
   Matrices& a = left.as_matrices;
@@ -160,7 +183,7 @@ absl::Status EmitIntegerMatmul(FunctionEmitter& f, const Node& n) {
   for (Extent& s : excess_strides) s = s * Extent(plan.packed_columns());
   const double cost = EstimateCycles(plan) / std::max<int64_t>(plan.tasks(), 1) + 50;
   EmitTasks(f, plan.tasks(), cost, plan.scratch_bytes(), [&](Kernel& kernel, Value begin, Value end, Value scratch) {
-    const Type word = kernel.o.b.getI32Type();
+    const Type word = kernel.o.StoredType(products.type());
     if (registers) registers->Begin(kernel);
     GemmKernel gemm;
     gemm.plan = plan;
@@ -179,7 +202,7 @@ absl::Status EmitIntegerMatmul(FunctionEmitter& f, const Node& n) {
     StoreProduct(f, kernel, n, shape, &gemm);
     SubtractExcess(kernel, products, excess, b.OffsetOf(f, shape.batch, excess_strides), &gemm);
     if (registers) {
-      gemm.tile = registers->Tile(kernel, plan, gemm.p, products.x_is_unsigned(), gemm.multiply_add);
+      gemm.tile = registers->Tile(kernel, plan, gemm.p, products.tile_product(/*p_is_x=*/true), gemm.multiply_add);
       gemm.inline_epilogue = false;
     }
     EmitGemmTasks(kernel.o, gemm, begin, end, scratch);

@@ -1,0 +1,112 @@
+"""matmul of bf16 through the native backend, against the NumPy evaluator: by dot products of pairs (AVX512-BF16) and by
+tile registers (AMX)."""
+
+from __future__ import annotations
+
+import pathlib
+import sys
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from harness import runnable
+from open_dims_test import ROWS, OpenOps, of_n
+
+TARGETS = runnable([("llvm -mcpu=sapphirerapids", 2), ("llvm -mcpu=cooperlake", 1)])
+# A result is rounded to 8 bits; what cancels leaves the error of f32's sums, and that of one bit before.
+TOLERANCE = (8e-3, 2e-2)
+pytestmark = pytest.mark.skipif(not TARGETS, reason="this processor has no AVX512-BF16")
+
+
+@pytest.fixture
+def s():
+    return OpenOps()
+
+
+def data(s, *shape):
+    return s.data("bf16", shape, -1, 1)
+
+
+def test_shapes(s):
+    for m, k, n in (
+        (1, 1, 1), (1, 64, 48), (3, 33, 7), (5, 30, 70), (8, 96, 33), (16, 32, 16), (17, 64, 31), (31, 100, 64),
+        (33, 31, 65), (48, 256, 40), (64, 160, 96), (129, 70, 130), (200, 513, 50), (20, 1100, 100),
+    ):  # fmt: skip
+        for transpose_b in (False, True):
+            b = (n, k) if transpose_b else (k, n)
+            s.case("matmul", [data(s, m, k), data(s, *b)], TOLERANCE, (1,), f"{transpose_b}", transpose_b=transpose_b)
+        s.case("matmul", [data(s, k, m), data(s, k, n)], TOLERANCE, (1,), "left_transposed", transpose_a=True)
+    s.check(TARGETS)
+
+
+def test_batches_and_vectors(s):
+    for a, b in (
+        ((2, 3, 17, 40), (40, 50)), ((3, 20, 33), (3, 33, 18)), ((2, 1, 5, 32), (3, 32, 35)), ((50,), (50, 33)),
+        ((19, 50), (50,)), ((50,), (50,)), ((4, 0), (0, 5)), ((0, 4), (4, 5)), ((32, 18, 30), (30, 64)),
+    ):  # fmt: skip
+        s.case("matmul", [data(s, *a), data(s, *b)], TOLERANCE, (1,))
+        s.case("matmul", [data(s, *a), data(s, *b)], TOLERANCE, label="given")
+    s.check(TARGETS)
+
+
+def test_what_stands_around_them(s):
+    for m, k, n in ((1, 64, 48), (20, 70, 33), (64, 96, 80)):
+        x, w, bias, other = data(s, m, k), data(s, n, k), data(s, n), data(s, m, n)
+
+        def linear(b, x, w):
+            return b.op("matmul", x, b.op("transpose", w, perm=[1, 0]))
+
+        s.build(
+            f"bias_gelu_{m}",
+            [x, w, bias],
+            lambda b, x, w, c: b.op("gelu", b.op("add", linear(b, x, w), c)),
+            (2e-2, 2e-2),
+            [1, 2],
+        )
+        s.build(f"residual_{m}", [x, w, other], lambda b, x, w, y: b.op("add", linear(b, x, w), y), (8e-3, 3e-2), [1])
+        s.build(f"of_computed_{m}", [x, w], lambda b, x, w: linear(b, b.op("mul", x, x), w), TOLERANCE, [1])
+        s.build(f"to_f32_{m}", [x, w], lambda b, x, w: b.op("cast", linear(b, x, w), dtype="f32"), TOLERANCE, [1])
+    heads = data(s, 2, 5, 6, 16)
+    s.build("joined_heads", [heads, data(s, 80, 40)], lambda b, x, w: b.op(
+        "matmul", b.op("reshape", b.op("transpose", x, perm=[0, 2, 1, 3]), shape=[2, 6, 80]), w), TOLERANCE, [1])  # fmt: skip
+    x = data(s, 40, 100)
+    s.build("part_of_rows", [x, data(s, 64, 50)], lambda b, x, w: b.op(
+        "matmul", b.op("slice", x, begins=[3, 20], ends=[33, 84], steps=[1, 1]), w), TOLERANCE, [1])  # fmt: skip
+    s.check(TARGETS)
+
+
+def test_what_is_not_finite_stays_in_its_row(s):
+    for m in 3, 40:
+        for k in 64, 50:
+            x, w = data(s, m, k), data(s, k, 48)
+            w = np.where(w == 0, w + 1, w).astype(w.dtype)
+            x[0, 5], x[1, 40], x[2, k - 1] = np.inf, -np.inf, np.nan
+            s.case("matmul", [x, w], TOLERANCE, (1,), "rows")
+            x, w = data(s, m, k), data(s, k, 48)
+            w[3, 37], w[k - 1, 5] = np.nan, np.nan  # 37: first rows of the panel behind the first one
+            s.case("matmul", [x, w], TOLERANCE, (1,), "columns")
+    s.check(TARGETS)
+
+
+def test_open_rows(s):
+    def product(b, _, x, y, **attrs):
+        return b.op("matmul", x, y, **attrs)
+
+    def with_tail(b, _, x, y):
+        return b.op("relu", product(b, _, x, y))
+
+    both = [{"m": m, "n": n} for m in (0, 1, 3) for n in (1, 17)]
+    options = {"dtypes": "bf16", "low": -1.0, "high": 1.0, "tolerance": TOLERANCE}
+    for constant in ((1,), ()):
+        name = "weights" if constant else "given"
+        for k, n in ((64, 48), (130, 70), (30, 37), (1, 1), (96, 64)):
+            s.open(f"{name}_{k}_{n}", [("n", k), (k, n)], product, of_n(ROWS), constant=constant, **options)
+        s.open(f"{name}_batch", [("m", "n", 48), (48, 80)], with_tail, both, constant=constant, **options)
+        s.open(f"{name}_transposed", [("m", "n", 30), (40, 30)],
+               lambda b, _, x, y: product(b, _, x, y, transpose_b=True), both, constant=constant, **options)  # fmt: skip
+        s.open(f"{name}_many", [("n", 3, "m", 20), (3, 20, 33)], product, both, constant=constant, **options)
+        s.open(f"{name}_vector", [("n", 48), (48,)], product, of_n(ROWS), constant=constant, **options)
+    s.open("left_transposed", [(64, "n"), (64, 48)],
+           lambda b, _, x, y: product(b, _, x, y, transpose_a=True), of_n(ROWS), constant=(1,), **options)  # fmt: skip
+    s.check(TARGETS)
