@@ -96,13 +96,18 @@ Value Ops::TruncateF(Value x, Type element) {
 
 // Round to nearest even by adding half of the last place; NaN stays NaN (quiet).
 Value Ops::F32ToBf16Bits(Value x) {
+  if (cpu_.brain_dots) return Bitcast(TruncateF(x, b.getBF16Type()), b.getI16Type());
+  Value bits = RoundedToBf16(x);
+  return TruncateI(ShiftRight(bits, ConstI(bits.getType(), 16), false), b.getI16Type());
+}
+
+Value Ops::RoundedToBf16(Value x) {
   Value bits = Bitcast(x, b.getI32Type());
   Type type = bits.getType();
   Value lsb = And(ShiftRight(bits, ConstI(type, 16), false), ConstI(type, 1));
   Value rounded = AddI(bits, AddI(lsb, ConstI(type, 0x7fff)));
   Value quiet = Or(bits, ConstI(type, 0x400000));
-  Value result = Select(IsNan(x), quiet, rounded);
-  return TruncateI(ShiftRight(result, ConstI(type, 16), false), b.getI16Type());
+  return Select(IsNan(x), quiet, rounded);
 }
 
 // For processors without F16C, where LLVM would call a library function for each element.
@@ -147,8 +152,12 @@ Value Ops::F32ToF16Bits(Value x) {
 
 Value Ops::RoundTo(DType dtype, Value x) {
   if (dtype == DType::kBF16) {
-    Value bits = ExtendI(F32ToBf16Bits(x), b.getI32Type(), false);
-    return Bitcast(ShiftLeft(bits, ConstI(bits.getType(), 16)), b.getF32Type());
+    if (cpu_.brain_dots) {
+      Value bits = ExtendI(F32ToBf16Bits(x), b.getI32Type(), false);
+      return Bitcast(ShiftLeft(bits, ConstI(bits.getType(), 16)), b.getF32Type());
+    }
+    Value bits = RoundedToBf16(x);
+    return Bitcast(And(bits, ConstI(bits.getType(), -65536)), b.getF32Type());
   }
   if (cpu_.f16c) return ExtendF(TruncateF(x, b.getF16Type()), b.getF32Type());
   return F16BitsToF32(F32ToF16Bits(x));

@@ -141,6 +141,7 @@ class Ops : public KernelBuilder {
   mlir::Value F16BitsToF32(mlir::Value bits);
   mlir::Value F32ToF16Bits(mlir::Value x);
   mlir::Value F32ToBf16Bits(mlir::Value x);
+  mlir::Value RoundedToBf16(mlir::Value x);  // the same in the upper half of an i32, above bits that are nothing
   mlir::Value TruncateF32(mlir::Value x);
 
   mlir::ModuleOp* module_;

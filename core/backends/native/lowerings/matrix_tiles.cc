@@ -68,6 +68,14 @@ int64_t RowsOfTile(int64_t m) {
   return best;
 }
 
+// The lines that a step has to ask for, of as many words.
+void AskForNextPanel(KernelBuilder& kb, const TileRequest& t, Value step) {
+  if (!t.prefetch) return;
+  const Value bytes = kb.Mul(t.prefetch_step, kTileWords);
+  const Value from = kb.At(t.prefetch, kb.Mul(step, bytes), kb.b.getI8Type());
+  kb.For(kb.Int(0), bytes, kLineBytes, [&](Value at) { kb.Prefetch(kb.At(from, at, kb.b.getI8Type())); });
+}
+
 }  // namespace
 
 std::optional<GemmPlan> PlanTiles(const Core& core, ColumnSource source, int64_t batch, int64_t m, int64_t n,
@@ -80,7 +88,6 @@ std::optional<GemmPlan> PlanTiles(const Core& core, ColumnSource source, int64_t
   plan.kc = RoundUp(k, kTileWords);  // the room of what a task packs
   const int64_t rows = core.row_block_bytes() / (k * plan.element_bytes) / plan.mr * plan.mr;
   plan.mc = std::min({m, std::max(rows, plan.mr), kBlockRows / plan.mr * plan.mr});
-  plan.prefetch = false;
   plan.rows_fastest = false;
   if (plan.scratch_bytes() > kMaxScratchBytes) return std::nullopt;
   return plan;
@@ -158,6 +165,7 @@ TileEmitter MatrixTiles::Tile(Kernel& k, const GemmPlan& plan, const RowOperand&
       kb.For(CeilDiv(plan.k, kTileWords), [&](Value step) {
         const Value at = kb.At(rows, kb.Mul(step, kTileWords), word);
         const Value q = kb.At(t.q, kb.Mul(step, kTileWords * t.q_stride), word);
+        AskForNextPanel(kb, t, step);
         for (int j = 0; j < columns; ++j) {
           o.Intrinsic("llvm.x86.tileloadd64", {Register(kb, kFirstQ + j), kb.At(q, j * plan.lanes, word), q_bytes});
         }

@@ -12,6 +12,7 @@ import pytest
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from harness import runnable
 from open_dims_test import ROWS, OpenOps, of_n
+from ops_test import NUMPY, SPECIAL
 
 TARGETS = runnable([("llvm -mcpu=sapphirerapids", 2), ("llvm -mcpu=cooperlake", 1)])
 # A result is rounded to 8 bits; what cancels leaves the error of f32's sums, and that of one bit before.
@@ -86,6 +87,19 @@ def test_what_is_not_finite_stays_in_its_row(s):
             x, w = data(s, m, k), data(s, k, 48)
             w[3, 37], w[k - 1, 5] = np.nan, np.nan  # 37: first rows of the panel behind the first one
             s.case("matmul", [x, w], TOLERANCE, (1,), "columns")
+    s.check(TARGETS)
+
+
+def test_conversions(s):
+    values = np.array(
+        [*SPECIAL, 1 + 2**-8, 1 + 3 * 2**-8, -1 - 2**-8, 3.4e38, -3.4e38, 65504.0, 1.17549435e-38], np.float32
+    )
+    values = values[(values == 0) | ~(np.abs(values) < 1e-38)]  # what is subnormal becomes 0
+    for n in 1, 7, 16, 33, 100:
+        x = np.resize(values, n)
+        s.case("cast", [x], (0, 0), dtype="bf16", label=f"{n}")
+        s.case("cast", [x.astype(NUMPY["bf16"])], (0, 0), dtype="f32", label=f"{n}")
+        s.build(f"chain_{n}", [x.astype(NUMPY["bf16"])], lambda b, x: b.op("mul", b.op("add", x, x), x), (0, 0))
     s.check(TARGETS)
 
 
