@@ -96,7 +96,9 @@ class Backend {
   virtual Tolerance tolerance(const target::Target& codegen_target) const { return {}; }
   // Which non-constant parameters and results of a partition (row-major as it stands) it works on with their channels
   // last: it is spared a transpose of each that crosses its border so.
-  virtual ChannelsLast PrefersChannelsLast(const ir::Function& partition) const { return {}; }
+  virtual ChannelsLast PrefersChannelsLast(const ir::Function& partition, const target::Target& target) const {
+    return {};
+  }
   // What it costs, in microseconds, to transpose a tensor of those where it crosses the border row-major, as far as
   // EstimateMicros does not count it. The search adds it up over borders.
   virtual double TransitionMicros(const ir::TensorType& tensor, const target::Target& target) const { return 0; }

@@ -30,8 +30,8 @@ class VariantBackend : public Backend {
   Tolerance tolerance(const target::Target& codegen_target) const override {
     return backend_.tolerance(codegen_target);
   }
-  ChannelsLast PrefersChannelsLast(const ir::Function& partition) const override {
-    return backend_.PrefersChannelsLast(partition);
+  ChannelsLast PrefersChannelsLast(const ir::Function& partition, const target::Target& target) const override {
+    return backend_.PrefersChannelsLast(partition, target);
   }
   double TransitionMicros(const ir::TensorType& tensor, const target::Target& target) const override {
     return backend_.TransitionMicros(tensor, target);

@@ -37,7 +37,7 @@ class TestBackend : public backend::Backend {
   bool fuses_by_kind() const override { return fallback_; }
   bool is_fallback() const override { return fallback_; }
   // A library's are, of every image.
-  backend::ChannelsLast PrefersChannelsLast(const ir::Function& partition) const override {
+  backend::ChannelsLast PrefersChannelsLast(const ir::Function& partition, const target::Target&) const override {
     backend::ChannelsLast preferred;
     if (fallback_) return preferred;
     for (size_t i = 0; i < partition.params.size(); ++i) {
@@ -64,7 +64,7 @@ class CollageTest : public ::testing::Test {
   }
   absl::StatusOr<Partitioned> Partition(std::vector<const backend::Backend*> backends) {
     module_.functions["main"] = function_;
-    auto estimator = PreferenceEstimator();
+    auto estimator = PreferenceEstimator(module_.config().target());
     Partitioner partitioner(std::move(backends), estimator.get());
     SearchSpace space = partitioner.Propose(module_);
     refusals_ = space.refusals;
@@ -324,7 +324,7 @@ class CoverTest : public CollageTest {
     auto parts = Call("split", {y}, {{"axis", int64_t{0}}, {"sizes", std::vector<int64_t>{3, 5}}});
     builder_.Return({*builder_.GetItem(parts, 0), *builder_.GetItem(parts, 1)});
     module_.functions["main"] = function_;
-    auto estimator = PreferenceEstimator();
+    auto estimator = PreferenceEstimator(module_.config().target());
     Partitioner partitioner({&native_}, estimator.get());
     cover_ = *partitioner.BestByEstimate(partitioner.Propose(module_), module_.config());
   }

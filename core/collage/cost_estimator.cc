@@ -23,6 +23,8 @@ int NumCalls(const DataflowGraph& graph, const Candidate& candidate) {
 // Only the order matters: k calls by a library cost 10 + k, by native code (which takes any call) 100 each.
 class Preference : public CostEstimator {
  public:
+  using CostEstimator::CostEstimator;
+
   double EstimateMicros(const DataflowGraph& graph, const Candidate& candidate) const override {
     const int calls = NumCalls(graph, candidate);
     return candidate.backend->is_fallback() ? 100.0 * calls : 10.0 + calls;
@@ -34,7 +36,11 @@ class Preference : public CostEstimator {
 class Analytic : public CostEstimator {
  public:
   Analytic(const target::CompilationConfig& config, const CostModel* model, double margin)
-      : config_(config), model_(*model), margin_(margin) {}
+      : CostEstimator(config.target()),
+        config_(config),
+        model_(*model),
+        margin_(margin),
+        preference_(config.target()) {}
 
   double EstimateMicros(const DataflowGraph& graph, const Candidate& candidate) const override {
     Outlined outlined = Outline(graph, candidate.positions);
@@ -100,7 +106,9 @@ class Analytic : public CostEstimator {
 
 }  // namespace
 
-std::unique_ptr<CostEstimator> PreferenceEstimator() { return std::make_unique<Preference>(); }
+std::unique_ptr<CostEstimator> PreferenceEstimator(const target::Target& target) {
+  return std::make_unique<Preference>(target);
+}
 
 std::unique_ptr<CostEstimator> AnalyticEstimator(const target::CompilationConfig& config, const CostModel* model,
                                                  double margin) {

@@ -6,6 +6,7 @@
 #define INLAY_CORE_COLLAGE_COST_ESTIMATOR_H_
 
 #include <memory>
+#include <utility>
 
 #include "core/collage/candidate.h"
 #include "core/collage/cost_model.h"
@@ -16,7 +17,10 @@ namespace inlay::collage {
 
 class CostEstimator {
  public:
+  explicit CostEstimator(target::Target target) : target_(std::move(target)) {}
   virtual ~CostEstimator() = default;
+  // What candidates are to run on.
+  const target::Target& target() const { return target_; }
   virtual double EstimateMicros(const DataflowGraph& graph, const Candidate& candidate) const = 0;
   // What a tensor costs that crosses a border of a partition of the backend's.
   virtual double TransitionMicros(const backend::Backend& backend, const ir::TensorType& tensor) const = 0;
@@ -25,10 +29,13 @@ class CostEstimator {
   // What the backend's costs are multiplied by where they are held against the fallback's: how far apart from those
   // they may be in truth.
   virtual double Margin(const backend::Backend& backend) const { return 1; }
+
+ private:
+  const target::Target target_;
 };
 
 // --search=none: a library's match before native code, the bigger match before the smaller.
-std::unique_ptr<CostEstimator> PreferenceEstimator();
+std::unique_ptr<CostEstimator> PreferenceEstimator(const target::Target& target);
 
 // --search=analytic: Backend::EstimateMicros of the candidate as a partition, plus the dispatch of one call; where a
 // backend has no estimate, its preference decides. `model` (what was measured on this machine, or an empty one)

@@ -6,7 +6,8 @@
 
 namespace inlay::collage {
 
-Layouts LayoutsOf(const DataflowGraph& graph, const std::vector<Group>& groups, Borders borders) {
+Layouts LayoutsOf(const DataflowGraph& graph, const std::vector<Group>& groups, Borders borders,
+                  const target::Target& target) {
   Layouts layouts;
   layouts.preferred.resize(groups.size());
   std::vector<int> group_of(graph.size());
@@ -14,7 +15,7 @@ Layouts LayoutsOf(const DataflowGraph& graph, const std::vector<Group>& groups, 
     for (int position : groups[i].positions) group_of[position] = static_cast<int>(i);
     if (groups[i].backend == nullptr) continue;
     const Outlined outlined = Outline(graph, groups[i].positions);
-    const backend::ChannelsLast preferred = groups[i].backend->PrefersChannelsLast(outlined.function);
+    const backend::ChannelsLast preferred = groups[i].backend->PrefersChannelsLast(outlined.function, target);
     for (int64_t param : preferred.params) {
       if (outlined.args[param].is_var()) layouts.preferred[i].push_back(outlined.args[param].var.get());
     }

@@ -23,7 +23,8 @@ struct Layouts {
 
 // `groups` cover the graph. Arguments and results of the function itself are row-major, and so is what a binding
 // outside of all partitions (a function call, an If) touches.
-Layouts LayoutsOf(const DataflowGraph& graph, const std::vector<Group>& groups, Borders borders);
+Layouts LayoutsOf(const DataflowGraph& graph, const std::vector<Group>& groups, Borders borders,
+                  const target::Target& target);
 
 }  // namespace inlay::collage
 

@@ -74,8 +74,9 @@ class Merger {
     }
   }
 
-  // Whether a group takes the maker of an integer of 8 bits that it begins to widen. It better lies between the two
-  // than what it is widened to: so who dequantises takes that in first, from all sides, and then one of the makers.
+  // Whether a group takes the maker of a value that was made narrower (quantised, rounded to 16 bits) and that it begins
+  // to widen. It better lies between the two than what it is widened to: so who widens takes that in first, from all
+  // sides, and then one of the makers.
   enum class Narrow { kApart, kFused };
 
   // As TVM's FuseOps: elementwise and injective producers into what consumes them, elementwise consumers onto a
@@ -87,7 +88,12 @@ class Merger {
     }
   }
 
+  // What is pointwise before a product, which takes nothing in once it has its tail.
   bool FuseProducer(int group, Narrow narrow) {
+    return FuseProducer(group, narrow, OpPattern::kBroadcast) || FuseProducer(group, narrow, OpPattern::kOpaque);
+  }
+
+  bool FuseProducer(int group, Narrow narrow, OpPattern most) {
     std::vector<int> members = quotient_.members(group);
     // Of several makers of narrow values the last one, which had to wait for the others' anyway.
     if (narrow == Narrow::kFused) std::reverse(members.begin(), members.end());
@@ -95,7 +101,7 @@ class Merger {
       for (int producer : graph_.producers(member)) {
         const int other = quotient_.group_of(producer);
         if (other == group || (narrow == Narrow::kApart && Widens(member, producer))) continue;
-        if (!MayFuse(other, group) || !quotient_.CanMerge(other, group)) continue;
+        if (KindOfGroup(other) > most || !MayFuse(other, group) || !quotient_.CanMerge(other, group)) continue;
         Merge(other, group);
         return true;
       }
@@ -106,8 +112,7 @@ class Merger {
   bool Widens(int position, int producer) const {
     const ir::Binding &call = graph_.binding(position), &made = graph_.binding(producer);
     if (!call.IsCall("cast") || !made.IsCall("cast")) return false;
-    const ir::DType from = made.var->type.tensor().dtype, to = call.var->type.tensor().dtype;
-    return (from == ir::DType::kI8 || from == ir::DType::kU8) && ir::ByteSize(to) > 1;
+    return ir::ByteSize(made.var->type.tensor().dtype) < ir::ByteSize(call.var->type.tensor().dtype);
   }
 
   bool SameBackend(int a, int b) const {

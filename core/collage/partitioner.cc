@@ -31,7 +31,7 @@ class FunctionPartitioner {
         groups_(groups),
         graph_(function),
         config_(config),
-        channels_last_(LayoutsOf(graph_, groups, borders).channels_last),
+        channels_last_(LayoutsOf(graph_, groups, borders, config.target()).channels_last),
         out_(out),
         index_of_(index_of) {}
 

@@ -108,7 +108,7 @@ void CapWholeRules(const DataflowGraph& graph, std::vector<Candidate>* candidate
 
 double BorderMicros(const DataflowGraph& graph, const std::vector<Group>& groups, Borders borders,
                     const CostEstimator& estimator) {
-  const Layouts layouts = LayoutsOf(graph, groups, borders);
+  const Layouts layouts = LayoutsOf(graph, groups, borders, estimator.target());
   double total = 0;
   for (int i = 0; i < static_cast<int>(groups.size()); ++i) total += BorderOf(groups, layouts, i, estimator);
   return total;
@@ -123,7 +123,7 @@ void PriceFusedGroups(const DataflowGraph& graph, const CostEstimator& estimator
 
 CoverCost CostWithBorders(const DataflowGraph& graph, const std::vector<Group>& groups,
                           const CostEstimator& estimator) {
-  const Layouts layouts = LayoutsOf(graph, groups, Borders::kAgreed);
+  const Layouts layouts = LayoutsOf(graph, groups, Borders::kAgreed, estimator.target());
   CoverCost cost;
   for (int i = 0; i < static_cast<int>(groups.size()); ++i) {
     if (groups[i].backend == nullptr) continue;
@@ -147,7 +147,7 @@ std::vector<Candidate> WhatPays(const DataflowGraph& graph, const CostEstimator&
   }
   const std::vector<Group> groups = MergeCover(graph, cover);
   const std::vector<int> group_of = GroupOf(graph, groups);
-  const Layouts layouts = LayoutsOf(graph, groups, Borders::kAgreed);
+  const Layouts layouts = LayoutsOf(graph, groups, Borders::kAgreed, estimator.target());
   std::vector<bool> pays(groups.size(), true);
   for (int i = 0; i < static_cast<int>(groups.size()); ++i) {
     if (groups[i].backend == nullptr || groups[i].backend->is_fallback()) continue;

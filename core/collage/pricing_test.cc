@@ -32,7 +32,9 @@ class PricedBackend : public backend::Backend {
   bool fuses_by_kind() const override { return fallback_; }
   bool is_fallback() const override { return fallback_; }
   bool merges_regions() const override { return !fallback_; }
-  backend::ChannelsLast PrefersChannelsLast(const ir::Function& partition) const override { return {{0}, {0}}; }
+  backend::ChannelsLast PrefersChannelsLast(const ir::Function& partition, const target::Target&) const override {
+    return {{0}, {0}};
+  }
   double EstimateMicros(const ir::Function&, const target::Target&) const override { return price_; }
   double TransitionMicros(const ir::TensorType& tensor, const target::Target&) const override {
     return !fallback_ && tensor.rank() == 4 ? 20 : 0;

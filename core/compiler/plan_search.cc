@@ -39,7 +39,7 @@ absl::StatusOr<proto::PlanRecord> SearchByEstimate(const SearchInput& input) {
   const collage::CostModel model = input.model();
   const double margin = MarginFor(config, input.backends, model);
   const std::unique_ptr<collage::CostEstimator> estimator =
-      compares ? collage::AnalyticEstimator(config, &model, margin) : collage::PreferenceEstimator();
+      compares ? collage::AnalyticEstimator(config, &model, margin) : collage::PreferenceEstimator(config.target());
   const collage::Partitioner partitioner(input.backends, estimator.get());
   const collage::SearchSpace space = partitioner.Propose(input.module);
   INLAY_ASSIGN_OR_RETURN(std::vector<collage::Cover> covers,

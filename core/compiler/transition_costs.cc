@@ -58,7 +58,7 @@ collage::Cover InPartitionsOf(int size, const ir::IRModule& module, const backen
 
 // Whether the backend takes each call of the module alone.
 bool Takes(const backend::Backend* backend, const ir::IRModule& module) {
-  const auto estimator = collage::PreferenceEstimator();
+  const auto estimator = collage::PreferenceEstimator(module.config().target());
   const collage::SearchSpace space = collage::Partitioner({backend}, estimator.get()).Propose(module);
   std::vector<bool> taken(module.functions.at("main").body.bindings.size());
   for (const collage::Candidate& candidate : space.functions[0].candidates) {

@@ -33,7 +33,7 @@ TEST(AttentionPatternTest, BecomesOneNodeThatReadsViews) {
   for (const Case& c : AttentionCases()) {
     absl::StatusOr<Graph> graph = Graph::Build(c.function);
     ASSERT_TRUE(graph.ok()) << graph.status();
-    FoldComposites(c.function, &*graph);
+    FoldComposites(c.function, CpuFeatures(), &*graph);
     int composites = 0;
     for (size_t i = 0; i < graph->nodes.size(); ++i) {
       const Node& node = *graph->nodes[i];

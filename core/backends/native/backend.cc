@@ -8,6 +8,7 @@
 #include "core/backends/native/attention_pattern.h"
 #include "core/backends/native/channels_last.h"
 #include "core/backends/native/cost.h"
+#include "core/backends/native/cpu_features.h"
 #include "core/backends/native/depthwise_pattern.h"
 #include "core/backends/native/depthwise_tokens.h"
 #include "core/backends/native/native_backend.h"
@@ -80,8 +81,9 @@ class NativeBackend : public backend::Backend {
     return *rules;
   }
   bool fuses_by_kind() const override { return true; }
-  backend::ChannelsLast PrefersChannelsLast(const ir::Function& partition) const override {
-    return native::PrefersChannelsLast(partition);
+  backend::ChannelsLast PrefersChannelsLast(const ir::Function& partition,
+                                            const target::Target& target) const override {
+    return native::PrefersChannelsLast(partition, FeaturesOf(target));
   }
   bool is_fallback() const override { return true; }
 

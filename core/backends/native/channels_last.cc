@@ -64,16 +64,21 @@ bool FitsChannelsLast(const Binding& call) {
   });
 }
 
-// Between convolutions of integers.
-bool IsBytePool(const Binding& call) {
-  if (!call.IsCall("max_pool") || !call.args[0].is_var() || !IsImage(call.args[0].type())) return false;
-  return ir::ByteSize(call.args[0].tensor_type().dtype) == 1;
+// Of which convolutions there are that have their channels last.
+bool IsOfWords(ir::DType dtype, const CpuFeatures& cpu) {
+  return dtype == ir::DType::kBF16 ? cpu.brain_dots : ir::ByteSize(dtype) == 1;
+}
+
+// Between such convolutions.
+bool IsPoolOfWords(const Binding& call, const CpuFeatures& cpu) {
+  return call.IsCall("max_pool") && call.args[0].is_var() && IsImage(call.args[0].type()) &&
+         IsOfWords(call.args[0].tensor_type().dtype, cpu);
 }
 
 // Of channels.
-bool IsByteConcat(const Binding& call) {
+bool IsConcatOfWords(const Binding& call, const CpuFeatures& cpu) {
   return call.IsCall("concat") && call.attrs.Int("axis") == 1 && IsImage(call.var->type) &&
-         ir::ByteSize(call.var->type.tensor().dtype) == 1 &&
+         IsOfWords(call.var->type.tensor().dtype, cpu) &&
          std::all_of(call.args.begin(), call.args.end(), [](const Operand& arg) { return arg.is_var(); });
 }
 
@@ -91,15 +96,15 @@ bool IsConstantParam(const ir::Function& function, const Operand& operand) {
   return std::any_of(constants.begin(), constants.end(), [&](int64_t i) { return operand.var == function.params[i]; });
 }
 
-bool IsChannelsLastConv(const Binding& call, const ir::Function& function) {
-  return HasChannelsLastKernel(call) && IsConstantParam(function, call.args[1]);
+bool IsChannelsLastConv(const Binding& call, const ir::Function& function, const CpuFeatures& cpu) {
+  return HasChannelsLastKernel(call, cpu) && IsConstantParam(function, call.args[1]);
 }
 
 // Images that elementwise calls make of each other are one class. It prefers its channels last where a transpose or a
 // kernel for such images is on it, and nothing else.
 class Classes {
  public:
-  explicit Classes(const ir::Function& function) : function_(function) {
+  Classes(const ir::Function& function, const CpuFeatures& cpu) : function_(function), cpu_(cpu) {
     for (const Binding& binding : function.body.bindings) Visit(binding);
   }
 
@@ -142,14 +147,14 @@ class Classes {
       if (to_first) Of(binding.args[0].var).row_major = true;
       return;
     }
-    if (IsChannelsLastConv(binding, function_)) {
+    if (IsChannelsLastConv(binding, function_, cpu_)) {
       const bool words = HasWordsOfChannels(binding);
       Class& image = Of(binding.args[0].var);
       (words ? image.last : image.row_major) = true;
       Of(binding.var).last = true;
       return;
     }
-    if (IsBytePool(binding) || IsByteConcat(binding)) {
+    if (IsPoolOfWords(binding, cpu_) || IsConcatOfWords(binding, cpu_)) {
       for (const Operand& arg : binding.args) Of(arg.var).last = true;
       Of(binding.var).last = true;
       return;
@@ -172,13 +177,17 @@ class Classes {
   }
 
   const ir::Function& function_;
+  const CpuFeatures& cpu_;
   std::unordered_map<const ir::Var*, const ir::Var*> parent_;
   std::unordered_map<const ir::Var*, Class> classes_;  // of roots
 };
 
 class Rewriter {
  public:
-  explicit Rewriter(const ir::Function& from) : from_(from), classes_(from), builder_(&to_) { to_.attrs = from.attrs; }
+  Rewriter(const ir::Function& from, const CpuFeatures& cpu)
+      : from_(from), cpu_(cpu), classes_(from, cpu), builder_(&to_) {
+    to_.attrs = from.attrs;
+  }
 
   absl::StatusOr<ir::Function> Run() {
     INLAY_ASSIGN_OR_RETURN(const std::vector<bool> params, Named(backend::kChannelsLastParams, from_.params.size()));
@@ -274,9 +283,10 @@ class Rewriter {
     }
     if (IsOnImagesThatHaveLast(binding)) return Elementwise(binding);
     if (ReducesPixels(binding) && HasLast(binding.args[0])) return Reduction(binding);
-    if (IsByteConcat(binding) && ComputesLast(binding)) return Concat(binding);
+    if (IsConcatOfWords(binding, cpu_) && ComputesLast(binding)) return Concat(binding);
     Binding copy = binding;
-    const bool last = ComputesLast(binding), of_last = last && (IsBytePool(binding) || HasWordsOfChannels(binding));
+    const bool last = ComputesLast(binding),
+               of_last = last && (IsPoolOfWords(binding, cpu_) || HasWordsOfChannels(binding));
     for (size_t i = 0; i < copy.args.size(); ++i) {
       INLAY_ASSIGN_OR_RETURN(copy.args[i], of_last && i == 0 ? Last(binding.args[0]) : RowMajor(binding.args[i]));
     }
@@ -292,10 +302,10 @@ class Rewriter {
   // Whether a kernel works on images with their channels last: where those that it is given are so, or is what it makes
   // of them. The others are transposed.
   bool ComputesLast(const Binding& binding) {
-    const bool conv = IsChannelsLastConv(binding, from_);
-    if (!conv && !IsBytePool(binding) && !IsByteConcat(binding)) return false;
+    const bool conv = IsChannelsLastConv(binding, from_, cpu_);
+    if (!conv && !IsPoolOfWords(binding, cpu_) && !IsConcatOfWords(binding, cpu_)) return false;
     if (!classes_.CanBeLast(binding.var)) return false;
-    const bool given = std::all_of(binding.args.begin(), binding.args.end() - (conv ? 1 : 0),
+    const bool given = std::all_of(binding.args.begin(), conv ? binding.args.begin() + 1 : binding.args.end(),
                                    [&](const Operand& arg) { return HasLast(arg); });
     return given || !classes_.IsReturnedRowMajor(binding.var);
   }
@@ -362,6 +372,7 @@ class Rewriter {
   }
 
   const ir::Function& from_;
+  const CpuFeatures& cpu_;
   Classes classes_;
   ir::Function to_;
   ir::Builder builder_;
@@ -385,13 +396,16 @@ std::vector<int64_t> ToFirst(int rank) {
   return perm;
 }
 
-bool HasChannelsLastKernel(const Binding& call) {
-  if (!call.IsCall("conv_integer") || !IsImage(call.args[0].type()) || !IsImage(call.var->type)) return false;
+bool HasChannelsLastKernel(const Binding& call, const CpuFeatures& cpu) {
+  if (!call.IsCall("conv_integer") && !call.IsCall("conv")) return false;
+  if (!IsImage(call.args[0].type()) || !IsImage(call.var->type)) return false;
+  const ir::DType dtype = call.args[0].tensor_type().dtype;
+  if (!IsOfWords(dtype, cpu)) return false;
   const Dims x = call.args[0].tensor_type().Shape(), w = call.args[1].tensor_type().Shape();
   const int64_t sums = std::accumulate(w.begin() + 1, w.end(), int64_t{1}, std::multiplies<>());
   if (call.var->type.tensor().NumElements() == 0 || sums == 0 || w[0] < kMinFilters) return false;
   const int64_t groups = call.attrs.IntOr("groups", 1);
-  if (groups == 1) return sums <= kMaxSummed;
+  if (groups == 1) return sums * ir::ByteSize(dtype) <= kMaxSummed;
   const Dims dilations = call.attrs.IntsOr("dilations", {});
   return x.size() == 4 && groups == x[1] && groups == w[0] && sums <= kMaxTaps &&
          std::all_of(dilations.begin(), dilations.end(), [](int64_t d) { return d == 1; });
@@ -399,8 +413,8 @@ bool HasChannelsLastKernel(const Binding& call) {
 
 bool HasWordsOfChannels(const Binding& conv) { return conv.args[0].tensor_type().Shape()[1] > kWordChannels; }
 
-backend::ChannelsLast PrefersChannelsLast(const ir::Function& partition) {
-  Classes classes(partition);
+backend::ChannelsLast PrefersChannelsLast(const ir::Function& partition, const CpuFeatures& cpu) {
+  Classes classes(partition, cpu);
   const Dims constants = partition.attrs.IntsOr(backend::kConstantParams, {});
   backend::ChannelsLast preferred;
   for (int64_t i = 0; i < static_cast<int64_t>(partition.params.size()); ++i) {
@@ -414,11 +428,11 @@ backend::ChannelsLast PrefersChannelsLast(const ir::Function& partition) {
   return preferred;
 }
 
-absl::StatusOr<ir::Function> WithRowMajorBorders(const ir::Function& partition) {
+absl::StatusOr<ir::Function> WithRowMajorBorders(const ir::Function& partition, const CpuFeatures& cpu) {
   if (!partition.attrs.Has(backend::kChannelsLastParams) && !partition.attrs.Has(backend::kChannelsLastResults)) {
     return partition;
   }
-  return Rewriter(partition).Run();
+  return Rewriter(partition, cpu).Run();
 }
 
 }  // namespace inlay::native

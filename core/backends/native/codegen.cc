@@ -92,10 +92,11 @@ class NativeCodegen : public backend::BackendCodegen {
     for (const ir::Binding& binding : function.body.bindings) {
       INLAY_RETURN_IF_ERROR(Annotate(CheckOpenDims(binding), ir::Describe(binding)));
     }
-    INLAY_ASSIGN_OR_RETURN(const ir::Function as_it_lies, WithRowMajorBorders(function));
+    const CpuFeatures cpu = FeaturesOf(request.target);
+    INLAY_ASSIGN_OR_RETURN(const ir::Function as_it_lies, WithRowMajorBorders(function, cpu));
     INLAY_ASSIGN_OR_RETURN(Graph graph, Graph::Build(as_it_lies));
-    FoldComposites(as_it_lies, &graph);
-    FunctionEmitter emitter(module, FeaturesOf(request.target), symbol, &graph);
+    FoldComposites(as_it_lies, cpu, &graph);
+    FunctionEmitter emitter(module, cpu, symbol, &graph);
     INLAY_ASSIGN_OR_RETURN(WinogradChoice winograd, WinogradOf(function, request.codegen_target));
     emitter.set_winograd(winograd);
     INLAY_ASSIGN_OR_RETURN(DepthwiseBlockChoice depthwise_block, DepthwiseBlockOf(function));

@@ -24,15 +24,17 @@ std::unordered_set<const ir::Var*> ConstantsOf(const ir::Function& function, con
 
 class Folder {
  public:
-  Folder(const ir::Function& function, Graph* graph)
-      : graph_(*graph), def_use_(function.body, ConstantsOf(function, *graph)) {
+  Folder(const ir::Function& function, const CpuFeatures& cpu, Graph* graph)
+      : cpu_(cpu), graph_(*graph), def_use_(function.body, ConstantsOf(function, *graph)) {
     for (const auto& node : graph_.nodes) by_binding_[node->binding] = node.get();
   }
 
   void Run() {
     for (Node* node : NodesOf("matmul")) FoldAttention(node);
     for (Node* node : NodesOf("transpose")) FoldDepthwiseTokens(node);
-    for (Node* node : NodesOf("conv_integer")) FoldIntegerPixels(node);
+    for (const char* conv : {"conv_integer", "conv"}) {
+      for (Node* node : NodesOf(conv)) FoldWordPixels(node);
+    }
     for (Node* node : NodesOf("max_pool")) FoldChannelsLast(node, kPoolPixels, {"pool"}, /*of_image=*/true);
     for (Node* node : NodesOf("transpose")) FoldDepthToSpace(node);
     for (size_t i = 0; i < graph_.nodes.size(); ++i) graph_.nodes[i]->id = static_cast<int>(i);
@@ -115,10 +117,10 @@ class Folder {
     Replace(inside, std::move(composite));
   }
 
-  void FoldIntegerPixels(Node* conv) {
-    if (!HasChannelsLastKernel(*conv->binding) || !def_use_.IsConstant(conv->binding->args[1])) return;
+  void FoldWordPixels(Node* conv) {
+    if (!HasChannelsLastKernel(*conv->binding, cpu_) || !def_use_.IsConstant(conv->binding->args[1])) return;
     if (conv->attrs->IntOr("groups", 1) > 1) return FoldChannelsLast(conv, kDepthwiseTokens, {"conv", "last"}, true);
-    FoldChannelsLast(conv, kIntegerPixels, {"conv"}, HasWordsOfChannels(*conv->binding));
+    FoldChannelsLast(conv, kWordPixels, {"conv"}, HasWordsOfChannels(*conv->binding));
   }
 
   // `node` with the transposes around it, as all of `parts`; `of_image`: the one in front too.
@@ -213,6 +215,7 @@ class Folder {
     graph_.nodes = std::move(kept);
   }
 
+  const CpuFeatures& cpu_;
   Graph& graph_;
   ir::DefUse def_use_;
   std::unordered_map<const ir::Binding*, Node*> by_binding_;
@@ -220,6 +223,8 @@ class Folder {
 
 }  // namespace
 
-void FoldComposites(const ir::Function& function, Graph* graph) { Folder(function, graph).Run(); }
+void FoldComposites(const ir::Function& function, const CpuFeatures& cpu, Graph* graph) {
+  Folder(function, cpu, graph).Run();
+}
 
 }  // namespace inlay::native

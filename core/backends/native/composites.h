@@ -4,6 +4,7 @@
 #ifndef INLAY_CORE_BACKENDS_NATIVE_COMPOSITES_H_
 #define INLAY_CORE_BACKENDS_NATIVE_COMPOSITES_H_
 
+#include "core/backends/native/cpu_features.h"
 #include "core/backends/native/graph.h"
 #include "core/ir/ir_module.h"
 
@@ -19,20 +20,20 @@ inline constexpr char kAttention[] = "native.attention";
 // that gives. Input: what is transposed. Parts: "transpose", "reshape", perhaps "slice".
 inline constexpr char kDepthToSpace[] = "native.depth_to_space";
 
-// A depthwise convolution of an image whose channels lie last (depthwise_tokens.h; of integers: channels_last.h).
-// Inputs: the image, the weights, perhaps the bias. Parts: "conv", "last", what comes behind it but for reshape and
-// transpose, or "conv" itself.
+// A depthwise convolution of an image whose channels lie last (depthwise_tokens.h; of integers and bf16:
+// channels_last.h). Inputs: the image, the weights, perhaps the bias. Parts: "conv", "last", what comes behind it but
+// for reshape and transpose, or "conv" itself.
 inline constexpr char kDepthwiseTokens[] = "native.depthwise_tokens";
 
-// A convolution of integers whose result has its channels last, and its image too, unless that has few
-// (channels_last.h). Inputs: the image, the weights. Parts: "conv".
-inline constexpr char kIntegerPixels[] = "native.integer_pixels";
+// A convolution of integers or bf16 whose result has its channels last, and its image too, unless that has few
+// (channels_last.h). Inputs: the image, the weights, perhaps the bias. Parts: "conv".
+inline constexpr char kWordPixels[] = "native.word_pixels";
 
 // A pool of an image whose channels lie last. Input: the image. Parts: "pool".
 inline constexpr char kPoolPixels[] = "native.pool_pixels";
 
 // `graph` was built from `function`.
-void FoldComposites(const ir::Function& function, Graph* graph);
+void FoldComposites(const ir::Function& function, const CpuFeatures& cpu, Graph* graph);
 
 }  // namespace inlay::native
 

@@ -31,7 +31,7 @@ class OnednnBackend : public backend::Backend {
 
   const std::vector<backend::PatternRule>& rules() const override { return rules_; }
   bool merges_regions() const override { return true; }
-  backend::ChannelsLast PrefersChannelsLast(const ir::Function& partition) const override {
+  backend::ChannelsLast PrefersChannelsLast(const ir::Function& partition, const target::Target&) const override {
     return onednn::PrefersChannelsLast(partition);
   }
 

@@ -35,7 +35,7 @@ class XnnpackBackend : public backend::Backend {
   const std::vector<target::AttrSpec>& attrs() const override { return attrs_; }
   const std::vector<backend::PatternRule>& rules() const override { return rules_; }
   bool merges_regions() const override { return true; }
-  backend::ChannelsLast PrefersChannelsLast(const ir::Function& partition) const override {
+  backend::ChannelsLast PrefersChannelsLast(const ir::Function& partition, const target::Target&) const override {
     return xnnpack::PrefersChannelsLast(partition);
   }
 

@@ -3,7 +3,8 @@
 A CPU computes such an operator in f32 anyway; rounding its result only to widen it again for the next operator costs
 accuracy (attention's softmax between two products loses a step of float16) and conversions. So a result is rounded where
 the graph itself says so (a Cast, an output), where an operator is not listed here, and where a weight is the other
-argument (a wide copy of it would double its memory).
+argument (a wide copy of it would double its memory). What was rounded for one operator is so for those behind it too: a
+residual that lay in memory as both would cost three times the traffic.
 """
 
 from __future__ import annotations
@@ -72,6 +73,9 @@ class HalfBuilder(FunctionBuilder):
             return args[0]
         half = next((a.type.dtype for a in args if a.type.dtype in HALF), None)
         if half is None or not self._widens(op_name, args):
+            for arg in args:
+                if not arg.constant:
+                    self._wide.pop(arg.index, None)  # lies in memory rounded from here on
             return super().op(op_name, *args, **attrs)
         result = super().op(op_name, *(self.widened(a) if a.type.dtype == half else a for a in args), **attrs)
         return self.rounded(result, half)

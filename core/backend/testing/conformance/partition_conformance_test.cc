@@ -159,7 +159,7 @@ std::string Transposed(const ir::TensorType& type, const std::string& bytes, boo
 // Whatever part of what it prefers is granted.
 TEST_P(PartitionConformance, TakesTheLayoutsThatItPrefers) {
   for (TestPartition& p : Partitions()) {
-    const ChannelsLast preferred = GetBackend(GetParam().backend).PrefersChannelsLast(p.function);
+    const ChannelsLast preferred = GetBackend(GetParam().backend).PrefersChannelsLast(p.function, TestTarget());
     if (preferred.params.empty() && preferred.results.empty()) continue;
     SCOPED_TRACE(p.name);
     ASSERT_TRUE(GetCodegen(GetParam().backend).takes_channels_last());
@@ -197,7 +197,7 @@ TEST(ChannelsLastTest, WhoTakesThemPrefersThemInSomeCase) {
     for (const Case& c : AllCases()) {
       std::vector<std::string> refusals;
       for (const TestPartition& p : PartitionsOf(GetBackend(backend), c.function, TestTarget(), &refusals)) {
-        const ChannelsLast preferred = GetBackend(backend).PrefersChannelsLast(p.function);
+        const ChannelsLast preferred = GetBackend(backend).PrefersChannelsLast(p.function, TestTarget());
         preferring += !preferred.params.empty() && !preferred.results.empty();
       }
     }

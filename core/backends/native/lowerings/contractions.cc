@@ -95,6 +95,9 @@ absl::Status Convolution(FunctionEmitter& f, const Node& n, bool transposed) {
   if (n.out().IsEmpty()) return absl::OkStatus();
   const Shape& dims = n.in(0).dims;
   if (!IsStatic(Shape(dims.begin() + 2, dims.end()))) return EmitOpenConvolution(f, n);
+  if (const auto products = transposed ? std::nullopt : ProductsOfConv(f, n)) {
+    return EmitWordConvolution(f, n, *products);
+  }
   const Core& core = f.cpu().core;
   const int64_t accumulator_bytes = GemmTypes(f, n.in(0).dtype).accumulator_bytes;
   ConvPlan plan = PlanConv(core, ConvShapeOf(n, transposed), accumulator_bytes,
@@ -178,16 +181,16 @@ void RegisterContractions(LoweringTable* table) {
   }
   (*table)["matmul_integer"].kernel = EmitIntegerMatmul;
   (*table)["conv_integer"].kernel = EmitIntegerConvolution;
-  (*table)[kIntegerPixels].kernel = EmitIntegerPixels;
+  (*table)[kWordPixels].kernel = EmitWordPixels;
   (*table)["matmul_nbits"].kernel = EmitNbitsMatmul;
   (*table)["matmul_nbits"].arg_use = ArgUse::kMemory;
-  for (const char* name : {"matmul_integer", "matmul_nbits", "conv_integer", kIntegerPixels}) {
+  for (const char* name : {"matmul_integer", "matmul_nbits", "conv_integer", kWordPixels}) {
     Lowering& lowering = (*table)[name];
     lowering.cost = 100;
     lowering.epilogue = true;
   }
   // A transposition in front of it is one by itself, not of elements that lie far apart.
-  (*table)[kIntegerPixels].arg_use = ArgUse::kMemory;
+  (*table)[kWordPixels].arg_use = ArgUse::kMemory;
   for (const char* name : {"matmul", "conv", "conv_transpose"}) {
     Lowering& lowering = (*table)[name];
     lowering.cost = 100;

@@ -2,7 +2,7 @@
 // transposed, and lanes are full whatever the image's width. A tile's output columns have their sums in registers,
 // each pixel that they see is loaded once a row of the kernel for all of them; what falls into the padding is not
 // computed. Channels go in blocks whose pixels and weights L1 holds, rows of the image one after the other. Integers of
-// 8 bits are widened as they are loaded; f32 holds their sums exactly.
+// 8 bits, and bf16, are widened as they are loaded; f32 holds the integers' sums exactly.
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -36,7 +36,7 @@ class DepthwiseTokens {
         s_(ConvShapeOf(conv_, /*transposed=*/false)),
         lanes_(f.LanesForBytes(sizeof(float), Extent(s_.c))),
         pixels_(n.out().dims.begin() + 1, n.out().dims.end() - 1) {
-    if (conv_.op == "conv_integer") integers_ = ProductsOfConv(f, conv_);
+    if (conv_.op == "conv_integer") integers_ = *ProductsOfConv(f, conv_);
   }
 
   void Emit() {
@@ -61,10 +61,10 @@ class DepthwiseTokens {
           Type type = k.o.b.getF32Type();
           Value from = k.Pointer(n_.in(1)), to = k.Pointer(weights_);
           k.o.For(s_.c, [&](Value channel) {
-            const Type stored = integers_ ? k.o.b.getI8Type() : type;
+            const Type stored = k.o.StoredType(n_.in(1).dtype);
             for (int64_t tap = 0; tap < s_.taps(); ++tap) {
               Value w = k.o.Load(stored, k.o.At(from, k.o.Add(k.o.Mul(channel, s_.taps()), tap), stored));
-              if (integers_) w = integers_->Join(k.o, {w}, /*of_x=*/false);
+              w = integers_ ? integers_->Join(k.o, {w}, /*of_x=*/false) : k.o.Widen(w, type);
               k.o.Store(w, k.o.At(to, k.o.Add(channel, tap * s_.c), type));
             }
           });
@@ -155,9 +155,9 @@ class DepthwiseTokens {
     const int64_t pitch = s_.in[2] * s_.c;
     Value shift = o.Mul(o.KernelBuilder::Add(column, -like), s_.stride[2]);
     Value first_row = o.Add(o.Mul(image_, s_.in[1]), top_);
-    InputElements elements{type};
+    InputElements elements{o.StoredType(x_.dtype)};
     if (integers_) {
-      elements = {o.b.getI8Type(), [&](KernelBuilder&, Value v) { return integers_->Join(o, {v}, /*of_x=*/true); }};
+      elements = {elements.stored, [&](KernelBuilder&, Value v) { return integers_->Join(o, {v}, /*of_x=*/true); }};
     }
     Value x = o.At(k_->Pointer(x_), o.Add(o.Mul(first_row, pitch), o.Add(o.Mul(shift, s_.c), c)), elements.stored);
     Value w = o.At(k_->Pointer(weights_), c, type);

@@ -61,8 +61,13 @@ constexpr int64_t kLargestProduct = 255 * 255;
 
 }  // namespace
 
-WordProducts ProductsOfConv(FunctionEmitter& f, const Node& n) {
+std::optional<WordProducts> ProductsOfConv(FunctionEmitter& f, const Node& n) {
   const Tensor &x = n.in(0), &w = n.in(1);
+  if (ir::IsFloat(x.dtype)) {
+    const bool multiplies = x.dtype == ir::DType::kBF16 && f.cpu().brain_dots && f.IsConstantParam(w);
+    const bool is_dense = n.attrs->IntOr("groups", 1) == 1;
+    return multiplies && is_dense ? std::optional<WordProducts>({Word::kBrains}) : std::nullopt;
+  }
   WordProducts products{Word::kShorts, x.dtype == ir::DType::kI8, w.dtype == ir::DType::kI8,
                         n.attrs->IntOr("x_zero", 0)};
   const int64_t channels = w.dims[1].value(), sum = Product(w.dims, 1, w.rank()).value();
@@ -193,16 +198,16 @@ Buffer RowsOfWords(FunctionEmitter& f, const Tensor& x, const WordProducts& prod
   return made;
 }
 
-void ForWordsOfFilter(Ops& o, const WordProducts& products, Value from, int64_t channels, int64_t taps,
+void ForWordsOfFilter(Ops& o, const WordProducts& products, const Elements& from, int64_t channels, int64_t taps,
                       const std::function<void(Value word, Value tap, Value joined)>& body) {
   const int64_t depth = products.depth();
-  const Type byte = o.b.getI8Type();
   auto join = [&](Value word, int64_t present) {
     o.For(taps, [&](Value tap) {
       Values parts;
       for (int64_t i = 0; i < present; ++i) {
         const Value channel = o.Add(o.Mul(word, depth), i);
-        parts.push_back(o.Load(byte, o.At(from, o.Add(o.Mul(channel, taps), tap), byte)));
+        const Value x = o.Load(from.type, o.At(from.pointer, o.Add(o.Mul(channel, taps), tap), from.type));
+        parts.push_back(products.is_float() ? o.Widen(x, o.b.getF32Type()) : x);
       }
       body(word, tap, products.Join(o, parts, false));
     });

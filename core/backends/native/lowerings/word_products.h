@@ -68,11 +68,15 @@ inline constexpr int64_t SlackWords(int64_t row_words) { return 16 * row_words; 
 // The same along the last axis; each row `row_words` long, zero beyond what there is.
 Buffer RowsOfWords(FunctionEmitter& f, const Tensor& x, const WordProducts& products, bool of_x, int64_t row_words);
 
-// Of a convolution.
-WordProducts ProductsOfConv(FunctionEmitter& f, const Node& conv);
+// Of a convolution. Nothing: of floats whose words the processor does not multiply.
+std::optional<WordProducts> ProductsOfConv(FunctionEmitter& f, const Node& conv);
 
-// The words of a filter's bytes, [channels, taps] at `from`, one by one.
-void ForWordsOfFilter(Ops& o, const WordProducts& products, mlir::Value from, int64_t channels, int64_t taps,
+struct Elements {
+  mlir::Value pointer;
+  mlir::Type type;  // as stored
+};
+// The words of a filter, [channels, taps] at `from`, one by one.
+void ForWordsOfFilter(Ops& o, const WordProducts& products, const Elements& from, int64_t channels, int64_t taps,
                       const std::function<void(mlir::Value word, mlir::Value tap, mlir::Value joined)>& body);
 // The excess of sums with `elements` bytes at `from`, i32.
 mlir::Value ExcessOf(Ops& o, const WordProducts& products, mlir::Value from, int64_t elements);
@@ -109,7 +113,8 @@ absl::Status EmitWordMatmul(FunctionEmitter& f, const Node& node, const WordProd
 // The left operand has open rows.
 absl::Status EmitOpenWordMatmul(FunctionEmitter& f, const Node& node, const WordProducts& products);
 absl::Status EmitIntegerConvolution(FunctionEmitter& f, const Node& node);
-absl::Status EmitIntegerPixels(FunctionEmitter& f, const Node& node);  // kIntegerPixels
+absl::Status EmitWordConvolution(FunctionEmitter& f, const Node& node, const WordProducts& products);
+absl::Status EmitWordPixels(FunctionEmitter& f, const Node& node);  // kWordPixels
 
 }  // namespace inlay::native
 

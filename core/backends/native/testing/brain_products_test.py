@@ -124,3 +124,83 @@ def test_open_rows(s):
     s.open("left_transposed", [(64, "n"), (64, 48)],
            lambda b, _, x, y: product(b, _, x, y, transpose_a=True), of_n(ROWS), constant=(1,), **options)  # fmt: skip
     s.check(TARGETS)
+
+
+def conv_attrs(axes, kernel, stride=1, pad=None, groups=1, dilation=1):
+    pad = kernel // 2 if pad is None else pad
+    return {"strides": [stride] * axes, "dilations": [dilation] * axes, "pads": [pad] * (2 * axes), "groups": groups}
+
+
+CONVOLUTIONS = [  # x, filters, attributes
+    ((2, 13, 7, 7), (37, 13, 1, 1), conv_attrs(2, 1)),
+    ((2, 64, 14, 14), (48, 64, 1, 1), conv_attrs(2, 1)),
+    ((1, 40, 15, 13), (32, 40, 1, 1), conv_attrs(2, 1, stride=2, pad=0)),
+    ((1, 8, 20, 20), (35, 8, 3, 3), conv_attrs(2, 3)),
+    ((1, 9, 7, 9), (35, 9, 3, 3), conv_attrs(2, 3, stride=2)),
+    ((2, 64, 9, 11), (70, 64, 3, 3), conv_attrs(2, 3)),
+    ((1, 32, 28, 28), (64, 32, 3, 3), conv_attrs(2, 3, pad=0)),
+    ((1, 3, 30, 31), (16, 3, 7, 7), conv_attrs(2, 7, stride=2)),
+    ((1, 16, 12, 12), (24, 16, 3, 3), conv_attrs(2, 3, dilation=2)),
+    ((1, 6, 10, 9), (8, 3, 3, 3), conv_attrs(2, 3, groups=2)),
+    ((2, 24, 10, 9), (24, 1, 3, 3), conv_attrs(2, 3, groups=24)),
+    ((1, 19, 20, 20), (19, 1, 5, 5), conv_attrs(2, 5, stride=2, groups=19)),
+    ((2, 20, 25), (16, 20, 5), conv_attrs(1, 5)),
+    ((1, 10, 5, 6, 7), (12, 10, 3, 3, 3), conv_attrs(3, 3)),
+]
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_convolutions(s, bias):
+    for x, w, attrs in CONVOLUTIONS:
+        arrays = [data(s, *x), data(s, *w)] + ([data(s, w[0])] if bias else [])
+        label = "_".join(map(str, [*x, *w, *attrs["strides"], *attrs["pads"], bias]))
+        weights = [1, 2][: len(arrays) - 1]
+        s.case("conv", arrays, TOLERANCE, weights, label, **attrs)
+        s.case("conv", arrays, TOLERANCE, (), f"given_{label}", **attrs)
+        s.build(f"relu_{label}", arrays, lambda b, *p, a=attrs: b.op("relu", b.op("conv", *p, **a)), TOLERANCE, weights)
+        # Channels last: what is given, what is made, both.
+        rank = len(x)
+        last, first = [0, *range(2, rank), 1], [0, rank - 1, *range(1, rank - 1)]
+        turned = [np.ascontiguousarray(arrays[0].transpose(last)), *arrays[1:]]
+
+        def from_last(b, x, *p, attrs=attrs, first=first):
+            return b.op("conv", b.op("transpose", x, perm=first), *p, **attrs)
+
+        def both(b, *p, last=last, from_last=from_last):
+            y = b.op("mul", b.op("cast", b.op("relu", from_last(b, *p)), dtype="f32"), b.literal(np.float32(3)))
+            return b.op("transpose", b.op("cast", y, dtype="bf16"), perm=last)
+
+        def to_last(b, *p, last=last, attrs=attrs):
+            return b.op("transpose", b.op("conv", *p, **attrs), perm=last)
+
+        s.build(f"from_last_{label}", turned, from_last, TOLERANCE, weights)
+        plain = lambda b, *p, last=last, from_last=from_last: b.op("transpose", from_last(b, *p), perm=last)  # noqa: E731
+        s.build(f"plain_{label}", turned, plain, TOLERANCE, weights)
+        s.build(f"both_last_{label}", turned, both, (1.6e-2, 4e-2), weights)
+        s.build(f"to_last_{label}", arrays, to_last, TOLERANCE, weights)
+    s.check(TARGETS)
+
+
+def test_what_is_not_finite_stays_in_its_window(s):
+    for channels, kernel in ((40, 1), (13, 3), (16, 3)):
+        x, w = data(s, 1, channels, 9, 9), data(s, 20, channels, kernel, kernel)
+        w = np.where(w == 0, w + 1, w).astype(w.dtype)
+        x[0, 3, 0, 0], x[0, channels - 1, 8, 8], x[0, 0, 4, 4] = np.nan, np.inf, -np.inf
+        w[7, 0, 0, 0], w[19, channels - 1, -1, -1] = np.nan, np.inf
+        attrs = conv_attrs(2, kernel)
+        s.case("conv", [x, w], TOLERANCE, (1,), f"{channels}", **attrs)
+        turned = np.ascontiguousarray(x.transpose([0, 2, 3, 1]))
+        s.build(f"last_{channels}", [turned, w], lambda b, x, w, attrs=attrs: b.op("transpose", b.op(
+            "conv", b.op("transpose", x, perm=[0, 3, 1, 2]), w, **attrs), perm=[0, 2, 3, 1]), TOLERANCE, [1])  # fmt: skip
+    s.check(TARGETS)
+
+
+def test_pools_and_concats_between_them(s):
+    x = data(s, 2, 9, 11, 20)
+    pool = {"kernel": [3, 3], "strides": [2, 2], "pads": [1] * 4, "dilations": [1, 1]}
+    s.build("pool", [x], lambda b, x: b.op("transpose", b.op(
+        "max_pool", b.op("transpose", x, perm=[0, 3, 1, 2]), **pool), perm=[0, 2, 3, 1]), (0, 0))  # fmt: skip
+    y = data(s, 2, 9, 11, 13)
+    s.build("concat", [x, y], lambda b, x, y: b.op("transpose", b.op("concat", *(
+        b.op("transpose", v, perm=[0, 3, 1, 2]) for v in (x, y)), axis=1), perm=[0, 2, 3, 1]), (0, 0))  # fmt: skip
+    s.check(TARGETS)

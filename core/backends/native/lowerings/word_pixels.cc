@@ -1,5 +1,5 @@
-// kIntegerPixels: a convolution of integers whose images have their channels last. Output pixels are rows of words and
-// filters are columns, the product is matmul_integer's: a pointwise one reads its rows where they lie. Of others a task
+// kWordPixels: a convolution whose images have their channels last. Output pixels are rows of words and filters are
+// columns, the product is that of matrices of words: a pointwise one reads its rows where they lie. Of others a task
 // gathers a block of rows first, tap after tap; what the kernel sees of a row of the image is one run of words.
 #include <algorithm>
 #include <optional>
@@ -151,17 +151,18 @@ PackedWords PackFilters(FunctionEmitter& f, const Tensor& w, const WordProducts&
       columns, static_cast<double>(plan.k * 10),
       [&](Kernel& k, Value column) {
         Ops& o = k.o;
-        const Type word = o.b.getI32Type(), byte = o.b.getI8Type();
+        const Type word = o.b.getI32Type(), element = o.StoredType(w.dtype);
         const Value panel = o.Div(column, plan.nr());
         const Value width = o.KernelBuilder::Select(o.Equal(panel, o.Int(plan.panels() - 1)),
                                                     o.Int(plan.nv_last * plan.lanes), o.Int(plan.nr()));
         const Value first = o.Add(o.Mul(panel, plan.k * plan.nr()), o.Rem(column, plan.nr()));
         const Value to = o.At(k.Pointer(packed.words), first, word);
         auto store = [&](Value row, Value value) { o.Store(value, o.At(to, o.KernelBuilder::Mul(row, width), word)); };
-        const Value from = o.At(k.Pointer(w), o.Mul(column, channels * taps), byte);
+        const Value from = o.At(k.Pointer(w), o.Mul(column, channels * taps), element);
         auto filter = [&] {
-          ForWordsOfFilter(o, products, from, channels, taps,
+          ForWordsOfFilter(o, products, {from, element}, channels, taps,
                            [&](Value word, Value tap, Value joined) { store(o.Add(o.Mul(tap, words), word), joined); });
+          o.For(o.Int(taps * words), o.Int(plan.k), 1, [&](Value row) { store(row, o.Zero(word)); });
           if (products.excess() == 0) return;
           o.Store(ExcessOf(o, products, from, channels * taps), o.At(k.Pointer(packed.excess), column, word));
         };
@@ -183,7 +184,8 @@ struct PixelPlan {
 PixelPlan PlanPixels(FunctionEmitter& f, const WordProducts& products, int64_t m, int64_t filters, int64_t k) {
   const Core& core = f.cpu().core;
   std::optional<GemmPlan> tiles;
-  if (products.has_tiles(f.cpu())) tiles = PlanTiles(f.cpu().core, ColumnSource::kPacked, 1, m, filters, k);
+  if (products.has_tiles(f.cpu()))
+    tiles = PlanTiles(core, ColumnSource::kPacked, 1, m, filters, products.words_of_tiles(k));
   GemmPlan plan = tiles ? *tiles : PlanGemm(core, ColumnSource::kPacked, kWordBytes, 1, m, filters, k);
   const int64_t row_words = tiles ? RoundUp(k, kTileWords) : k;
   // A block's rows, and what they give, stay near while all panels meet them.
@@ -195,12 +197,21 @@ PixelPlan PlanPixels(FunctionEmitter& f, const WordProducts& products, int64_t m
   return {plan, tiles.has_value(), row_words};
 }
 
+void AddBias(Kernel& kernel, const Tensor& bias, GemmKernel* gemm) {
+  gemm->epilogue = [&kernel, &bias, store = gemm->epilogue](KernelBuilder& kb, Value batch, Value row, Value column,
+                                                            Value sum) {
+    const int64_t lanes = Ops::Lanes(sum);
+    Eval e(kernel, lanes);
+    store(kb, batch, row, column, kernel.o.AddF(sum, e.At(bias, {Index(column, lanes == 1 ? 0 : 1)})));
+  };
+}
+
 }  // namespace
 
-absl::Status EmitIntegerPixels(FunctionEmitter& f, const Node& n) {
+absl::Status EmitWordPixels(FunctionEmitter& f, const Node& n) {
   const Node& conv = *n.parts.at("conv");
   const Tensor &x = n.in(0), &w = n.in(1);
-  const WordProducts products = ProductsOfConv(f, conv);
+  const WordProducts products = *ProductsOfConv(f, conv);
   const ConvShape shape = ConvShapeOf(conv, /*transposed=*/false);
   const bool channels_last = &x != &conv.in(0), gathers = !shape.is_pointwise() || !channels_last;
   std::optional<PixelRows> pixels;
@@ -226,7 +237,7 @@ absl::Status EmitIntegerPixels(FunctionEmitter& f, const Node& n) {
   const double cost = EstimateCycles(plan) / static_cast<double>(std::max<int64_t>(plan.tasks(), 1)) + 50;
   EmitTasks(f, plan.tasks(), cost, scratch_bytes, [&](Kernel& kernel, Value begin, Value end, Value scratch) {
     Ops& o = kernel.o;
-    const Type word = o.b.getI32Type();
+    const Type word = o.StoredType(products.type());
     kernel.shapes = shapes;
     GemmKernel gemm;
     gemm.plan = plan;
@@ -251,6 +262,7 @@ absl::Status EmitIntegerPixels(FunctionEmitter& f, const Node& n) {
     gemm.q.element = word;
     StoreProduct(f, kernel, n, result, &gemm);
     SubtractExcess(kernel, products, filters.excess, nullptr, &gemm);
+    if (n.inputs.size() > 2) AddBias(kernel, n.in(2), &gemm);
     if (registers) {
       gemm.tile = registers->Tile(kernel, plan, gemm.p, products.tile_product(/*p_is_x=*/true), gemm.multiply_add);
       gemm.inline_epilogue = false;

@@ -1,4 +1,5 @@
-// conv_integer: images and weights as words of neighbouring channels (word_products.h), then conv's kernels.
+// conv_integer, and conv of bf16: images and weights as words of neighbouring channels (word_products.h), then conv's
+// kernels.
 #include <optional>
 
 #include "core/backends/native/lowerings/conv_support.h"
@@ -32,10 +33,10 @@ ConvWords WordsOfWeights(FunctionEmitter& f, const Tensor& w, const WordProducts
       filters, static_cast<double>(channels * taps),
       [&](Kernel& k, Value filter) {
         Ops& o = k.o;
-        const Type type = o.StoredType(products.type()), byte = o.b.getI8Type(), i32 = o.b.getI32Type();
-        const Value from = o.At(k.Pointer(w), o.Mul(filter, channels * taps), byte);
+        const Type type = o.StoredType(products.type()), element = o.StoredType(w.dtype), i32 = o.b.getI32Type();
+        const Value from = o.At(k.Pointer(w), o.Mul(filter, channels * taps), element);
         const Value to = o.At(k.Pointer(made.words), o.Mul(filter, row_words), type);
-        ForWordsOfFilter(o, products, from, channels, taps, [&](Value word, Value tap, Value joined) {
+        ForWordsOfFilter(o, products, {from, element}, channels, taps, [&](Value word, Value tap, Value joined) {
           o.Store(joined, o.At(to, o.Add(o.Mul(word, taps), tap), type));
         });
         o.For(o.Int(words * taps), o.Int(row_words), 1, [&](Value i) { o.Store(o.Zero(type), o.At(to, i, type)); });
@@ -63,9 +64,12 @@ std::optional<ConvPlan> PlanTiledConv(const Core& core, const ConvPlan& plan) {
 }  // namespace
 
 absl::Status EmitIntegerConvolution(FunctionEmitter& f, const Node& n) {
+  return EmitWordConvolution(f, n, *ProductsOfConv(f, n));
+}
+
+absl::Status EmitWordConvolution(FunctionEmitter& f, const Node& n, const WordProducts& products) {
   if (n.out().IsEmpty()) return absl::OkStatus();
   const Tensor& w = n.in(1);
-  const WordProducts products = ProductsOfConv(f, n);
   ConvShape shape = ConvShapeOf(n, /*transposed=*/false);
   shape.c = shape.groups * products.words(w.dims[1].value());
   const GemmTypes types(f, products.type());
@@ -73,7 +77,9 @@ absl::Status EmitIntegerConvolution(FunctionEmitter& f, const Node& n) {
   const bool as_bytes = products.depth() == 1 && !x.inlined;
   ConvPlan plan = PlanConv(f.cpu().core, shape, types.accumulator_bytes, as_bytes || products.padding() != 0);
   std::optional<ConvPlan> tiled;
-  if (products.has_tiles(f.cpu())) tiled = PlanTiledConv(f.cpu().core, plan);
+  // Floats' steps are whole: what a panel has beyond k is anything.
+  const bool whole = !products.is_float() || plan.group_channels() * shape.taps() % kTileWords == 0;
+  if (products.has_tiles(f.cpu()) && whole) tiled = PlanTiledConv(f.cpu().core, plan);
   if (tiled) plan = *tiled;
   CutForThreads(&plan);
   ConvInput input{{}, kWordBytes, [&](Ops& o) { return InputElements{types.Stored(o), nullptr, products.padding()}; }};
