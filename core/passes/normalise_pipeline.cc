@@ -31,6 +31,7 @@ PassManager BuildNormalisePipeline(const target::CompilationConfig& config) {
   manager.Add(FoldScaleBias());
   manager.Add(FoldRequantisation());
   manager.Add(ExpandConvTranspose());
+  manager.Add(ToMixedPrecision());
   manager.Add(Canonicalise());
   manager.Add(FoldConstants());
   manager.Add(Simplify());

@@ -263,6 +263,11 @@ absl::StatusOr<CompilationConfig> CompilationConfig::FromProto(const proto::Comp
         absl::StrCat("config.passes.opt_level is ", config.opt_level, "; it must be 0 to 3"));
   }
   config.disabled_passes.assign(proto.passes().disabled_passes().begin(), proto.passes().disabled_passes().end());
+  config.mixed_precision = proto.passes().mixed_precision();
+  if (!config.mixed_precision.empty() && config.mixed_precision != "bf16") {
+    return absl::InvalidArgumentError(absl::StrCat("config.passes.mixed_precision is '", config.mixed_precision,
+                                                   "'; it must be 'bf16', or empty"));
+  }
   config.num_threads = proto.num_threads();
   if (config.num_threads < 0 || config.num_threads > 4096) {
     return absl::InvalidArgumentError(
@@ -310,6 +315,7 @@ proto::CompilationConfig CompilationConfig::ToProto() const {
   for (const auto& [name, hint] : dim_hints) (*proto.mutable_search()->mutable_dim_hints())[name] = hint;
   proto.mutable_passes()->set_opt_level(opt_level);
   for (const std::string& pass : disabled_passes) proto.mutable_passes()->add_disabled_passes(pass);
+  proto.mutable_passes()->set_mixed_precision(mixed_precision);
   proto.set_num_threads(num_threads);
   return proto;
 }

@@ -144,6 +144,7 @@ absl::StatusOr<proto::CompilationConfig> ToProto(const CompilationConfig& config
   *search.mutable_backends() = {config.backends.begin(), config.backends.end()};
   if (config.opt_level.has_value()) proto.mutable_passes()->set_opt_level(*config.opt_level);
   *proto.mutable_passes()->mutable_disabled_passes() = {config.disabled_passes.begin(), config.disabled_passes.end()};
+  proto.mutable_passes()->set_mixed_precision(config.mixed_precision);
   proto.set_num_threads(config.num_threads);
   return proto;
 }
@@ -164,6 +165,7 @@ CompilationConfig FromProto(const proto::CompilationConfig& proto) {
   config.backends = {proto.search().backends().begin(), proto.search().backends().end()};
   if (proto.passes().has_opt_level()) config.opt_level = proto.passes().opt_level();
   config.disabled_passes = {proto.passes().disabled_passes().begin(), proto.passes().disabled_passes().end()};
+  config.mixed_precision = proto.passes().mixed_precision();
   config.num_threads = proto.num_threads();
   return config;
 }

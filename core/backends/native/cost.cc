@@ -35,8 +35,8 @@ constexpr struct {
 constexpr double kGrouped = 0.66;
 constexpr double kDepthwise = 0.6;  // kernels.md, "Depthwise"
 constexpr double kRecurrent = 0.4;
-// Times as many products of bytes; of AMX, as tiles are loaded and their sums stored.
-constexpr double kByteDots = 4, kMatrixTiles = 10;
+// Times as many products of bytes, of bf16; of AMX, as tiles are loaded and their sums stored.
+constexpr double kByteDots = 4, kMatrixTiles = 10, kBrainTiles = 6;
 constexpr double kWinograd = 2.5;  // times fewer cycles than a direct 3x3 convolution
 
 // Vectors' worth of arithmetic a cycle of what is not a contraction.
@@ -87,6 +87,9 @@ double Cycles(const ir::Binding& call, double lanes, const CpuFeatures& cpu) {
   if (op == "matmul_integer" || op == "conv_integer") {
     return flops / (peak * kProduct * (cpu.matrix_tiles ? kMatrixTiles : cpu.byte_dots ? kByteDots : 1));
   }
+  const bool of_brains = (op == "matmul" || op == "conv") && call.args[0].tensor_type().dtype == ir::DType::kBF16 &&
+                         call.attrs.IntOr("groups", 1) == 1 && cpu.brain_tiles;
+  if (of_brains) return flops / (peak * kProduct * kBrainTiles);
   if (op == "conv") return flops / (peak * PartOfPeak(call));
   if (op == "lstm" || op == "gru" || op == "rnn") return flops / (peak * kRecurrent);
   if (op == "max_pool" || op == "avg_pool") return flops / (lanes * kPooling);

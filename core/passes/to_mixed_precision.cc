@@ -1,0 +1,106 @@
+// Only where config.passes.mixed_precision asks for it: products with weights, of bf16 instead of f32. Sums stay f32
+// where a backend keeps them so, and what is between products does.
+//
+//   %1: f32 = conv(%0, @w, @b)                      %x: bf16 = cast(%0)   %w: bf16 = cast(@w)
+//   %2: f32 = relu(%1)                  becomes     %1: f32 = add(cast(conv(%x, %w)), reshape(@b, [M, 1, 1]))
+//   %3: f32 = add(%2, %0)                           %2: f32 = relu(%1)
+//                                                   %3: f32 = add(%2, cast(%x))
+//
+// What was rounded for one product is so for all that comes behind it: a residual that lay in memory as both would cost
+// three times the traffic. Parameters of the function, and what it returns, stay as they are.
+#include "core/base/status_macros.h"
+#include "core/passes/passes.h"
+#include "core/passes/rewriter.h"
+
+namespace inlay::passes {
+namespace {
+
+using ir::Binding;
+using ir::DType;
+using ir::Operand;
+using Ints = std::vector<int64_t>;
+
+class Narrower : public ConstantsRewriter {
+ protected:
+  Replacement Visit(Binding* binding) override {
+    if (VisitConstant(*binding)) return absl::nullopt;
+    if (IsProduct(*binding)) return Product(*binding);
+    for (Operand& arg : binding->args) {
+      INLAY_ASSIGN_OR_RETURN(arg, Rounded(arg));
+    }
+    return absl::nullopt;
+  }
+
+ private:
+  bool IsProduct(const Binding& binding) const {
+    if (!binding.IsCall("matmul") && !binding.IsCall("conv")) return false;
+    return binding.var->type.tensor().dtype == DType::kF32 && !IsConstant(binding.args[0]) &&
+           IsConstant(binding.args[1]);
+  }
+
+  Replacement Product(const Binding& binding) {
+    INLAY_ASSIGN_OR_RETURN(const Operand x, Narrow(binding.args[0]));
+    INLAY_ASSIGN_OR_RETURN(const Operand w, CallConstant("cast", {binding.args[1]}, {{"dtype", DType::kBF16}}));
+    INLAY_ASSIGN_OR_RETURN(const Operand product, Call(binding.callee, {x, w}, binding.attrs));
+    INLAY_ASSIGN_OR_RETURN(Operand sum, Call("cast", {product}, {{"dtype", DType::kF32}}));
+    if (binding.args.size() > 2) {
+      Operand bias = binding.args[2];
+      Ints shape(binding.var->type.tensor().rank() - 1, 1);
+      shape[0] = binding.args[1].tensor_type().dims[0].value();
+      INLAY_ASSIGN_OR_RETURN(bias, IsConstant(bias) ? CallConstant("reshape", {bias}, {{"shape", shape}})
+                                                    : Call("reshape", {bias}, {{"shape", shape}}));
+      INLAY_ASSIGN_OR_RETURN(sum, Call("add", {sum, bias}));
+    }
+    return {sum};
+  }
+
+  // In bf16.
+  absl::StatusOr<Operand> Narrow(const Operand& x) {
+    if (auto known = narrow_.find(x.var.get()); known != narrow_.end()) return known->second;
+    INLAY_ASSIGN_OR_RETURN(const Operand narrow, MakeNarrow(x));
+    narrow_.emplace(x.var.get(), narrow);
+    return narrow;
+  }
+
+  // Of what is only moved, the source is rounded.
+  absl::StatusOr<Operand> MakeNarrow(const Operand& x) {
+    const Binding* def = Def(x);
+    const bool moves = def != nullptr && (def->IsCall("reshape") || def->IsCall("transpose"));
+    if (!moves || !def->args[0].is_var()) return Call("cast", {x}, {{"dtype", DType::kBF16}});
+    INLAY_ASSIGN_OR_RETURN(const Operand source, Narrow(def->args[0]));
+    return Call(def->callee, {source}, def->attrs);
+  }
+
+  // What there is of it in memory where a product has had it rounded.
+  absl::StatusOr<Operand> Rounded(const Operand& x) {
+    if (!x.is_var()) return x;
+    const auto narrow = narrow_.find(x.var.get());
+    if (narrow == narrow_.end() || Def(x) == nullptr) return x;
+    const auto known = rounded_.find(x.var.get());
+    if (known != rounded_.end()) return known->second;
+    INLAY_ASSIGN_OR_RETURN(const Operand rounded, Call("cast", {narrow->second}, {{"dtype", DType::kF32}}));
+    rounded_.emplace(x.var.get(), rounded);
+    return rounded;
+  }
+
+  absl::flat_hash_map<const ir::Var*, Operand> narrow_, rounded_;
+};
+
+class ToMixedPrecisionPass : public FunctionPass {
+ public:
+  absl::string_view name() const override { return "to_mixed_precision"; }
+  int min_opt_level() const override { return 0; }
+
+ protected:
+  absl::StatusOr<ir::Function> RunOnFunction(ir::Function function,
+                                             const target::CompilationConfig& config) const override {
+    if (config.mixed_precision.empty()) return function;
+    return Narrower().Run(std::move(function));
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Pass> ToMixedPrecision() { return std::make_unique<ToMixedPrecisionPass>(); }
+
+}  // namespace inlay::passes
