@@ -11,6 +11,8 @@ import numpy as np
 import onnx
 from onnx.reference import ReferenceEvaluator
 
+from inlay.onnx_import.value import Unsupported, Value
+
 LIMIT = 1 << 26  # elements: beyond it a node is compiled, not folded
 
 # Their meaning is not a function of their inputs, or they hold graphs (handled by control.py).
@@ -71,3 +73,11 @@ def evaluate(node: onnx.NodeProto, arrays: list[np.ndarray | None], opset: int) 
         raise ValueError(f"cannot be evaluated: {error}") from None
     made = dict(zip(names, results))
     return [np.asarray(made[name]) if name else np.empty(0) for name in bare.output]
+
+
+def evaluate_values(node: onnx.NodeProto, inputs: list[Value | None], opset: int) -> list[np.ndarray]:
+    """The same of compile-time values. Raises Unsupported."""
+    try:
+        return evaluate(node, [None if v is None else v.array for v in inputs], opset)
+    except ValueError as error:
+        raise Unsupported(str(error)) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pathlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -15,8 +16,8 @@ from inlay.ir import FunctionBuilder, Var
 from inlay.ir.half import HalfBuilder
 from inlay.ir.module import LITERAL_LIMIT, IRModule
 from inlay.onnx_import import fold, functions, partial
-from inlay.onnx_import.initializers import load_tensor
-from inlay.onnx_import.integer_products import remember_quantised
+from inlay.onnx_import.initializers import is_packed, load_packed, load_tensor
+from inlay.onnx_import.integer_products import remember_quantised, remember_transposed
 from inlay.onnx_import.registry import MICROSOFT, Converter, NodeContext, find_converter
 from inlay.onnx_import.value import (
     AbsentValue,
@@ -37,6 +38,9 @@ _MALFORMED = (
 
 # Operators of onnxruntime, and the opset since which ONNX has ones that take and mean all that these do.
 _LIKE_ONNX = {"QuantizeLinear": 21, "DequantizeLinear": 21}
+
+# What products want to know of an operand, however it was made.
+_REMEMBERED = {"DequantizeLinear": remember_quantised, "Transpose": remember_transposed}
 
 
 def _as_onnx(node: onnx.NodeProto) -> onnx.NodeProto:
@@ -96,11 +100,17 @@ class GraphImporter:
     def add_initializers(self, graph: onnx.GraphProto, scope: Scope) -> None:
         for tensor in graph.initializer:
             if tensor.name not in scope:
-                scope[tensor.name] = self.initial_value(tensor.name, load_tensor(tensor, self.base))
+                scope[tensor.name] = self.initializer(tensor)
         for sparse in graph.sparse_initializer:
             node = onnx.NodeProto(name=sparse.values.name, op_type="sparse_initializer")
             self.report(node, 0, Unsupported("sparse initializers are not supported"))
             scope[sparse.values.name] = PoisonValue(sparse.values.name)
+
+    def initializer(self, tensor: onnx.TensorProto) -> Value:
+        shape = tuple(tensor.dims)
+        if is_packed(tensor) and math.prod(shape) > LITERAL_LIMIT:
+            return Value(tensor.name, thunk=load_packed(tensor, self.base), shape=shape, weight=True)
+        return self.initial_value(tensor.name, load_tensor(tensor, self.base))
 
     @staticmethod
     def initial_value(name: str, array: np.ndarray) -> Value:
@@ -168,8 +178,8 @@ class GraphImporter:
             outputs = self.convert_constant(ctx, function, body, inputs)
         else:
             outputs = self.convert_plain(ctx, function, body)
-        if node.op_type == "DequantizeLinear" and domain == "":
-            remember_quantised(ctx, outputs[0])
+        if domain == "" and node.op_type in _REMEMBERED:
+            _REMEMBERED[node.op_type](ctx, outputs[0])
         return outputs
 
     def convert_plain(self, ctx: NodeContext, function: Converter | None, body) -> list[Any]:
@@ -233,7 +243,7 @@ class GraphImporter:
                 raise
             return [
                 constant_value(name, r, weight=tainted or r.nbytes > LITERAL_LIMIT)
-                for name, r in zip(node.output, fold_or_refuse(node, inputs, ctx.opset))
+                for name, r in zip(node.output, fold.evaluate_values(node, inputs, ctx.opset))
             ]
         if can_fold:
             attach_thunks(outputs, node, inputs, ctx.opset)
@@ -290,20 +300,13 @@ class GraphImporter:
         return flat if extents.ndim == 1 else self.builder.op("reshape", flat, shape=list(extents.shape))
 
 
-def fold_or_refuse(node, inputs: list[Value | None], opset: int) -> list[np.ndarray]:
-    try:
-        return fold.evaluate(node, [None if v is None else v.array for v in inputs], opset)
-    except ValueError as error:
-        raise Unsupported(str(error)) from None
-
-
 def attach_thunks(outputs: list[Any], node, inputs: list[Value | None], opset: int) -> None:
     """Lets outputs that were compiled also be read as compile-time values, at the cost of evaluating the node."""
     cache: list[list[np.ndarray]] = []
 
     def result(i: int) -> np.ndarray:
         if not cache:
-            cache.append(fold_or_refuse(node, inputs, opset))
+            cache.append(fold.evaluate_values(node, inputs, opset))
         return cache[0][i]
 
     for i, value in enumerate(outputs):

@@ -22,34 +22,60 @@ _EXACT_IN_F32 = 2**24 // 255**2  # products of two 8-bit numbers
 
 @dataclasses.dataclass(frozen=True)
 class Quantised:
-    """(values - zero) * scale, both of one element, or of one an index of `axis`."""
+    """(values - zero) * scale, both of one element, or of one an index of `axis`; with a block, of one for as many of
+    the axis, at each index of the others.
+
+    in_blocks: what weight_only.py made of it, by whether its columns lie as rows."""
 
     values: Value
     scale: Value
     zero: Value | None
     axis: int
+    block: int = 0
+    in_blocks: dict[bool, Any] = dataclasses.field(default_factory=dict, compare=False)
 
     @property
     def per_tensor(self) -> bool:
         return self.scale.elements == 1 and (self.zero is None or self.zero.elements == 1)
 
+    @property
+    def constant(self) -> bool:
+        return all(v is None or v.constant for v in (self.values, self.scale, self.zero))
+
 
 def remember_quantised(ctx: NodeContext, made: Value) -> None:
     """Of a DequantizeLinear node, for who takes its result."""
     x, scale, zero = ctx[0], ctx[1], ctx.get(2)
-    given = [v for v in (x, scale, zero) if v is not None]
-    if any(v.type is None for v in given) or any(_is_open(d) for v in given[1:] for d in v.shape):
+    if scale.type is None or any(_is_open(d) for v in (scale, zero) if v is not None for d in v.shape):
         return
-    if x.dtype not in _EIGHT_BITS:
-        return
-    axis = ctx.attr("axis", 1)
+    axis, block = ctx.attr("axis", 1), ctx.attr("block_size", 0)
     axis += x.rank if axis < 0 else 0
-    if ctx.attr("block_size", 0) or scale.rank > 1 or made.dtype != "f32" or scale.dtype != "f32":
+    if scale.rank == x.rank if block else scale.rank <= 1:
+        made.quantised = Quantised(x, scale, zero, axis, block)
+
+
+def remember_transposed(ctx: NodeContext, made: Value) -> None:
+    """Of a Transpose node of a matrix of constants."""
+    q = ctx[0].quantised
+    if q is None or not q.constant or q.values.rank != 2 or ctx.attr("perm", [1, 0]) != [1, 0]:
         return
-    made.quantised = Quantised(x, scale, zero, axis)
+
+    def turned(parameter: Value) -> Value:
+        return parameter.transposed() if parameter.rank == 2 else parameter
+
+    zero = None if q.zero is None else turned(q.zero)
+    made.quantised = Quantised(q.values.transposed(), turned(q.scale), zero, 1 - q.axis, q.block)
 
 
-def _is_zero(point: Value | None) -> bool:
+def _of_eight_bits(x: Value) -> Quantised | None:
+    """What integer products take: of 8 bits, f32, not in blocks."""
+    q = x.quantised
+    if q is None or q.values.type is None or q.values.dtype not in _EIGHT_BITS or q.block:
+        return None
+    return q if x.dtype == q.scale.dtype == "f32" else None
+
+
+def is_zero(point: Value | None) -> bool:
     return point is None or (point.constant and not point.weight and not np.any(point.array))
 
 
@@ -110,14 +136,14 @@ def integer_matmul(
         b, b_zero = _as_signed(ctx, b, b_zero, literal)
     y = ctx.op("matmul_integer", a, b, transpose_b=transpose_b)
     of_a = of_b = None
-    if not _is_zero(a_zero):
+    if not is_zero(a_zero):
         assert a_zero is not None
         of_a = _of_rows(ctx, a_zero)
         sums = _sums(ctx, b, [b.rank - 1 if transpose_b else b.rank - 2], literal)
         if transpose_b:
             sums = ctx.reshape(sums, [*b.shape[:-2], 1, b.shape[-2]])
         y = ctx.op("sub", y, ctx.op("mul", sums, of_a))
-    if not _is_zero(b_zero):
+    if not is_zero(b_zero):
         assert b_zero is not None
         of_b = ctx.cast(b_zero, "i32")
         y = ctx.op("sub", y, ctx.op("mul", _sums(ctx, a, [a.rank - 1]), of_b))
@@ -151,9 +177,9 @@ def integer_conv(
     if not _fits(x, w, slice(0, 1)) or (x_zero is not None and x_zero.elements != 1):
         return None
     literal, w = _is_literal(w), _as_weight(w)
-    if w.constant and w.dtype == "u8" and not _is_zero(w_zero):
+    if w.constant and w.dtype == "u8" and not is_zero(w_zero):
         w, w_zero = _as_signed(ctx, w, w_zero, literal)
-    if _is_zero(w_zero):
+    if is_zero(w_zero):
         return _centred_conv(ctx, x, x_zero, w, attrs, literal)
     assert w_zero is not None
     if attrs["groups"] > 1:
@@ -177,7 +203,7 @@ def _window_sums(ctx: NodeContext, x: Value, x_zero: Value | None, kernel: list[
 
 def _centred_conv(ctx: NodeContext, x: Value, x_zero: Value | None, w: Value, attrs: dict, literal: bool) -> Value:
     """The same without zero points of w. literal: w's values may be used now."""
-    if _is_zero(x_zero):
+    if is_zero(x_zero):
         return ctx.op("conv_integer", x, w, **attrs)
     assert x_zero is not None
     if x_zero.constant:
@@ -215,7 +241,7 @@ def per_channel(ctx: NodeContext, value: Value, rank: int) -> Value:
 
 def dequantised_matmul(ctx: NodeContext, a: Value, b: Value, transpose_b: bool = False) -> Value | None:
     """The product of two values that DequantizeLinear nodes made; None: of others, or in other ways."""
-    p, q = a.quantised, b.quantised
+    p, q = _of_eight_bits(a), _of_eight_bits(b)
     if p is None or q is None or not p.per_tensor or b.rank < 2:
         return None
     if not q.per_tensor and (q.axis != b.rank - (2 if transpose_b else 1) or b.rank != 2):
@@ -240,7 +266,7 @@ def quantised_matmul(ctx: NodeContext, p: Quantised, q: Quantised, bias: Value |
 
 def dequantised_conv(ctx: NodeContext, x: Value, w: Value, bias: Value | None, attrs: dict) -> Value | None:
     """The same of a convolution."""
-    p, q = x.quantised, w.quantised
+    p, q = _of_eight_bits(x), _of_eight_bits(w)
     if p is None or q is None or not p.per_tensor or not (q.per_tensor or q.axis == 0):
         return None
     y = integer_conv(ctx, p.values, p.zero, q.values, q.zero, attrs)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from inlay.ir import dims
 from inlay.onnx_import.contrib_common import only, without
 from inlay.onnx_import.registry import NodeContext, contrib
 from inlay.onnx_import.value import Unsupported, Value, constant_value
+from inlay.onnx_import.weight_only import rows_of_blocks
 
 
 def _packed(ctx: NodeContext, i: int, what: str, bits: int) -> np.ndarray:
@@ -39,15 +39,6 @@ def _zero_points(ctx: NodeContext, i: int, bits: int, rows: int, blocks: int) ->
     if ctx[i].is_float:
         return ctx.reshape(ctx[i], [rows, blocks])
     return _weight(_numbers(ctx, i, "the zero points", bits, rows)[:, :blocks], ctx[i].name)
-
-
-def _dequantised(ctx: NodeContext, numbers: Value, scales: Value, zero: Value | None, bits: int) -> Value:
-    """[..., blocks, numbers] as floats, (numbers - zero) * scales; of these one for a block. No zero: half of the range."""
-    *outer, blocks, size = numbers.shape
-    each = [*outer, blocks, 1]
-    shift = ctx.like(2 ** (bits - 1), scales) if zero is None else ctx.reshape(ctx.cast(zero, scales.dtype), each)
-    floats = ctx.op("mul", ctx.op("sub", ctx.cast(numbers, scales.dtype), shift), ctx.reshape(scales, each))
-    return ctx.reshape(floats, [*outer, dims.mul(blocks, size)])
 
 
 @contrib("MatMulNBits")
@@ -82,11 +73,7 @@ def gather_block_quantized(ctx: NodeContext) -> Value:
         raise Unsupported(f"rows of {count} numbers: only whole blocks of {block} are supported")
     zero = _zero_points(ctx, 3, bits, rows, count // block)
 
-    def at_index(v: Value) -> Value:
-        return ctx.op("gather", v, index, axis=0)
-
-    found = ctx.reshape(at_index(_weight(numbers, table.name)), [*index.shape, count // block, block])
-    y = _dequantised(ctx, found, at_index(ctx[2]), None if zero is None else at_index(zero), bits)
+    y = rows_of_blocks(ctx, _weight(numbers, table.name), ctx[2], zero, bits, index)
     at = ctx.reshape(index, [*index.shape, 1])
     below, above = ctx.op("less", at, ctx.like(rows, at)), ctx.op("greater_equal", at, ctx.like(-rows, at))
     return ctx.op("where", ctx.op("logical_and", below, above), y, ctx.like(0, y))

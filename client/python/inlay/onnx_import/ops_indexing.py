@@ -6,6 +6,7 @@ import numpy as np
 
 from inlay.onnx_import.registry import NodeContext, converter
 from inlay.onnx_import.value import Unsupported, Value, constant_value
+from inlay.onnx_import.weight_only import weight_only_rows
 
 
 def _indices(ctx: NodeContext, i: int) -> Value:
@@ -15,7 +16,10 @@ def _indices(ctx: NodeContext, i: int) -> Value:
 
 @converter("Gather")
 def gather(ctx: NodeContext) -> Value:
-    return ctx.op("gather", ctx[0], _indices(ctx, 1), axis=ctx.axis(ctx.attr("axis", 0), ctx[0].rank))
+    x, index = ctx[0], _indices(ctx, 1)
+    axis = ctx.axis(ctx.attr("axis", 0), x.rank)
+    rows = weight_only_rows(ctx, x, index) if axis == 0 else None
+    return ctx.op("gather", x, index, axis=axis) if rows is None else rows
 
 
 @converter("GatherElements")

@@ -8,12 +8,21 @@ from inlay.ir import dims
 from inlay.onnx_import.integer_products import dequantised_matmul, integer_product
 from inlay.onnx_import.registry import NodeContext, converter
 from inlay.onnx_import.value import Unsupported, Value
+from inlay.onnx_import.weight_only import weight_only_matmul
+
+
+def _product(ctx: NodeContext, a: Value, b: Value, transpose_b: bool = False) -> Value:
+    """Of the integers that DequantizeLinear made them of, where there is such a product."""
+    for way in (dequantised_matmul, weight_only_matmul):
+        y = way(ctx, a, b, transpose_b)
+        if y is not None:
+            return y
+    return ctx.op("matmul", a, b, transpose_b=transpose_b)
 
 
 @converter("MatMul")
 def matmul(ctx: NodeContext) -> Value:
-    y = dequantised_matmul(ctx, ctx[0], ctx[1])
-    return ctx.op("matmul", ctx[0], ctx[1]) if y is None else y
+    return _product(ctx, ctx[0], ctx[1])
 
 
 def _scaled(ctx: NodeContext, x: Value, factor: float) -> Value:
@@ -33,9 +42,7 @@ def gemm(ctx: NodeContext) -> Value:
     ctx.ignore("broadcast")  # of opset 6: C broadcasts as it always does now
     alpha, beta = ctx.attr("alpha", 1.0), ctx.attr("beta", 1.0)
     trans_a, trans_b = bool(ctx.attr("transA", 0)), bool(ctx.attr("transB", 0))
-    y = None if trans_a else dequantised_matmul(ctx, a, b, trans_b)
-    if y is None:
-        y = ctx.op("matmul", a, b, transpose_a=trans_a, transpose_b=trans_b)
+    y = ctx.op("matmul", a, b, transpose_a=True, transpose_b=trans_b) if trans_a else _product(ctx, a, b, trans_b)
     y = _scaled(ctx, y, alpha)
     c = ctx.get(2)
     if c is None or beta == 0.0:

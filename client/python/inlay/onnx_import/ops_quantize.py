@@ -11,8 +11,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from inlay.ir.types import numpy_dtype
+from inlay.ir.types import TensorType, numpy_dtype
 from inlay.onnx_import.contrib_common import channels_first, channels_last
+from inlay.onnx_import.fold import evaluate_values
 from inlay.onnx_import.integer_products import exact_float, integer_conv, integer_product, per_channel
 from inlay.onnx_import.ops_nn import conv_attrs
 from inlay.onnx_import.registry import NodeContext, contrib, converter, onnx_dtype
@@ -78,14 +79,22 @@ def dequantize(ctx: NodeContext) -> Value:
     x, scale, zero = ctx[0], ctx[1], ctx.get(2)
     declared = ctx.attr("output_dtype", 0)
     dtype = onnx_dtype(declared) if declared else scale.dtype
+    axis, block = _axis(ctx, x), ctx.attr("block_size", 0)
+    if x.type is None and scale.constant and (zero is None or zero.constant):  # of 4 bits, and the like
+        return _dequantised_when_asked(ctx, TensorType(dtype, x.shape))
     if x.dtype not in (*_QUANTISED, "i32"):
         raise Unsupported(f"dequantisation of {x.dtype}")
-    axis, block = _axis(ctx, x), ctx.attr("block_size", 0)
     wide = ctx.cast(x, "i32")
     if zero is not None:
         wide = ctx.op("sub", wide, ctx.cast(_along(ctx, zero, x, axis, block), "i32"))
     factor = ctx.cast(_along(ctx, scale, x, axis, block), "f32")
     return ctx.cast(ctx.op("mul", ctx.cast(wide, "f32"), factor), dtype)
+
+
+def _dequantised_when_asked(ctx: NodeContext, type_: TensorType) -> Value:
+    """What takes products or rows of it (weight_only.py) never asks."""
+    inputs = [ctx.get(i) for i in range(len(ctx))]
+    return Value("", type_, thunk=lambda: evaluate_values(ctx.node, inputs, ctx.opset)[0], weight=True)
 
 
 def dynamically_quantised(ctx: NodeContext, x: Value) -> tuple[Value, Value, Value]:

@@ -128,7 +128,10 @@ def insert_ones(ctx: NodeContext, x: Value, target: list) -> Value:
 @converter("Transpose")
 def transpose(ctx: NodeContext) -> Value:
     x = ctx[0]
-    return ctx.transpose(x, ctx.axes(ctx.attr("perm") or range(x.rank - 1, -1, -1), x.rank))
+    perm = ctx.axes(ctx.attr("perm") or range(x.rank - 1, -1, -1), x.rank)
+    if x.quantised is not None and x.constant and x.var is None and perm == [1, 0]:
+        return x.transposed()  # a product takes what it was made of, and nobody may want the floats
+    return ctx.transpose(x, perm)
 
 
 @converter("Concat")

@@ -34,7 +34,7 @@ class Poisoned(Exception):
 class Value:
     """A tensor of the model: its type, and any of
       - a Var of the function under construction,
-      - a compile-time array (at once, or a function that computes it),
+      - a compile-time array (at once, or a function that computes it: `shape` says of what, where the IR lacks its dtype),
       - the extents that it lists, some of them symbolic (`extents`, an object array).
 
     weight: the array is trained data (or comes from it): its value must stay out of the program.
@@ -42,7 +42,7 @@ class Value:
     quantised: what DequantizeLinear made it of, where it did.
     """
 
-    __slots__ = ("_array", "_thunk", "extents", "name", "quantised", "roots", "type", "var", "weight")
+    __slots__ = ("_array", "_shape", "_thunk", "extents", "name", "quantised", "roots", "type", "var", "weight")
 
     def __init__(
         self,
@@ -54,11 +54,13 @@ class Value:
         extents: np.ndarray | None = None,
         weight: bool = False,
         roots: frozenset[str] = frozenset(),
+        shape: Shape | None = None,
     ):
         self.name = name
         self.var = var
         self._array = array
         self._thunk = thunk
+        self._shape = shape
         self.extents = extents
         self.weight = weight
         self.roots = roots
@@ -81,11 +83,24 @@ class Value:
             self._array = np.asarray(self._thunk())
         return self._array
 
+    def once(self) -> np.ndarray:
+        """The same, for who needs it once: what a function computes is not kept."""
+        if self._array is not None:
+            return self._array
+        assert self._thunk is not None
+        return np.asarray(self._thunk())
+
+    def transposed(self) -> Value:
+        """Of a constant matrix, when somebody asks."""
+        turned = self.shape[::-1]
+        type_ = None if self.type is None else TensorType(self.type.dtype, turned)
+        return Value(self.name, type_, thunk=lambda: self.once().T, weight=self.weight, shape=turned)
+
     @property
     def shape(self) -> Shape:
-        if self.type is None:
-            return tuple(self.array.shape)
-        return self.type.shape
+        if self.type is not None:
+            return self.type.shape
+        return tuple(self.array.shape) if self._shape is None else self._shape
 
     @property
     def rank(self) -> int:
