@@ -18,6 +18,7 @@ import click
 from inlay import __version__, cli_server
 from inlay.cli_command import EXIT_FAILED, EXIT_INTERRUPTED, command, server_option
 from inlay.cli_config import config_options, make_config, names
+from inlay.config import PRECISIONS
 
 if TYPE_CHECKING:
     from inlay.runtime import TensorSpec
@@ -288,6 +289,11 @@ def inspect(library, as_json):
     is_flag=True,
     help="AVX2's instructions only, where the CPU has more: native code, and the peers that can be held to it.",
 )
+@click.option(
+    "--mixed-precision",
+    type=click.Choice(PRECISIONS),
+    help="Of products of f32 with weights; of ours, and of the peers that have it.",
+)
 @click.option("--search", type=click.Choice(["measured", "analytic", "none"]), help="How backends are chosen.")
 @click.option("--search-budget", type=float, default=0, metavar="SECONDS", help="Of measuring. Default 60.")
 @click.option("--backends", metavar="A,B", help="Those that may be used.")
@@ -300,8 +306,8 @@ def inspect(library, as_json):
 @server_option
 @command
 def bench(
-    models, vs, list_peers, random_count, seed, threads, rounds, plans, profile, target, avx2, search, search_budget, backends, shape, cold,
-    limit, markdown, server, as_json,
+    models, vs, list_peers, random_count, seed, threads, rounds, plans, profile, target, avx2, mixed_precision, search, search_budget, backends,
+    shape, cold, limit, markdown, server, as_json,
 ):  # fmt: skip
     """Time MODELs (.onnx files, or built-in names) against peers, each in a process of its own, in interleaved rounds."""
     from inlay.bench import measure, peers, report, subjects
@@ -326,6 +332,7 @@ def bench(
         search=search,
         search_budget_s=search_budget,
         backends=names(backends),
+        mixed_precision=mixed_precision,
     )
     settings = measure.Settings(chosen, config, rounds, _shapes(shape), cold, plans, profile, limit, server, avx2)
     found = subjects.named(models) + (subjects.random(random_count, seed) if random_count else [])

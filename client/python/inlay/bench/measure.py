@@ -194,6 +194,7 @@ class ModelRun:
             subject=self._subject.torch,
             library=str(library),
             avx2=self._settings.avx2 and name != REFERENCE,
+            mixed_precision=self._settings.config.mixed_precision or "",
         )
 
     def _reference(self) -> list[np.ndarray]:
@@ -207,6 +208,8 @@ class ModelRun:
         start's seconds."""
         peer = "inlay" if name in self._libraries else name
         text = peer_list.not_held_to_avx2(peer) if self._settings.avx2 else ""
+        if self._settings.config.mixed_precision:
+            text = text or peer_list.without_mixed_precision(peer)
         if text or (peer != "inlay" and (text := peer_list.missing(peer))):
             self._cells[name] = {"error": text}
             return

@@ -31,6 +31,7 @@ class Job:
         subject: what the torch form is made of (subjects.torch_module); empty: there is none.
         library: path of the exported library, for inlay.
         avx2: AVX2's instructions only, on a CPU that has more; of AVX2_PEERS.
+        mixed_precision: "bf16": products in that; of MIXED_PEERS. "": f32 like everybody else.
     """
 
     model: str
@@ -41,6 +42,7 @@ class Job:
     subject: dict[str, Any]
     library: str = ""
     avx2: bool = False
+    mixed_precision: str = ""
 
     def arrays(self) -> dict[str, np.ndarray]:
         with np.load(self.inputs) as loaded:
@@ -65,6 +67,8 @@ AVX2_ENVIRONMENT = {
     "ONEDNN_MAX_CPU_ISA": "AVX2",
     "TORCHINDUCTOR_CPP_MARCH": "x86-64-v3",
 }
+
+MIXED_PEERS = ("openvino", "torch.compile")  # its hint; autocast
 
 
 class Importing:
@@ -112,8 +116,10 @@ def openvino_peer(job: Job) -> Prepared:
     with Importing() as importing:
         import openvino
     core = openvino.Core()
-    # f32 like everybody else: its default on recent CPUs is bf16.
-    options = {"INFERENCE_NUM_THREADS": job.threads, "INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY"}
+    precision = job.mixed_precision or "f32"  # its default on recent CPUs is bf16
+    options = {
+        "INFERENCE_NUM_THREADS": job.threads, "INFERENCE_PRECISION_HINT": precision, "PERFORMANCE_HINT": "LATENCY",
+    }  # fmt: skip
     request = core.compile_model(core.read_model(job.model), "CPU", options).create_infer_request()
     inputs = job.arrays()
 
@@ -148,7 +154,7 @@ def _torch(job: Job):
 
 
 def _torch_arrays(result) -> Sequence[np.ndarray]:
-    return [t.detach().numpy() for t in (result if isinstance(result, (tuple, list)) else (result,))]
+    return [t.detach().float().numpy() if t.is_floating_point() else t.numpy() for t in (result if isinstance(result, (tuple, list)) else (result,))]
 
 
 def torch_compile_peer(job: Job) -> Prepared:
@@ -156,7 +162,7 @@ def torch_compile_peer(job: Job) -> Prepared:
     compiled = torch.compile(module, mode="max-autotune-no-cudagraphs")
 
     def run():
-        with torch.no_grad():
+        with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, enabled=bool(job.mixed_precision)):
             return compiled(*inputs)
 
     return Prepared(run, _torch_arrays, torch.__version__, imported)
@@ -239,6 +245,11 @@ _PACKAGES = {
 def not_held_to_avx2(peer: str) -> str:
     """What to say of a peer that has no switch for it; "" of the others."""
     return "" if peer == "inlay" or peer in AVX2_PEERS else "can't be held to AVX2"
+
+
+def without_mixed_precision(peer: str) -> str:
+    """The same of one that computes f32 models in f32 alone."""
+    return "" if peer == "inlay" or peer in MIXED_PEERS else "no mixed precision"
 
 
 def missing(peer: str) -> str:

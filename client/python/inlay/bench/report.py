@@ -26,6 +26,7 @@ def summary(rows: list[Row], peers: Sequence[str], settings: Any) -> dict[str, A
         "cpu": cpu_model(),
         "cores": len(settings.cores),
         "threads": settings.config.num_threads,
+        "precision": "f32, products in bf16" if settings.config.mixed_precision else "f32",
         "rounds": settings.rounds,
         "target": ", ".join(str(t) for t in settings.config.targets),
         "peers": list(peers),
@@ -54,7 +55,7 @@ def _mean(ratios) -> float | None:
 def heading(result: dict[str, Any]) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items())
     return (
-        f"{result['date']}, {result['cpu']}, {result['threads']} thread(s), f32, {result['target']}; {versions}; "
+        f"{result['date']}, {result['cpu']}, {result['threads']} thread(s), {result['precision']}, {result['target']}; {versions}; "
         f"{result['rounds']} interleaved rounds, a process each, median ± half of p10..p90 in ms; "
         "ratio above 1: inlay is faster; errors against onnxruntime"
     )
