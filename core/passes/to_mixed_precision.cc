@@ -8,6 +8,10 @@
 //
 // What was rounded for one product is so for all that comes behind it: a residual that lay in memory as both would cost
 // three times the traffic. Parameters of the function, and what it returns, stay as they are.
+#include <algorithm>
+#include <utility>
+#include <vector>
+
 #include "core/base/status_macros.h"
 #include "core/passes/passes.h"
 #include "core/passes/rewriter.h"
@@ -62,13 +66,22 @@ class Narrower : public ConstantsRewriter {
     return narrow;
   }
 
-  // Of what is only moved, the source is rounded.
+  // Of what takes elements as they are, these are rounded; the greatest one is still the greatest.
   absl::StatusOr<Operand> MakeNarrow(const Operand& x) {
     const Binding* def = Def(x);
-    const bool moves = def != nullptr && (def->IsCall("reshape") || def->IsCall("transpose"));
-    if (!moves || !def->args[0].is_var()) return Call("cast", {x}, {{"dtype", DType::kBF16}});
-    INLAY_ASSIGN_OR_RETURN(const Operand source, Narrow(def->args[0]));
-    return Call(def->callee, {source}, def->attrs);
+    if (def == nullptr || !TakesElements(*def)) return Call("cast", {x}, {{"dtype", DType::kBF16}});
+    std::vector<Operand> sources;
+    for (const Operand& arg : def->args) {
+      INLAY_ASSIGN_OR_RETURN(const Operand source, Narrow(arg));
+      sources.push_back(source);
+    }
+    return Call(def->callee, std::move(sources), def->attrs);
+  }
+
+  static bool TakesElements(const Binding& call) {
+    const bool takes = call.IsCall("reshape") || call.IsCall("transpose") || call.IsCall("slice") ||
+                       call.IsCall("concat") || call.IsCall("max_pool");
+    return takes && std::all_of(call.args.begin(), call.args.end(), [](const Operand& arg) { return arg.is_var(); });
   }
 
   // What there is of it in memory where a product has had it rounded.

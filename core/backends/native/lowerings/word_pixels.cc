@@ -27,12 +27,12 @@ constexpr int64_t kResultBytes = 2;  // written and read for one
 // [N * pixels, taps * words] of an image, row by row.
 class PixelRows {
  public:
-  // `channels_last`: the image is [N, pixels, words], else [N, words, pixels].
-  PixelRows(FunctionEmitter& f, const ConvShape& shape, const WordProducts& products, bool channels_last)
+  // `words_last`: the image is [N, pixels, words], else [N, words, pixels].
+  PixelRows(FunctionEmitter& f, const ConvShape& shape, const WordProducts& products, bool words_last)
       : s_(shape),
         words_(products.words(shape.c)),
-        word_stride_(channels_last || words_ == 1 ? 1 : shape.in_elements()),
-        pixel_stride_(channels_last ? words_ : 1),
+        word_stride_(words_last || words_ == 1 ? 1 : shape.in_elements()),
+        pixel_stride_(words_last ? words_ : 1),
         lanes_(f.cpu().core.vector_bytes / kWordBytes),
         padding_(f.State(words_ * kWordBytes)) {
     f.Parallel(
@@ -215,13 +215,15 @@ absl::Status EmitWordPixels(FunctionEmitter& f, const Node& n) {
   const ConvShape shape = ConvShapeOf(conv, /*transposed=*/false);
   const bool channels_last = &x != &conv.in(0), gathers = !shape.is_pointwise() || !channels_last;
   std::optional<PixelRows> pixels;
-  if (gathers) pixels.emplace(f, shape, products, channels_last);
+  const bool is_interleaved = !channels_last && products.words(shape.c) <= 2;
+  if (gathers) pixels.emplace(f, shape, products, channels_last || is_interleaved);
   const int64_t rows = shape.n * shape.pixels(), k = shape.taps() * products.words(shape.c);
   const PixelPlan pixel_plan = PlanPixels(f, products, rows, shape.m, k);
   const GemmPlan& plan = pixel_plan.gemm;
   const int64_t row_words = pixel_plan.row_words;
   const Buffer image = channels_last ? RowsOfWords(f, x, products, true, gathers ? products.words(shape.c) : row_words)
-                                     : WordsOfImages(f, x, products, 1);
+                       : is_interleaved ? PixelsOfWords(f, x, products)
+                                        : WordsOfImages(f, x, products, 1);
   const PackedWords filters = PackFilters(f, w, products, plan);
   const std::optional<MatrixTiles> registers = pixel_plan.by_tiles ? std::optional<MatrixTiles>(f) : std::nullopt;
   ProductShape result(n.out(), n.out().dims[n.out().rank() - 2].value(), false, false);

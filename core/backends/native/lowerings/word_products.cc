@@ -230,6 +230,52 @@ Buffer WordsOfImages(FunctionEmitter& f, const Tensor& x, const WordProducts& pr
   return Words(f, x, products, true, 1, groups, shapes);
 }
 
+Buffer PixelsOfWords(FunctionEmitter& f, const Tensor& x, const WordProducts& products) {
+  const int64_t channels = x.dims[1].value(), words = products.words(channels), depth = products.depth();
+  if (words == 1) return WordsOfImages(f, x, products, 1);
+  Shape outer(x.dims.begin(), x.dims.end() - 1);  // rows of pixels
+  outer.erase(outer.begin() + 1);
+  const Extent columns = x.dims.back();
+  const Buffer made = f.Temporary(Product(outer) * columns * Extent(words * kWordBytes));
+  int cost = 0;
+  f.Expression(x, nullptr, nullptr, &cost);
+  f.WithLanesOrScalar(columns, f.LanesForBytes(kWordBytes, columns), cost * 4, [&](int64_t lanes) {
+    f.ParallelEach(Product(outer), Cycles(columns) * (static_cast<double>(channels * (cost + 2)) / lanes) + 10,
+                   [&](Kernel& k, Value row) {
+                     Ops& o = k.o;
+                     const Indices at = Delinearise(o, row, outer);
+                     const Type type = o.StoredType(products.type());
+                     const Value to = o.At(k.Pointer(made), o.Mul(row, columns * Extent(words)), type);
+                     VectorLoop(o, {columns}, lanes, {}, [&](const VectorPoint& point, const Values&) {
+                       Eval e(k, lanes);
+                       Values joined;
+                       for (int64_t word = 0; word < words; ++word) {
+                         Values parts;
+                         for (int64_t c = word * depth; c < std::min(channels, (word + 1) * depth); ++c) {
+                           Indices here = {at[0], Index(o.Int(c))};
+                           here.insert(here.end(), at.begin() + 1, at.end());
+                           here.push_back(point.at[0]);
+                           parts.push_back(e.At(x, here));
+                         }
+                         joined.push_back(products.Join(o, parts, true));
+                       }
+                       const Value first = o.Mul(point.at[0].base, words);
+                       if (lanes == 1) {
+                         for (int64_t i = 0; i < words; ++i) o.Store(joined[i], o.At(to, o.Add(first, i), type));
+                         return Values();
+                       }
+                       for (int64_t half = 0; half < 2; ++half) {
+                         std::vector<int64_t> mask;
+                         for (int64_t i = 0; i < lanes; ++i) mask.push_back((half * lanes + i) / 2 + i % 2 * lanes);
+                         o.Store(o.Shuffle(joined[0], joined[1], mask), o.At(to, o.Add(first, half * lanes), type));
+                       }
+                       return Values();
+                     });
+                   });
+  });
+  return made;
+}
+
 void SubtractExcess(Kernel& kernel, const WordProducts& products, const Buffer& excess, const BatchOffset& offset,
                     GemmKernel* gemm) {
   if (products.excess() == 0) return;

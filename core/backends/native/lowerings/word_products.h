@@ -95,6 +95,9 @@ void SubtractExcess(Kernel& kernel, const WordProducts& products, const Buffer& 
 // Of a matmul. Nothing: of floats whose words the processor does not multiply.
 std::optional<WordProducts> ProductsOfMatmul(FunctionEmitter& f, const Tensor& a, const Tensor& b);
 
+// The same as [N,spatial,words], of one group with a word or two of channels.
+Buffer PixelsOfWords(FunctionEmitter& f, const Tensor& x, const WordProducts& products);
+
 // An operand's words, and where its matrices lie among them.
 struct WordMatrices {
   Buffer words;
