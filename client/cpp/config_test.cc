@@ -55,6 +55,7 @@ TEST(ConfigTest, GoesOverTheWire) {
   config.backends = {"native"};
   config.opt_level = 0;
   config.disabled_passes = {"fold_pads"};
+  config.mixed_precision = "bf16";
   config.num_threads = 3;
   const absl::StatusOr<std::string> bytes = config.ToBytes();
   ASSERT_TRUE(bytes.ok()) << bytes.status();

@@ -192,6 +192,16 @@ TEST_F(CollageTest, WhoReadsBytesWidensThem) {
   EXPECT_EQ(Calls(*result), "native: matmul_integer cast; native: matmul_integer cast cast sqrt cast sqrt add");
 }
 
+TEST_F(CollageTest, WhatIsPointwiseGoesInBeforeAProductTakesItsTail) {
+  auto x = builder_.Param("x", F32({4, 8})), r = builder_.Param("r", ir::MakeTensorType(ir::DType::kBF16, {4, 8}));
+  auto w = ir::MakeWeight(F32({8, 8}), Digest::Of("w"));
+  auto widened = Call("cast", {Call("relu", {r})}, {{"dtype", ir::DType::kF32}});
+  builder_.Return({Call("add", {Call("matmul", {x, w}), widened})});
+  auto result = Partition({&native_});
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(Calls(*result), "native: relu cast matmul add");
+}
+
 TEST_F(CollageTest, ValueWithTwoUsersIsNotFusedAway) {
   auto x = builder_.Param("x", F32({4, 4}));
   auto e = Call("exp", {x});

@@ -27,10 +27,11 @@ using ir::testing::Weight;
 using Ints = std::vector<int64_t>;
 
 // Runs the pass, then dead_code where `sweep`; verifies.
-inline ir::IRModule RunPass(ir::IRModule module, std::unique_ptr<Pass> pass, bool sweep = true) {
+inline ir::IRModule RunPass(ir::IRModule module, std::unique_ptr<Pass> pass, bool sweep = true,
+                            const target::CompilationConfig& config = target::CompilationConfig::Default()) {
   const absl::Status before = ir::Verify(module);
   EXPECT_TRUE(before.ok()) << "before: " << before;
-  absl::StatusOr<ir::IRModule> result = pass->Run(std::move(module), target::CompilationConfig::Default());
+  absl::StatusOr<ir::IRModule> result = pass->Run(std::move(module), config);
   EXPECT_TRUE(result.ok()) << result.status();
   if (!result.ok()) return ir::IRModule();
   const absl::Status after = ir::Verify(*result);

@@ -49,6 +49,7 @@ TEST(CompilationConfigTest, RoundTrip) {
     p->mutable_search()->add_backends("native");
     p->mutable_passes()->set_opt_level(0);
     p->mutable_passes()->add_disabled_passes("simplify");
+    p->mutable_passes()->set_mixed_precision("bf16");
     p->set_num_threads(2);
   });
   ASSERT_TRUE(config.ok()) << config.status();
@@ -62,6 +63,7 @@ TEST(CompilationConfigTest, RoundTrip) {
   EXPECT_EQ(again->search_mode, SearchMode::kNone);
   EXPECT_EQ(again->backends, config->backends);
   EXPECT_EQ(again->disabled_passes, config->disabled_passes);
+  EXPECT_EQ(again->mixed_precision, "bf16");
   EXPECT_EQ(again->num_threads, 2);
   EXPECT_FALSE(again->link_params);
 }
@@ -85,6 +87,8 @@ TEST(CompilationConfigTest, ErrorsNameTheField) {
   ExpectError([](P* p) { p->mutable_executor()->set_workspace_byte_alignment(24); }, kInvalid,
               "workspace_byte_alignment is 24; it must be a power of two");
   ExpectError([](P* p) { p->mutable_passes()->set_opt_level(4); }, kInvalid, "opt_level is 4; it must be 0 to 3");
+  ExpectError([](P* p) { p->mutable_passes()->set_mixed_precision("fp8"); }, kInvalid,
+              "mixed_precision is 'fp8'; it must be 'bf16', or empty");
   ExpectError([](P* p) { p->set_num_threads(-1); }, kInvalid, "num_threads is -1");
 }
 

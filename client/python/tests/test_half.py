@@ -47,3 +47,15 @@ def test_weights_stay_narrow():
     weight = np.ones((4, 4), np.float16)
     ops = _ops([helper.make_node("MatMul", ["a", "w"], ["y"])], [("a", [4, 4])], [("w", weight)])
     assert ops == ["matmul"]
+
+
+def test_what_a_product_with_weights_has_rounded_is_so_for_those_behind_it():
+    weight = np.ones((4, 4), np.float16)
+    nodes = [
+        helper.make_node("Exp", ["a"], ["t"]),
+        helper.make_node("MatMul", ["t", "w"], ["u"]),
+        helper.make_node("Add", ["u", "t"], ["y"]),
+    ]
+    # t is widened again for the sum: it does not lie in memory as both.
+    ops = _ops(nodes, [("a", [4, 4])], [("w", weight)])
+    assert ops == ["cast", "exp", "cast", "matmul", "cast", "cast", "add", "cast"]

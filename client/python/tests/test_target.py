@@ -79,13 +79,15 @@ def test_config_round_trip():
         num_threads=2,
         opt_level=0,
         disabled_passes=["fold"],
+        mixed_precision="bf16",
     )
     assert inlay.CompilationConfig.from_proto(config.to_proto()) == config
     assert inlay.CompilationConfig.from_proto(config_pb2.CompilationConfig()) == inlay.CompilationConfig()
 
 
 @pytest.mark.parametrize(
-    ("field", "value"), [("executor", "jet"), ("runtime", "java"), ("search", "luck"), ("num_threads", -1)]
+    ("field", "value"),
+    [("executor", "jet"), ("runtime", "java"), ("search", "luck"), ("num_threads", -1), ("mixed_precision", "fp8")],
 )
 def test_bad_config_values(field, value):
     with pytest.raises(ValueError, match=field):

@@ -57,6 +57,7 @@ std::vector<Case> AllCases() {
   AddFusedCases(&cases);
   AddAttentionCases(&cases);
   AddQuantisedCases(&cases);
+  AddBf16Cases(&cases);
   return cases;
 }
 

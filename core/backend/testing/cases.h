@@ -43,6 +43,7 @@ void AddOtherCases(std::vector<Case>* cases);
 void AddFusedCases(std::vector<Case>* cases);
 void AddAttentionCases(std::vector<Case>* cases);
 void AddQuantisedCases(std::vector<Case>* cases);
+void AddBf16Cases(std::vector<Case>* cases);
 
 }  // namespace inlay::backend::testing
 

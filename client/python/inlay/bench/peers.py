@@ -154,7 +154,10 @@ def _torch(job: Job):
 
 
 def _torch_arrays(result) -> Sequence[np.ndarray]:
-    return [t.detach().float().numpy() if t.is_floating_point() else t.numpy() for t in (result if isinstance(result, (tuple, list)) else (result,))]
+    return [
+        t.detach().float().numpy() if t.is_floating_point() else t.numpy()
+        for t in (result if isinstance(result, (tuple, list)) else (result,))
+    ]
 
 
 def torch_compile_peer(job: Job) -> Prepared:
