@@ -58,13 +58,17 @@ class Case:
         return self.config.targets[0].kind == "c"
 
     @property
+    def precision(self) -> str:
+        return "bfloat16" if self.config.mixed_precision else self.dtype.name
+
+    @property
     def tolerance(self) -> float:
-        return {"float16": 3e-2, "bfloat16": 2e-1}.get(self.dtype.name, TOLERANCE)
+        return {"float16": 3e-2, "bfloat16": 2e-1}.get(self.precision, TOLERANCE)
 
     @property
     def amplified(self) -> float:
         """How many nudges all roundings together are worth."""
-        return 0 if self.exact else 30 * {"float16": 2**11, "bfloat16": 2**14}.get(self.dtype.name, 1)
+        return 0 if self.exact else 30 * {"float16": 2**11, "bfloat16": 2**14}.get(self.precision, 1)
 
 
 def random_case(seed: int, kind: str = "float") -> Case:
@@ -238,6 +242,8 @@ def main() -> int:
     parser.add_argument("--sizes", choices=SIZES, default="small", help="tiny: many extents of 1; large: up to 112x112")
     parser.add_argument("--search", default=None, help="instead of what a seed draws")
     parser.add_argument("--mcpu", default=None, help="instead of what a seed draws")
+    parser.add_argument("--dtype", choices=["float32", "float16", "bfloat16"], help="instead of what a seed draws")
+    parser.add_argument("--mixed-precision", choices=["bf16"], default=None)
     parser.add_argument("--c", action="store_true", help="as C sources, built with gcc's sanitizers")
     parser.add_argument("--keep", type=pathlib.Path, default=None, help="a folder for models that differ")
     args = parser.parse_args()
@@ -254,6 +260,11 @@ def main() -> int:
         if args.mcpu:
             targets = inlay.config.cpu(args.mcpu).targets
             case = dataclasses.replace(case, config=case.config.replace(targets=targets))
+        if args.dtype:
+            case = dataclasses.replace(case, dtype=np.dtype(getattr(ml_dtypes, args.dtype, args.dtype)))
+        if args.mixed_precision:
+            config = case.config.replace(mixed_precision=args.mixed_precision)
+            case = dataclasses.replace(case, config=config, dtype=np.dtype("float32"))
         if args.c:
             config = inlay.config.micro(executor=inlay.Executor("aot", {"interface-api": "c"}))
             case = dataclasses.replace(case, config=config, dtype=np.dtype("float32"), open_axes=())
