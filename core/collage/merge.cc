@@ -74,9 +74,9 @@ class Merger {
     }
   }
 
-  // Whether a group takes the maker of a value that was made narrower (quantised, rounded to 16 bits) and that it begins
-  // to widen. It better lies between the two than what it is widened to: so who widens takes that in first, from all
-  // sides, and then one of the makers.
+  // Whether a group takes the maker of a value that was made narrower (quantised, rounded to 16 bits) and that it
+  // begins to widen. It better lies between the two than what it is widened to: so who widens takes that in first, from
+  // all sides, and then one of the makers.
   enum class Narrow { kApart, kFused };
 
   // As TVM's FuseOps: elementwise and injective producers into what consumes them, elementwise consumers onto a

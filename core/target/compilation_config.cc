@@ -265,8 +265,8 @@ absl::StatusOr<CompilationConfig> CompilationConfig::FromProto(const proto::Comp
   config.disabled_passes.assign(proto.passes().disabled_passes().begin(), proto.passes().disabled_passes().end());
   config.mixed_precision = proto.passes().mixed_precision();
   if (!config.mixed_precision.empty() && config.mixed_precision != "bf16") {
-    return absl::InvalidArgumentError(absl::StrCat("config.passes.mixed_precision is '", config.mixed_precision,
-                                                   "'; it must be 'bf16', or empty"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("config.passes.mixed_precision is '", config.mixed_precision, "'; it must be 'bf16', or empty"));
   }
   config.num_threads = proto.num_threads();
   if (config.num_threads < 0 || config.num_threads > 4096) {
