@@ -23,7 +23,9 @@ constexpr double kWeightBytes = 40;
 
 absl::Status EmitMatmul(FunctionEmitter& f, const Node& n) {
   const Tensor &ta = n.in(0), &tb = n.in(1), &out = n.out();
-  if (ta.dims.back().is_static() && (ta.is_static() || !n.attrs->BoolOr("transpose_a", false))) {
+  // Integers' sums are of their own type here.
+  const bool fits = ta.dims.back().is_static() && (ta.is_static() || !n.attrs->BoolOr("transpose_a", false));
+  if (ir::IsFloat(ta.dtype) && fits) {
     if (const std::optional<WordProducts> products = ProductsOfMatmul(f, ta, tb)) {
       return EmitWordMatmul(f, n, *products);
     }
