@@ -288,8 +288,9 @@ class OpenMatmul {
       p.pointer = t.p;
       p.element = t.p_element;
       p.row_stride = t.p_row_stride;
-      const TileRequest request{t.rows,         t.vectors, {},      o_.Int(0),    t.q,         o_.Int(0),
-                                o_.Int(g_->k_), nullptr,   nullptr, t.q_k_stride, t.q_columns, Slab(row)};
+      const TileRequest request{t.rows,      t.vectors,      {},         o_.Int(0),       t.q,
+                                o_.Int(0),   o_.Int(g_->k_), t.prefetch, t.prefetch_step, t.q_k_stride,
+                                t.q_columns, Slab(row)};
       const char* product = g_->words_->products.tile_product(/*p_is_x=*/true);
       g_->registers_->Tile(kernel_, plan(), p, product, t.multiply_add)(o_, request, {});
     }
