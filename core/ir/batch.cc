@@ -102,8 +102,6 @@ bool Multiplies(const Site& site, Attrs* attrs) {
   return true;
 }
 
-bool MultipliesByWeights(const Site& site, Attrs*) { return site.arg(0).rank() > 1 && site.only_first_batched(); }
-
 const Rule* RuleOf(const std::string& op) {
   static const auto* rules = new std::map<std::string, Rule>{
       {"avg_pool", OfTheFirstAlone},
@@ -118,7 +116,7 @@ const Rule* RuleOf(const std::string& op) {
       {"log_softmax", AlongAnotherAxis},
       {"matmul", Multiplies},
       {"matmul_integer", Multiplies},
-      {"matmul_nbits", MultipliesByWeights},
+      {"matmul_nbits", OfTheFirstAlone},
       {"max_pool", OfTheFirstAlone},
       {"pad", Pads},
       {"reduce_max", OverOtherAxes},

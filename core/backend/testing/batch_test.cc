@@ -98,6 +98,13 @@ Case One(const std::string& op, const std::vector<Shape>& inputs, ir::Attrs attr
 
 using Ints = std::vector<int64_t>;
 
+TEST(Batch, AVectorTimesAMatrixHasNoRows) {
+  CaseBuilder b;
+  std::vector<ir::Operand> args = {b.In({4}), b.Weight({4, 1, 16}, ir::DType::kU8), b.Weight({4, 1})};
+  const Case c = b.Done("vector", {b.Op("matmul_nbits", args, {{"bits", int64_t{4}}})});
+  EXPECT_FALSE(Fewer(c.function, 2).has_value());
+}
+
 TEST(Batch, RowsOfTheseAreTheirOwn) {
   const Case cases[] = {
       One("softmax", {{4, 6}}, {{"axis", int64_t{1}}}),
