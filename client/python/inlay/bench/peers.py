@@ -154,10 +154,9 @@ def _torch(job: Job):
 
 
 def _torch_arrays(result) -> Sequence[np.ndarray]:
-    return [
-        t.detach().float().numpy() if t.is_floating_point() else t.numpy()
-        for t in (result if isinstance(result, (tuple, list)) else (result,))
-    ]
+    tensors = result if isinstance(result, (tuple, list)) else (result,)
+    # NumPy has no bfloat16, which autocast may leave.
+    return [(t.float() if str(t.dtype) == "torch.bfloat16" else t).detach().numpy() for t in tensors]
 
 
 def torch_compile_peer(job: Job) -> Prepared:

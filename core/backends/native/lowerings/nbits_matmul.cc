@@ -91,11 +91,11 @@ class NbitsMatmul {
 
   int64_t words() const { return blocks_ * block_ / per_word_; }  // of a column
 
-  bool IsConstant(const Tensor& tensor) const { return f_.IsConstantParam(tensor); }
+  // Of what is packed: once, or by each call.
   Buffer Room(const Tensor& tensor, int64_t bytes) {
-    return IsConstant(tensor) ? f_.State(bytes) : f_.Temporary(bytes);
+    return f_.IsConstantParam(tensor) ? f_.State(bytes) : f_.Temporary(bytes);
   }
-  Phase PhaseOf(const Tensor& tensor) const { return IsConstant(tensor) ? Phase::kInit : Phase::kRun; }
+  Phase PhaseOf(const Tensor& tensor) const { return f_.IsConstantParam(tensor) ? Phase::kInit : Phase::kRun; }
 
   // [panel][word of a column][nr].
   Buffer PackWords() {
@@ -171,7 +171,7 @@ class NbitsMatmul {
     Value Slab(Value row) { return o_.At(slab_, o_.Mul(row, plan_.nr()), f32_); }
     Values Zeros(int64_t count) { return Values(count, o_.Zero(vector_)); }
 
-    // `count` rows' tiles of each size from `first` on: body(rows, row).
+    // As many whole tiles of `rows` as there are from row `first` on; where they end.
     Value Tiles(int64_t rows, Value first, const std::function<void(Value row)>& body) {
       const Value count = o_.Div(o_.Sub(rows_, first), rows);
       o_.For(o_.Int(0), count, 1, [&](Value tile) { body(o_.KernelBuilder::Add(first, o_.Mul(tile, rows))); });
@@ -180,7 +180,7 @@ class NbitsMatmul {
 
     // --- Numbers
 
-    // Of a block (Value of [blocks]) and vector v of the panel.
+    // Scales or zero points of a block, for vector v of the panel.
     Value OfBlock(Value values, Value block, int64_t v) {
       return o_.Load(vector_, o_.At(values, o_.Add(o_.Mul(block, plan_.nr()), v * plan_.lanes), f32_));
     }
@@ -190,16 +190,15 @@ class NbitsMatmul {
       const int64_t range = int64_t{1} << g_.bits_, half = zero ? 0 : range / 2;
       const mlir::Type type = words.getType();
       const Value moved = i == 0 ? words : o_.ShiftRight(words, o_.ConstI(type, i * g_.bits_), false);
-      Value number;
-      if (o_.CanPermute(plan_.lanes) && plan_.lanes >= 8 && range <= plan_.lanes) {
+      if (o_.CanPermute(plan_.lanes) && range <= plan_.lanes) {
         // The index is taken modulo the lanes: above it there are other numbers.
         std::vector<float> values(plan_.lanes);
         for (int64_t j = 0; j < plan_.lanes; ++j) values[j] = static_cast<float>(j % range - half);
-        number = o_.Permute(o_.ConstLanes(values), moved);
+        const Value number = o_.Permute(o_.ConstLanes(values), moved);
         return zero ? o_.SubF(number, zero) : number;
       }
       const Value bits = i + 1 == g_.per_word_ ? moved : o_.And(moved, o_.ConstI(type, range - 1));
-      number = o_.IntToFloat(bits, f32_, true);
+      const Value number = o_.IntToFloat(bits, f32_, true);
       return o_.SubF(number, zero ? zero : o_.ConstF(vector_, static_cast<double>(half)));
     }
 

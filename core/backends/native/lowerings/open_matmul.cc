@@ -3,7 +3,7 @@
 // A task is a panel of columns and a block of rows of one batch element, as in gemm.h. Constant weights are packed by
 // _init; then rows of a are read where they lie, k in one go, and the last tile of a block begins earlier instead of
 // being smaller (its rows are computed twice). Otherwise the task packs b's panel and a's tiles, a block of k at a
-// time. Integers are words (word_products.h), b of known size and packed.
+// time. Integers, and bf16 where the processor multiplies it, are words (word_products.h), b of known size and packed.
 #include <algorithm>
 #include <optional>
 

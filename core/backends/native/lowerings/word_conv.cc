@@ -78,7 +78,7 @@ absl::Status EmitWordConvolution(FunctionEmitter& f, const Node& n, const WordPr
   ConvPlan plan = PlanConv(f.cpu().core, shape, types.accumulator_bytes, as_bytes || products.padding() != 0);
   std::optional<ConvPlan> tiled;
   // Floats' steps are whole: what a panel has beyond k is anything.
-  const bool whole = !products.is_float() || plan.group_channels() * shape.taps() % kTileWords == 0;
+  const bool whole = !products.of_floats() || plan.group_channels() * shape.taps() % kTileWords == 0;
   if (products.has_tiles(f.cpu()) && whole) tiled = PlanTiledConv(f.cpu().core, plan);
   if (tiled) plan = *tiled;
   CutForThreads(&plan);

@@ -83,7 +83,7 @@ PackedWords PackWords(FunctionEmitter& f, const Tensor& b, const WordProducts& p
         auto load = [&](Value row, Value column, Type type) {
           const Value at = o.Add(o.Mul(row, m.row_stride), o.Mul(column, m.column_stride));
           const Value x = o.Load(type, o.At(from, at, element));
-          return products.is_float() ? o.Widen(x, o.b.getF32Type()) : x;
+          return products.of_floats() ? o.Widen(x, o.b.getF32Type()) : x;
         };
         // Word `row` of columns from `column` on; of the last word, `present` elements.
         auto joined = [&](Value row, Value column, Type type, int64_t present) {

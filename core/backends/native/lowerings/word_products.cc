@@ -81,11 +81,11 @@ std::optional<WordProducts> ProductsOfConv(FunctionEmitter& f, const Node& n) {
 }
 
 bool WordProducts::has_tiles(const CpuFeatures& cpu) const {
-  return word == Word::kBytes ? cpu.matrix_tiles : is_float() && cpu.brain_tiles;
+  return word == Word::kBytes ? cpu.matrix_tiles : of_floats() && cpu.brain_tiles;
 }
 
 const char* WordProducts::tile_product(bool p_is_x) const {
-  if (is_float()) return "llvm.x86.tdpbf16ps";
+  if (of_floats()) return "llvm.x86.tdpbf16ps";
   return p_is_x == x_is_unsigned() ? "llvm.x86.tdpbusd" : "llvm.x86.tdpbsud";
 }
 
@@ -95,7 +95,7 @@ Value WordProducts::Join(Ops& o, const Values& elements, bool of_x) const {
   Value joined;
   for (size_t i = 0; i < elements.size(); ++i) {
     if (!elements[i]) continue;
-    Value x = is_float() ? BitsOfBrain(o, elements[i]) : Element(o, *this, elements[i], of_x, 32);
+    Value x = of_floats() ? BitsOfBrain(o, elements[i]) : Element(o, *this, elements[i], of_x, 32);
     if (static_cast<int64_t>(i) + 1 < depth() && word == Word::kShorts) x = o.And(x, o.ConstI(x.getType(), 0xffff));
     if (i > 0) x = o.ShiftLeft(x, o.ConstI(x.getType(), static_cast<int64_t>(i) * bits));
     joined = joined ? o.Or(joined, x) : x;
@@ -107,7 +107,7 @@ MultiplyAdd WordProducts::multiply_add(Ops& o, bool p_is_x) const {
   if (depth() == 1) return nullptr;
   if (word == Word::kShorts)
     return [&o](KernelBuilder&, Value p, Value q, Value sum) { return DotOfShorts(o, p, q, sum); };
-  if (is_float()) return [&o](KernelBuilder&, Value p, Value q, Value sum) { return DotOfBrains(o, p, q, sum); };
+  if (of_floats()) return [&o](KernelBuilder&, Value p, Value q, Value sum) { return DotOfBrains(o, p, q, sum); };
   return [&o, p_is_unsigned = p_is_x == x_is_unsigned()](KernelBuilder&, Value p, Value q, Value sum) {
     return p_is_unsigned ? DotOfBytes(o, p, q, sum) : DotOfBytes(o, q, p, sum);
   };
@@ -165,7 +165,7 @@ Buffer Words(FunctionEmitter& f, const Tensor& x, const WordProducts& products, 
 
 Buffer RowsOfWords(FunctionEmitter& f, const Tensor& x, const WordProducts& products, bool of_x, int64_t row_words) {
   const int64_t elements = x.dims.back().value(), depth = products.depth(), width = row_words * depth;
-  const bool is_words = products.word == Word::kBytes ? !(of_x && products.shifts_x()) : products.is_float();
+  const bool is_words = products.word == Word::kBytes ? !(of_x && products.shifts_x()) : products.of_floats();
   const bool as_they_lie = is_words && elements == width;
   if (as_they_lie && !x.inlined) return f.BufferOf(x);
   const int64_t bytes = kWordBytes / depth;
@@ -185,7 +185,7 @@ Buffer RowsOfWords(FunctionEmitter& f, const Tensor& x, const WordProducts& prod
         Indices here = at;
         here.push_back(point.at[0]);
         const Value value = e.At(x, here);
-        if (products.is_float()) {
+        if (products.of_floats()) {
           o.StoreElements(ir::DType::kBF16, value, to, point.at[0].base);
         } else {
           o.Store(Element(o, products, value, of_x, static_cast<int>(8 * bytes)), o.At(to, point.at[0].base, type));
@@ -207,7 +207,7 @@ void ForWordsOfFilter(Ops& o, const WordProducts& products, const Elements& from
       for (int64_t i = 0; i < present; ++i) {
         const Value channel = o.Add(o.Mul(word, depth), i);
         const Value x = o.Load(from.type, o.At(from.pointer, o.Add(o.Mul(channel, taps), tap), from.type));
-        parts.push_back(products.is_float() ? o.Widen(x, o.b.getF32Type()) : x);
+        parts.push_back(products.of_floats() ? o.Widen(x, o.b.getF32Type()) : x);
       }
       body(word, tap, products.Join(o, parts, false));
     });

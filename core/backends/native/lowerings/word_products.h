@@ -30,21 +30,21 @@ struct WordProducts {
   Word word;
   bool x_signed, w_signed;
   int64_t x_zero = 0;  // the products are those of x - x_zero
-  bool is_float() const { return word == Word::kBrains; }
+  bool of_floats() const { return word == Word::kBrains; }
   // kBytes of two signed sides: x has 128 added to it, which is unsigned.
   bool shifts_x() const { return word == Word::kBytes && x_signed && w_signed; }
   // Times the sum of the weights: by how much a sum is too large. Other words hold x - x_zero.
   int64_t excess() const { return word == Word::kBytes ? x_zero + (shifts_x() ? 128 : 0) : 0; }
   // The word that stands for x_zero alone.
   int32_t padding() const { return static_cast<int32_t>(word == Word::kBytes ? (excess() & 0xff) * 0x01010101 : 0); }
-  int64_t depth() const { return word == Word::kBytes ? 4 : word == Word::kShorts || is_float() ? 2 : 1; }
+  int64_t depth() const { return word == Word::kBytes ? 4 : word == Word::kShorts || of_floats() ? 2 : 1; }
   int64_t words(int64_t elements) const { return CeilDiv(elements, depth()); }
   // As which words are loaded, and their sums.
-  ir::DType type() const { return word == Word::kFloat || is_float() ? ir::DType::kF32 : ir::DType::kI32; }
+  ir::DType type() const { return word == Word::kFloat || of_floats() ? ir::DType::kF32 : ir::DType::kI32; }
   // Of the processor's: AMX. Their steps go beyond the words in k, where floats have zeros in both operands, integers
   // in x alone.
   bool has_tiles(const CpuFeatures& cpu) const;
-  int64_t words_of_tiles(int64_t words) const { return is_float() ? RoundUp(words, kTileWords) : words; }
+  int64_t words_of_tiles(int64_t words) const { return of_floats() ? RoundUp(words, kTileWords) : words; }
 
   // Of `depth()` elements (null: absent), bytes as loaded or floats: scalars or vectors. i32; of kFloat f32.
   mlir::Value Join(Ops& o, const Values& elements, bool of_x) const;
