@@ -1,5 +1,5 @@
-// Only where config.passes.mixed_precision asks for it: products with weights, of bf16 instead of f32. Sums stay f32
-// where a backend keeps them so, and what is between products does.
+// Only where config.passes.mixed_precision asks for it: products of bf16 instead of f32, with weights, and large ones
+// of what is computed, as attention's. Sums stay f32 where a backend keeps them so, and what is between products does.
 //
 //   %1: f32 = conv(%0, @w, @b)                      %x: bf16 = cast(%0)   %w: bf16 = cast(@w)
 //   %2: f32 = relu(%1)                  becomes     %1: f32 = add(cast(conv(%x, %w)), reshape(@b, [M, 1, 1]))
@@ -9,6 +9,7 @@
 // What was rounded for one product is so for all that comes behind it: a residual that lay in memory as both would cost
 // three times the traffic. Parameters of the function, and what it returns, stay as they are.
 #include <algorithm>
+#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -38,13 +39,27 @@ class Narrower : public ConstantsRewriter {
  private:
   bool IsProduct(const Binding& binding) const {
     if (!binding.IsCall("matmul") && !binding.IsCall("conv")) return false;
-    return binding.var->type.tensor().dtype == DType::kF32 && !IsConstant(binding.args[0]) &&
-           IsConstant(binding.args[1]);
+    if (binding.var->type.tensor().dtype != DType::kF32 || IsConstant(binding.args[0])) return false;
+    return IsConstant(binding.args[1]) || IsLargeProduct(binding);
+  }
+
+  // So that rounding both operands pays. Positions times frequencies, which bf16 would spoil, have an inner extent of 1.
+  static bool IsLargeProduct(const Binding& product) {
+    constexpr int64_t kLarge = 16;
+    if (!product.IsCall("matmul")) return false;
+    const ir::TensorType &a = product.args[0].tensor_type(), &b = product.args[1].tensor_type();
+    if (!a.is_static() || !b.is_static() || a.rank() < 2 || b.rank() < 2) return false;
+    const Ints shapes[] = {a.Shape(), b.Shape()};
+    return std::all_of(std::begin(shapes), std::end(shapes), [](const Ints& shape) {
+      return shape.back() >= kLarge && shape[shape.size() - 2] >= kLarge;
+    });
   }
 
   Replacement Product(const Binding& binding) {
     INLAY_ASSIGN_OR_RETURN(const Operand x, Narrow(binding.args[0]));
-    INLAY_ASSIGN_OR_RETURN(const Operand w, CallConstant("cast", {binding.args[1]}, {{"dtype", DType::kBF16}}));
+    INLAY_ASSIGN_OR_RETURN(const Operand w, IsConstant(binding.args[1])
+                                                ? CallConstant("cast", {binding.args[1]}, {{"dtype", DType::kBF16}})
+                                                : Narrow(binding.args[1]));
     INLAY_ASSIGN_OR_RETURN(const Operand product, Call(binding.callee, {x, w}, binding.attrs));
     INLAY_ASSIGN_OR_RETURN(Operand sum, Call("cast", {product}, {{"dtype", DType::kF32}}));
     if (binding.args.size() > 2) {

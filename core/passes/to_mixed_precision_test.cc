@@ -54,10 +54,32 @@ TEST(ToMixedPrecisionTest, RoundsInFrontOfWhatMovesElements) {
             "  return %8\n");
 }
 
-TEST(ToMixedPrecisionTest, ProductsOfActivationsAndOtherTypesStay) {
+// Softmax's result is rounded for the second product, its argument is not.
+TEST(ToMixedPrecisionTest, LargeProductsOfActivations) {
   FunctionBuilder b;
+  VarPtr q = b.Param("q", F32({2, 20, 16})), k = b.Param("k", F32({2, 18, 16})), v = b.Param("v", F32({2, 18, 24}));
+  VarPtr scores = b.Call("matmul", {q, k}, {{"transpose_b", true}});
+  b.Return({b.Call("matmul", {b.Call("softmax", {scores}), v})});
+  EXPECT_EQ(Narrowed(b),
+            "  %0: bf16[2, 20, 16] = cast(%q, dtype=bf16)\n"
+            "  %1: bf16[2, 18, 16] = cast(%k, dtype=bf16)\n"
+            "  %2: bf16[2, 20, 18] = matmul(%0, %1, transpose_a=false, transpose_b=true)\n"
+            "  %3: f32[2, 20, 18] = cast(%2, dtype=f32)\n"
+            "  %4: f32[2, 20, 18] = softmax(%3, axis=2)\n"
+            "  %5: bf16[2, 20, 18] = cast(%4, dtype=bf16)\n"
+            "  %6: bf16[2, 18, 24] = cast(%v, dtype=bf16)\n"
+            "  %7: bf16[2, 20, 24] = matmul(%5, %6, transpose_a=false, transpose_b=false)\n"
+            "  %8: f32[2, 20, 24] = cast(%7, dtype=f32)\n"
+            "  return %8\n");
+}
+
+TEST(ToMixedPrecisionTest, SmallProductsOfActivationsAndOtherTypesStay) {
+  FunctionBuilder b;
+  VarPtr positions = b.Param("positions", F32({64, 1})), frequencies = b.Param("frequencies", F32({1, 64}));
+  VarPtr row = b.Param("row", F32({1, 64})), keys = b.Param("keys", F32({64, 64}));
   VarPtr x = b.Param("x", F32({4, 4})), h = b.Param("h", ir::TensorType{DType::kF16, {4, 4}});
-  b.Return({b.Call("matmul", {x, x}), b.Call("matmul", {Weight({4, 4}, "w"), x}),
+  b.Return({b.Call("matmul", {positions, frequencies}), b.Call("matmul", {row, keys}), b.Call("matmul", {x, x}),
+            b.Call("matmul", {Weight({4, 4}, "w"), x}),
             b.Call("matmul", {h, Weight({4, 4}, "v", DType::kF16)}), b.Call("softmax", {x})});
   EXPECT_EQ(Narrowed(b), Body(b.Module()));
 }

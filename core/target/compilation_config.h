@@ -46,7 +46,7 @@ struct CompilationConfig {
   std::map<std::string, int64_t> dim_hints;
   int opt_level = 3;
   std::vector<std::string> disabled_passes;
-  std::string mixed_precision;  // of products with weights: "bf16", or as the model says
+  std::string mixed_precision;  // of products: "bf16", or as the model says
   int num_threads = 0;
 
   static CompilationConfig Default();                         // llvm, x86-64-v3

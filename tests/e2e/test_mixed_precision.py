@@ -1,4 +1,4 @@
-"""mixed_precision="bf16": f32 models whose products with weights are computed of that, against onnxruntime in f32."""
+"""mixed_precision="bf16": f32 models whose products are computed of that, against onnxruntime in f32."""
 
 from __future__ import annotations
 

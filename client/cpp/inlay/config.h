@@ -104,7 +104,7 @@ struct CompilationConfig {
   std::vector<std::string> backends;  // that may be used; empty: all
   std::optional<int> opt_level;       // 0 to 3; absent: 3
   std::vector<std::string> disabled_passes;
-  std::string mixed_precision;  // "bf16": products of f32 with weights are computed of that; "": as the model says
+  std::string mixed_precision;  // "bf16": products of f32 (but small ones) are computed of that; "": as the model says
   int num_threads = 0;          // 0: the cores of the machine that runs it
 
   // The rest by default.

@@ -71,7 +71,7 @@ def config_options(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--mixed-precision",
             type=click.Choice(PRECISIONS),
-            help="Of products of f32 with weights: several times as fast with AMX or AVX512-BF16, rounded to 8 bits.",
+            help="Of products of f32: several times as fast with AMX or AVX512-BF16, rounded to 8 bits.",
         ),
         click.option("--opt-level", type=click.IntRange(0, 3), help="Default 3."),
         click.option(

@@ -1,10 +1,14 @@
 // Attention as one kernel (composites.h): a task is a block of rows of one head. Its scores never leave the near
 // caches: q's rows times k, softmax in place, times v, stored where the joined heads want it.
 //
+// Of bf16, where the processor multiplies it, q, k, v and softmax's result are words (word_products.h).
+//
 // k and v are packed into the panels that the contraction reads. A task does it for itself, once for all the row blocks
 // of a head that it is given; where they are too big for its stack, a kernel before it does so for all heads.
 #include <algorithm>
+#include <iterator>
 #include <numeric>
+#include <optional>
 
 #include "absl/status/status.h"
 #include "core/backends/native/composites.h"
@@ -13,7 +17,9 @@
 #include "core/backends/native/lowering.h"
 #include "core/backends/native/lowerings/gemm_support.h"
 #include "core/backends/native/lowerings/matrices.h"
+#include "core/backends/native/lowerings/matrix_tiles.h"
 #include "core/backends/native/lowerings/score_rows.h"
+#include "core/backends/native/lowerings/word_products.h"
 #include "core/backends/native/packing.h"
 #include "core/backends/native/rounding.h"
 
@@ -26,23 +32,27 @@ constexpr int64_t kBlockBytes = 64 << 10;      // scores of a block of rows
 constexpr int64_t kMaxBlockBytes = 512 << 10;  // where few rows are that much
 constexpr int64_t kMinTasks = 8;               // for threads
 constexpr int64_t kFewRows = 16;               // packing k and v whole would not pay
+constexpr WordProducts kBrains{Word::kBrains};
 
 struct Plan {
   int64_t heads, rows, keys, head_size, value_size;
   GemmPlan scores, context;
   GemmPlan keys_packing;  // `scores` with as many columns as there are keys
   int64_t block_rows, padded_keys;
+  int64_t row_elements;  // from one row of scores to the next
   bool pack_keys, pack_values, pack_in_task;
+  bool brains;  // both products are of words
+  bool tiles;   // by tile registers
   int64_t element_bytes;
 
   int64_t blocks() const { return CeilDiv(rows, block_rows); }
-  int64_t keys_elements() const { return pack_keys ? head_size * scores.packed_columns() : 0; }
-  int64_t values_elements() const { return pack_values ? keys * context.packed_columns() : 0; }
+  int64_t keys_elements() const { return pack_keys ? scores.packed_elements() : 0; }
+  int64_t values_elements() const { return pack_values ? context.packed_elements() : 0; }
   int64_t packed_bytes() const { return RoundUp((keys_elements() + values_elements()) * element_bytes, kLineBytes); }
 
   // A task's scratch: scores, rows of q, the contractions' own, and perhaps k and v.
-  int64_t q_offset() const { return RoundUp(block_rows * padded_keys * element_bytes, kLineBytes); }
-  int64_t gemm_offset() const { return q_offset() + RoundUp(block_rows * head_size * element_bytes, kLineBytes); }
+  int64_t q_offset() const { return RoundUp(block_rows * row_elements * element_bytes, kLineBytes); }
+  int64_t gemm_offset() const { return q_offset() + RoundUp(block_rows * scores.k * element_bytes, kLineBytes); }
   int64_t packed_offset() const {
     return gemm_offset() + RoundUp(std::max(scores.scratch_bytes(), context.scratch_bytes()), kLineBytes);
   }
@@ -50,7 +60,7 @@ struct Plan {
 };
 
 void BlockRows(Plan* p) {
-  int64_t row_bytes = p->padded_keys * p->element_bytes;
+  int64_t row_bytes = p->row_elements * p->element_bytes;
   int64_t base = std::lcm(p->scores.mr, p->context.mr);
   if (base > 32 || base * row_bytes > kMaxBlockBytes) {
     base = p->scores.mr = p->context.mr = std::min({p->scores.mr, p->context.mr, int64_t{8}});
@@ -75,9 +85,43 @@ void BlockRows(Plan* p) {
 // k and v of a head, in L2 with the scores.
 int64_t MaxPackedBytes(const Core& core) { return core.l2_bytes * 3 / 8; }
 
-Plan PlanAttention(const Core& core, const Node& n, int64_t element_bytes, const Matrices& v) {
+// Rows of tiles that all lie in the same lines of L1 would drive each other out.
+int64_t RowElements(int64_t keys, int64_t lanes, int64_t element_bytes, bool tiles) {
+  const int64_t elements = RoundUp(keys, lanes);
+  return tiles && elements * element_bytes % kL1WayBytes == 0 ? elements + lanes : elements;
+}
+
+bool MultipliesBrains(const CpuFeatures& cpu, const Node& n) {
+  const Tensor* operands[] = {&n.in(0), &n.in(1), &n.in(2), &n.parts.at("context")->in(0)};
+  return cpu.brain_dots && std::all_of(std::begin(operands), std::end(operands),
+                                       [](const Tensor* t) { return t->dtype == ir::DType::kBF16; });
+}
+
+void PlanProducts(const CpuFeatures& cpu, const Matrices& v, Plan* p) {
+  const Core& core = cpu.core;
+  const int64_t head_words = kBrains.words(p->head_size), key_words = kBrains.words(p->keys);
+  if (p->brains && kBrains.has_tiles(cpu)) {
+    const auto scores = PlanTiles(core, ColumnSource::kPacked, 1, p->rows, p->padded_keys,
+                                  kBrains.words_of_tiles(head_words));
+    const auto context = PlanTiles(core, ColumnSource::kPacked, 1, p->rows, p->value_size,
+                                   kBrains.words_of_tiles(key_words));
+    p->tiles = scores && context;
+    if (p->tiles) {
+      p->scores = *scores;
+      p->context = *context;
+      return;
+    }
+  }
+  const ColumnSource keys = p->pack_keys ? ColumnSource::kPacked : ColumnSource::kOnTheFly;
+  p->scores = PlanGemm(core, keys, p->element_bytes, 1, p->rows, p->pack_keys ? p->padded_keys : p->keys,
+                       p->brains ? head_words : p->head_size);
+  const ColumnSource values = p->pack_values ? ColumnSource::kPacked : ColumnSource::kDirect;
+  p->context = PlanGemm(core, values, p->element_bytes, 1, p->rows, p->value_size, p->brains ? key_words : p->keys);
+}
+
+Plan PlanAttention(const CpuFeatures& cpu, const Node& n, int64_t element_bytes, const Matrices& v) {
   const Tensor& scores = n.parts.at("scores")->out();
-  int64_t lanes = core.vector_bytes / element_bytes;
+  const int64_t lanes = cpu.core.vector_bytes / element_bytes;
   Plan p{};
   p.element_bytes = element_bytes;
   p.rows = scores.shape[scores.rank() - 2];
@@ -88,19 +132,22 @@ Plan PlanAttention(const Core& core, const Node& n, int64_t element_bytes, const
   p.padded_keys = RoundUp(p.keys, lanes);
   p.pack_keys = p.rows > kFewRows;
   p.pack_values = p.pack_keys || v.column_stride != Extent(1);
-  if (p.pack_keys) {
-    p.scores = PlanGemm(core, ColumnSource::kPacked, element_bytes, 1, p.rows, p.padded_keys, p.head_size);
-  } else {
-    p.scores = PlanGemm(core, ColumnSource::kOnTheFly, element_bytes, 1, p.rows, p.keys, p.head_size);
-  }
-  p.context = PlanGemm(core, p.pack_values ? ColumnSource::kPacked : ColumnSource::kDirect, element_bytes, 1, p.rows,
-                       p.value_size, p.keys);
+  p.brains = p.pack_keys && MultipliesBrains(cpu, n);
+  PlanProducts(cpu, v, &p);
+  p.row_elements = RowElements(p.keys, lanes, element_bytes, p.tiles);
   BlockRows(&p);
   p.keys_packing = p.scores;
   p.keys_packing.n = p.keys;
   p.pack_in_task = true;
-  p.pack_in_task = p.packed_bytes() <= MaxPackedBytes(core) && p.scratch_bytes() <= Kernel::kMaxStackBytes;
+  p.pack_in_task = p.packed_bytes() <= MaxPackedBytes(cpu.core) && p.scratch_bytes() <= Kernel::kMaxStackBytes;
   return p;
+}
+
+// What softmax's result is made before the second product, but for being rounded to words.
+const Tensor* BeforeRounding(const Tensor* result, const Tensor* weights) {
+  const Node* cast = result == weights ? nullptr : result->producer;
+  const bool rounds = cast != nullptr && cast->op == "cast" && cast->in(0).dtype == ir::DType::kF32;
+  return rounds ? &cast->in(0) : result;
 }
 
 class AttentionEmitter {
@@ -112,7 +159,7 @@ class AttentionEmitter {
         value_types_(f, n.in(2).dtype),
         k_(std::move(k)),
         v_(std::move(v)),
-        plan_(PlanAttention(f.cpu().core, n, types_.accumulator_bytes, v_)) {
+        plan_(PlanAttention(f.cpu(), n, types_.accumulator_bytes, v_)) {
     const Tensor& scores = n.parts.at("scores")->out();
     batch_.assign(scores.dims.begin(), scores.dims.end() - 2);
     rows_ = {&scores,
@@ -121,10 +168,15 @@ class AttentionEmitter {
              &n.parts.at("context")->in(0),
              types_.accumulator_dtype,
              plan_.keys,
-             plan_.padded_keys};
+             plan_.row_elements};
+    if (plan_.brains) {
+      rows_.brains = plan_.context.k * kBrains.depth();
+      rows_.result = BeforeRounding(rows_.result, rows_.weights);
+    }
   }
 
   void Emit() {
+    if (plan_.tiles) registers_.emplace(f_);
     if (!plan_.pack_in_task) {
       packed_ = f_.Temporary(plan_.heads * plan_.packed_bytes());
       f_.ParallelEach(plan_.heads, static_cast<double>(plan_.packed_bytes()) / 16, [&](Kernel& k, Value head) {
@@ -132,10 +184,13 @@ class AttentionEmitter {
       });
     }
     double flops = 2.0 * plan_.block_rows * plan_.keys * (plan_.head_size + plan_.value_size);
-    double cost = (flops / 4 + plan_.block_rows * plan_.keys * 30.0) / plan_.scores.lanes;
+    const double flops_a_lane = plan_.tiles ? 64 : plan_.brains ? 8 : 4;
+    double cost = (flops / flops_a_lane + plan_.block_rows * plan_.keys * 30.0) / plan_.scores.lanes;
     f_.Parallel(plan_.heads * plan_.blocks(), cost, [&](Kernel& k, Value begin, Value end) {
       Value scratch = k.Scratch(plan_.scratch_bytes());
+      if (registers_) registers_->Begin(k);
       k.o.For(begin, end, 1, [&](Value item) { Task(k, begin, item, scratch); });
+      if (registers_) registers_->End(k);
     });
   }
 
@@ -164,15 +219,18 @@ class AttentionEmitter {
   }
 
   void Pack(Kernel& k, Value head, Value to) {
-    Ops& o = k.o;
-    if (plan_.pack_keys) {
-      EmitPackColumns(o, plan_.keys_packing, MatrixOf(k, k_, types_, head), types_.Accumulator(o), to);
-    }
+    if (plan_.pack_keys) Pack(k, plan_.keys_packing, MatrixOf(k, k_, types_, head), plan_.head_size, types_, to);
     if (plan_.pack_values) {
-      mlir::Type element = value_types_.Accumulator(o);
-      EmitPackColumns(o, plan_.context, MatrixOf(k, v_, value_types_, head), element,
-                      o.At(to, plan_.keys_elements(), element));
+      const Value values = k.o.At(to, plan_.keys_elements(), value_types_.Accumulator(k.o));
+      Pack(k, plan_.context, MatrixOf(k, v_, value_types_, head), plan_.keys, value_types_, values);
     }
+  }
+
+  // `elements`: of the plan's k.
+  void Pack(Kernel& k, const GemmPlan& plan, const StridedMatrix& from, int64_t elements, const GemmTypes& types,
+            Value to) {
+    if (!plan_.brains) return EmitPackColumns(k.o, plan, from, types.Accumulator(k.o), to);
+    k.o.For(plan.panels(), [&](Value panel) { EmitPackWords(k.o, kBrains, plan, from, elements, panel, to); });
   }
 
   StridedMatrix MatrixOf(Kernel& k, const Matrices& m, const GemmTypes& types, Value head) {
@@ -186,11 +244,12 @@ class AttentionEmitter {
   void CopyQ(Kernel& k, const Indices& at, Value first, Value rows, Value to) {
     Ops& o = k.o;
     const Tensor& q = n_.in(0);
-    ir::DType acc = types_.accumulator_dtype;
+    const ir::DType stored = plan_.brains ? ir::DType::kBF16 : types_.accumulator_dtype;
+    const int64_t stored_head = plan_.brains ? plan_.scores.k * kBrains.depth() : plan_.head_size;
     int64_t lanes = std::min(f_.LanesFor(f_.Expression(q), plan_.head_size),
                              f_.LanesForBytes(types_.accumulator_bytes, plan_.head_size));
     o.For(o.Int(0), rows, 1, [&](Value r) {
-      Value line = o.At(to, o.Mul(r, plan_.head_size), types_.Accumulator(o));
+      Value line = o.At(to, o.Mul(r, stored_head), o.StoredType(stored));
       VectorLoop(o, {plan_.head_size}, lanes, {}, [&](const VectorPoint& p, const Values&) {
         Eval e(k, lanes);
         Indices from = at;
@@ -201,20 +260,29 @@ class AttentionEmitter {
           Value scale = e.At(n_.in(3), Indices(n_.in(3).rank(), e.Constant(0)));
           v = n_.parts.at("k_scaled")->op == "div" ? o.DivF(v, scale) : o.MulF(v, scale);
         }
-        o.StoreElements(acc, v, line, p.linear);
+        o.StoreElements(stored, v, line, p.linear);
         return Values{};
       });
+      if (stored_head > plan_.head_size) {
+        o.ZeroBytes(o.At(line, plan_.head_size, o.StoredType(stored)),
+                    (stored_head - plan_.head_size) * ir::ByteSize(stored));
+      }
     });
   }
 
   // Runs the plan's tasks for one block of rows; P begins with that block.
   void Multiply(Kernel& k, GemmKernel* gemm, int64_t p_stride, Value block, Value scratch) {
     const GemmPlan& plan = gemm->plan;
+    if (plan_.brains) gemm->multiply_add = kBrains.multiply_add(k.o, /*p_is_x=*/true);
     gemm->p.element = gemm->accumulator;
     gemm->p.row_stride = p_stride;
     gemm->p.tile_offset = [&, block, p_stride](KernelBuilder& kb, Value tile) {
       return kb.Mul(kb.Sub(kb.Mul(tile, plan.mr), kb.Mul(block, plan_.block_rows)), p_stride);
     };
+    if (registers_) {
+      gemm->tile = registers_->Tile(k, plan, gemm->p, kBrains.tile_product(/*p_is_x=*/true), gemm->multiply_add);
+      gemm->inline_epilogue = false;
+    }
     Value task = k.o.Mul(block, plan.panels());
     EmitGemmTasks(k.o, *gemm, task, k.o.KernelBuilder::Add(task, plan.panels()),
                   Bytes(k, scratch, plan_.gemm_offset()));
@@ -243,10 +311,10 @@ class AttentionEmitter {
     gemm.p.pointer = q;
     SetColumns(k, k_, types_, head, plan_.pack_keys ? packed : Value(), &gemm);
     gemm.epilogue = [&](KernelBuilder& kb, Value, Value row, Value column, Value acc) {
-      Value line = kb.Mul(kb.Sub(row, kb.Mul(block, plan_.block_rows)), plan_.padded_keys);
+      Value line = kb.Mul(kb.Sub(row, kb.Mul(block, plan_.block_rows)), plan_.row_elements);
       kb.Store(acc, kb.At(scratch, kb.Add(line, column), gemm.accumulator));
     };
-    Multiply(k, &gemm, plan_.head_size, block, scratch);
+    Multiply(k, &gemm, plan_.scores.k, block, scratch);
   }
 
   void Context(Kernel& k, const Indices& at, Value head, Value block, Value packed, Value scratch) {
@@ -269,7 +337,7 @@ class AttentionEmitter {
       }
       k.StoreResult(n_.out(), here, acc);
     };
-    Multiply(k, &gemm, plan_.padded_keys, block, scratch);
+    Multiply(k, &gemm, plan_.row_elements, block, scratch);
   }
 
   FunctionEmitter& f_;
@@ -277,6 +345,7 @@ class AttentionEmitter {
   GemmTypes types_, value_types_;
   Matrices k_, v_;
   Plan plan_;
+  std::optional<MatrixTiles> registers_;
   Shape batch_;
   ScoreRows rows_;
   Buffer packed_;

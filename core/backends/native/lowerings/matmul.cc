@@ -26,7 +26,7 @@ absl::Status EmitMatmul(FunctionEmitter& f, const Node& n) {
   // Integers' sums are of their own type here.
   const bool fits = ta.dims.back().is_static() && (ta.is_static() || !n.attrs->BoolOr("transpose_a", false));
   if (ir::IsFloat(ta.dtype) && fits) {
-    if (const std::optional<WordProducts> products = ProductsOfMatmul(f, ta, tb)) {
+    if (const std::optional<WordProducts> products = ProductsOfMatmul(f, n)) {
       return EmitWordMatmul(f, n, *products);
     }
   }

@@ -51,6 +51,10 @@ class RowsEmitter {
  private:
   Value Load(size_t r, Value i) { return o_.LoadElements(s_.accumulator, lines_[r], i, lanes_); }
   void Store(size_t r, Value i, Value v) { o_.StoreElements(s_.accumulator, v, lines_[r], i); }
+  // In front of what is still to be read, where that is wider.
+  void StoreResult(size_t r, Value i, Value v) {
+    o_.StoreElements(s_.brains > 0 ? ir::DType::kBF16 : s_.accumulator, v, lines_[r], i);
+  }
 
   // What is made of `value`, which is that of `from` at column i.
   Value Map(const Tensor& from, const Tensor& to, size_t r, Value i, Value value) {
@@ -108,10 +112,14 @@ class RowsEmitter {
     o_.For(o_.Int(0), o_.Int(mapped ? whole_ : RoundUp(s_.extent, lanes_)), lanes_, [&](Value i) {
       for (size_t r = 0; r < lines_.size(); ++r) {
         Value v = scaled(r, i);
-        Store(r, i, mapped ? Map(*s_.weights, *s_.result, r, i, v) : v);
+        StoreResult(r, i, mapped ? Map(*s_.weights, *s_.result, r, i, v) : v);
       }
     });
-    for (size_t r = 0; r < tails.size(); ++r) Store(r, last, Map(*s_.weights, *s_.result, r, last, tails[r]));
+    for (size_t r = 0; r < tails.size(); ++r) StoreResult(r, last, Map(*s_.weights, *s_.result, r, last, tails[r]));
+    if (s_.brains > s_.extent) {
+      const int64_t bytes = (s_.brains - s_.extent) * ir::ByteSize(ir::DType::kBF16);
+      for (Value line : lines_) o_.ZeroBytes(o_.At(line, s_.extent, o_.StoredType(ir::DType::kBF16)), bytes);
+    }
   }
 
   Kernel& k_;

@@ -13,6 +13,8 @@ struct ScoreRows {
   int64_t extent = 0;                       // keys
   // From row to row, in elements; whole vectors, of which those beyond `extent` are anything.
   int64_t stride = 0;
+  // Unless 0: rows end as bf16, so many of them, zero beyond `extent`.
+  int64_t brains = 0;
 };
 
 // block[r][:] of the first product becomes that of `result`, r in [0, rows); row r stands for row first + r of the

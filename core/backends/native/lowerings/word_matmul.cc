@@ -24,10 +24,14 @@ bool IsConstantMatrix(FunctionEmitter& f, const Tensor& tensor) {
 
 }  // namespace
 
-std::optional<WordProducts> ProductsOfMatmul(FunctionEmitter& f, const Tensor& a, const Tensor& b) {
+std::optional<WordProducts> ProductsOfMatmul(FunctionEmitter& f, const Node& matmul) {
+  const Tensor &a = matmul.in(0), &b = matmul.in(1), &out = matmul.out();
   if (ir::IsFloat(a.dtype)) {
-    const bool multiplies = a.dtype == ir::DType::kBF16 && f.cpu().brain_dots;
-    return multiplies && IsConstantMatrix(f, b) ? std::optional<WordProducts>({Word::kBrains}) : std::nullopt;
+    if (a.dtype != ir::DType::kBF16 || !f.cpu().brain_dots) return std::nullopt;
+    // Packing is too much for a few rows.
+    const bool pays = a.is_static() && b.is_static() && a.rank() > 1 && b.rank() > 1 &&
+                      out.dims[out.rank() - 2].value() >= kTileRows;
+    return pays || IsConstantMatrix(f, b) ? std::optional<WordProducts>({Word::kBrains}) : std::nullopt;
   }
   WordProducts products{Word::kShorts, a.dtype == ir::DType::kI8, b.dtype == ir::DType::kI8};
   const bool differ = products.x_signed != products.w_signed;
@@ -55,81 +59,111 @@ WordMatrices WordsOf(FunctionEmitter& f, const Tensor& t, const WordProducts& pr
   return result;
 }
 
+void EmitPackWords(Ops& o, const WordProducts& products, const GemmPlan& plan, const StridedMatrix& from,
+                   int64_t elements, Value panel, Value to) {
+  const Type word = o.b.getI32Type();
+  const int64_t depth = products.depth(), lanes = plan.lanes, whole = elements / depth, some = CeilDiv(elements, depth);
+  const bool are_words = products.words_lie_in_memory() && from.k_stride == Extent(1) && from.j_stride.is_static() &&
+                         from.j_stride.value() % depth == 0;
+  auto pack = [&](int64_t vectors, int64_t columns) {
+    StridedMatrix part = from;
+    part.pointer = o.At(from.pointer, o.Mul(panel, Extent(plan.nr()) * from.j_stride), from.element);
+    const Value panel_words = o.At(to, o.Mul(panel, plan.k * plan.nr()), word);
+    // Words `row` of `valid` columns from j on; of the last word, `present` elements.
+    auto joined = [&](Type type, Value row, int64_t present, Value j, int64_t valid) {
+      Values parts;
+      for (int64_t i = 0; i < present; ++i) {
+        const Value k = o.KernelBuilder::Add(o.Mul(row, depth), i);
+        const Value at = o.At(part.pointer, o.Add(o.Mul(k, part.k_stride), o.Mul(j, part.j_stride)), part.element);
+        const Value x = valid == 1 ? o.Load(type, at) : o.LoadFirst(type, at, valid);
+        parts.push_back(products.of_floats() ? o.Widen(x, o.b.getF32Type()) : x);
+      }
+      return products.Join(o, parts, /*of_x=*/false);
+    };
+    auto pack_row = [&](Value row, int64_t present) {
+      for (int64_t v = 0; v < vectors; ++v) {
+        const Value target = o.At(panel_words, o.Add(o.Mul(row, vectors * lanes), v * lanes), word);
+        const int64_t valid = std::clamp<int64_t>(columns - v * lanes, 0, lanes);
+        const Type vector = KernelBuilder::Vector(lanes, part.element);
+        if (present > 0 && valid > 1 && part.j_stride == Extent(1)) {
+          o.Store(joined(vector, row, present, o.Int(v * lanes), valid), target);
+          continue;
+        }
+        o.Store(o.Zero(KernelBuilder::Vector(lanes, word)), target);
+        if (present == 0) continue;
+        o.For(valid, [&](Value j) {
+          o.Store(joined(part.element, row, present, o.Add(j, v * lanes), 1), o.At(target, j, word));
+        });
+      }
+    };
+    if (are_words) {
+      const StridedMatrix words = {part.pointer, word, 1, from.j_stride / depth};
+      EmitPackBlock(o, words, o.Int(whole), vectors, columns, lanes, word, panel_words);
+    } else {
+      o.For(whole, [&](Value row) { pack_row(row, depth); });
+    }
+    if (whole < some) pack_row(o.Int(whole), elements % depth);
+    o.For(o.Int(some), o.Int(plan.k), 1, [&](Value row) { pack_row(row, 0); });
+  };
+  if (plan.n_last() == plan.nr()) return pack(plan.nv, plan.nr());
+  o.If(
+      o.Equal(panel, o.Int(plan.panels() - 1)), [&] { pack(plan.nv_last, plan.n_last()); },
+      [&] { if (plan.panels() > 1) pack(plan.nv, plan.nr()); });
+}
+
 PackedWords PackWords(FunctionEmitter& f, const Tensor& b, const WordProducts& products, bool transposed,
                       const GemmPlan& plan) {
   const Matrices m = *Matrices::Of(b, false, transposed);
-  const int64_t elements = m.rows.value(), depth = products.depth(), lanes = plan.lanes;
-  const int64_t columns = plan.packed_columns(), matrix = plan.k * columns;
-  const bool k_last = m.column_stride != Extent(1);
+  const int64_t elements = m.rows.value(), columns = plan.packed_columns();
   const Extent batch = Product(m.batch);
   PackedWords packed;
   const bool constant = IsConstantMatrix(f, b);
+  const Phase phase = constant ? Phase::kInit : Phase::kRun;
   auto allocate = [&](int64_t words) {
     return constant ? f.State(words * kWordBytes) : f.Temporary(words * kWordBytes);
   };
-  packed.words = allocate(batch.value() * matrix + SlackWords(plan.nr()));
-  if (products.excess() != 0) packed.excess = allocate(batch.value() * columns);
+  auto matrix = [&](Kernel& k, Value index) {
+    const Type element = k.o.StoredType(b.dtype);
+    const BatchOffset offset = m.OffsetOf(f, m.batch, m.batch_strides);
+    const Value from = m.Pointer(k, element);
+    return StridedMatrix{offset ? k.o.At(from, offset(k.o, index), element) : from, element, m.row_stride,
+                         m.column_stride};
+  };
+  packed.words = allocate(batch.value() * plan.k * columns + SlackWords(plan.nr()));
   f.ParallelEach(
-      batch, 1e3,
-      [&](Kernel& k, Value matrix_index) {
+      batch * Extent(plan.panels()), static_cast<double>(plan.k * plan.nr()) / plan.lanes * 4,
+      [&](Kernel& k, Value item) {
+        const Value index = k.o.Div(item, plan.panels());
+        const Value to = k.o.At(k.Pointer(packed.words), k.o.Mul(index, plan.k * columns), k.o.b.getI32Type());
+        EmitPackWords(k.o, products, plan, matrix(k, index), elements, k.o.Rem(item, plan.panels()), to);
+      },
+      phase);
+  if (products.excess() == 0) return packed;
+  packed.excess = allocate(batch.value() * columns);
+  f.ParallelEach(
+      batch, static_cast<double>(elements * plan.n),
+      [&](Kernel& k, Value index) {
         Ops& o = k.o;
-        const Type word = o.b.getI32Type(), element = o.StoredType(b.dtype);
-        const Type vector = KernelBuilder::Vector(lanes, word);
-        Value from = m.Pointer(k, element);
-        if (const BatchOffset offset = m.OffsetOf(f, m.batch, m.batch_strides)) {
-          from = o.At(from, offset(o, matrix_index), element);
-        }
-        const Value to = o.At(k.Pointer(packed.words), o.Mul(matrix_index, matrix), word);
-        auto load = [&](Value row, Value column, Type type) {
-          const Value at = o.Add(o.Mul(row, m.row_stride), o.Mul(column, m.column_stride));
-          const Value x = o.Load(type, o.At(from, at, element));
-          return products.of_floats() ? o.Widen(x, o.b.getF32Type()) : x;
-        };
-        // Word `row` of columns from `column` on; of the last word, `present` elements.
-        auto joined = [&](Value row, Value column, Type type, int64_t present) {
-          Values parts;
-          for (int64_t i = 0; i < present; ++i) parts.push_back(load(o.Add(o.Mul(row, depth), i), column, type));
-          return present == 0 ? o.Zero(Ops::WithElement(type, word)) : products.Join(o, parts, false);
-        };
-        auto pack = [&](Value row, int64_t present) {
-          o.For(columns / lanes, [&](Value v) {
-            const Value column = o.Mul(v, lanes), panel = o.Div(column, plan.nr());
-            const Value width = o.KernelBuilder::Select(o.Equal(panel, o.Int(plan.panels() - 1)),
-                                                        o.Int(plan.nv_last * lanes), o.Int(plan.nr()));
-            const Value at = o.Add(o.Add(o.Mul(panel, plan.k * plan.nr()), o.KernelBuilder::Mul(row, width)),
-                                   o.Rem(column, plan.nr()));
-            const Value target = o.At(to, at, word);
-            auto one_by_one = [&] {
-              o.Store(o.Zero(vector), target);
-              o.For(column, o.Min(o.Add(column, lanes), o.Int(plan.n)), 1,
-                    [&](Value j) { o.Store(joined(row, j, element, present), o.At(target, o.Sub(j, column), word)); });
-            };
-            if (k_last) return one_by_one();
-            o.If(o.Less(o.Int(plan.n), o.Add(column, lanes)), one_by_one,
-                 [&] { o.Store(joined(row, column, KernelBuilder::Vector(lanes, element), present), target); });
-          });
-        };
-        const int64_t whole = elements / depth, some = CeilDiv(elements, depth);
-        o.For(whole, [&](Value row) { pack(row, depth); });
-        if (whole < some) pack(o.Int(whole), elements % depth);
-        o.For(o.Int(some), o.Int(plan.k), 1, [&](Value row) { pack(row, 0); });
-        if (products.excess() == 0) return;
-        const Value excess = o.At(k.Pointer(packed.excess), o.Mul(matrix_index, columns), word);
+        const Type word = o.b.getI32Type();
+        const Value excess = o.At(k.Pointer(packed.excess), o.Mul(index, columns), word);
+        const StridedMatrix from = matrix(k, index);
         o.For(columns, [&](Value j) { o.Store(o.Zero(word), o.At(excess, j, word)); });
         o.For(elements, [&](Value row) {
           o.For(plan.n, [&](Value j) {
+            const Value offset = o.Add(o.Mul(row, from.k_stride), o.Mul(j, from.j_stride));
+            const Value weight = o.ExtendI(o.Load(from.element, o.At(from.pointer, offset, from.element)), word, true);
             const Value at = o.At(excess, j, word);
-            const Value x = o.MulI(o.ExtendI(load(row, j, element), word, true), o.ConstI(word, products.excess()));
+            const Value x = o.MulI(weight, o.ConstI(word, products.excess()));
             o.Store(o.AddI(o.Load(word, at), x), at);
           });
         });
       },
-      constant ? Phase::kInit : Phase::kRun);
+      phase);
   return packed;
 }
 
 absl::Status EmitIntegerMatmul(FunctionEmitter& f, const Node& n) {
-  return EmitWordMatmul(f, n, *ProductsOfMatmul(f, n.in(0), n.in(1)));
+  return EmitWordMatmul(f, n, *ProductsOfMatmul(f, n));
 }
 
 absl::Status EmitWordMatmul(FunctionEmitter& f, const Node& n, const WordProducts& products) {
@@ -139,7 +173,7 @@ absl::Status EmitWordMatmul(FunctionEmitter& f, const Node& n, const WordProduct
   const bool vector_a = ta.rank() == 1, vector_b = tb.rank() == 1;
   const bool transpose_a = !vector_a && n.attrs->BoolOr("transpose_a", false);
   const bool transpose_b = !vector_b && n.attrs->BoolOr("transpose_b", false);
-  const bool constant = IsConstantMatrix(f, tb);
+  const bool packs = products.of_floats() || IsConstantMatrix(f, tb);
   const int64_t k = products.words(ta.dims[ta.rank() - (transpose_a ? 2 : 1)].value());
   int64_t m = vector_a ? 1 : out.dims[out.rank() - (vector_b ? 1 : 2)].value();
   ProductShape shape(out, m, vector_a, vector_b);
@@ -150,7 +184,7 @@ absl::Status EmitWordMatmul(FunctionEmitter& f, const Node& n, const WordProduct
   const int64_t batch = Product(shape.batch).value(), columns = vector_b ? 1 : out.dims.back().value();
   const Core& core = f.cpu().core;
   std::optional<GemmPlan> tiles;
-  if (products.has_tiles(f.cpu()) && constant && !transpose_a) {
+  if (products.has_tiles(f.cpu()) && packs && !transpose_a) {
     tiles = PlanTiles(core, ColumnSource::kPacked, batch, m, columns, products.words_of_tiles(k));
   }
   WordMatrices left = WordsOf(f, ta, products, true, transpose_a, tiles ? RoundUp(k, kTileWords) : k);
@@ -161,17 +195,17 @@ absl::Status EmitWordMatmul(FunctionEmitter& f, const Node& n, const WordProduct
   }
   Matrices b;
   Buffer words;
-  if (!constant) {
+  if (!packs) {
     const WordMatrices right = WordsOf(f, tb, products, false, transpose_b, k);
     b = right.as_matrices;
     words = right.words;
   }
-  const ColumnSource source = SourceOf(core, b, constant, m, kWordBytes);
+  const ColumnSource source = SourceOf(core, b, packs, m, kWordBytes);
   GemmPlan plan = tiles ? *tiles : PlanGemm(core, source, kWordBytes, batch, m, columns, k);
   if (source != ColumnSource::kOnTheFly || b.column_stride == Extent(1)) CutForThreads(&plan);
   const std::optional<MatrixTiles> registers = tiles ? std::optional<MatrixTiles>(f) : std::nullopt;
   Buffer excess;
-  if (constant) {
+  if (packs) {
     const PackedWords packed = PackWords(f, tb, products, transpose_b, plan);
     words = packed.words;
     excess = packed.excess;

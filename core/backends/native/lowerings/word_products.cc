@@ -165,7 +165,7 @@ Buffer Words(FunctionEmitter& f, const Tensor& x, const WordProducts& products, 
 
 Buffer RowsOfWords(FunctionEmitter& f, const Tensor& x, const WordProducts& products, bool of_x, int64_t row_words) {
   const int64_t elements = x.dims.back().value(), depth = products.depth(), width = row_words * depth;
-  const bool is_words = products.word == Word::kBytes ? !(of_x && products.shifts_x()) : products.of_floats();
+  const bool is_words = products.words_lie_in_memory() && !(of_x && products.shifts_x());
   const bool as_they_lie = is_words && elements == width;
   if (as_they_lie && !x.inlined) return f.BufferOf(x);
   const int64_t bytes = kWordBytes / depth;

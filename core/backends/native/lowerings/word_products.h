@@ -13,6 +13,7 @@
 #include "core/backends/native/lowerings/matrices.h"
 #include "core/backends/native/lowerings/matrix_tiles.h"
 #include "core/backends/native/microkernel.h"
+#include "core/backends/native/packing.h"
 
 namespace inlay::native {
 
@@ -41,6 +42,8 @@ struct WordProducts {
   int64_t words(int64_t elements) const { return CeilDiv(elements, depth()); }
   // As which words are loaded, and their sums.
   ir::DType type() const { return word == Word::kFloat || of_floats() ? ir::DType::kF32 : ir::DType::kI32; }
+  // Whether neighbours in memory are a word of weights (or of x, unless it is shifted).
+  bool words_lie_in_memory() const { return word == Word::kBytes || of_floats(); }
   // Of the processor's: AMX. Their steps go beyond the words in k, where floats have zeros in both operands, integers
   // in x alone.
   bool has_tiles(const CpuFeatures& cpu) const;
@@ -93,7 +96,7 @@ void SubtractExcess(Kernel& kernel, const WordProducts& products, const Buffer& 
                     GemmKernel* gemm);
 
 // Of a matmul. Nothing: of floats whose words the processor does not multiply.
-std::optional<WordProducts> ProductsOfMatmul(FunctionEmitter& f, const Tensor& a, const Tensor& b);
+std::optional<WordProducts> ProductsOfMatmul(FunctionEmitter& f, const Node& matmul);
 
 // The same as [N,spatial,words], of one group with a word or two of channels.
 Buffer PixelsOfWords(FunctionEmitter& f, const Tensor& x, const WordProducts& products);
@@ -106,6 +109,10 @@ struct WordMatrices {
 // `row_words`: at least k; of rows along k, how far apart they are. Rows of the left operand may be open.
 WordMatrices WordsOf(FunctionEmitter& f, const Tensor& t, const WordProducts& products, bool left, bool transposed,
                      int64_t row_words);
+
+// Panel `panel` of Q in kPacked layout: words of `elements` in k, zero beyond them.
+void EmitPackWords(Ops& o, const WordProducts& products, const GemmPlan& plan, const StridedMatrix& from,
+                   int64_t elements, mlir::Value panel, mlir::Value to);
 
 // b, packed by _init where it is constant, else by each call.
 PackedWords PackWords(FunctionEmitter& f, const Tensor& b, const WordProducts& products, bool transposed,

@@ -13,8 +13,10 @@ import numpy as np
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from ops_test import NUMPY, Ops
+from harness import runnable
+from ops_test import NUMPY, TARGETS, Ops
 
+BRAINS = runnable([("llvm -mcpu=sapphirerapids", 2), ("llvm -mcpu=cooperlake", 1)])  # which multiply bf16
 TOLERANCE = {"f32": (1e-4, 2e-5), "f64": (1e-10, 1e-10), "f16": (1e-2, 1e-2), "bf16": (5e-2, 5e-2)}
 
 
@@ -32,12 +34,25 @@ class Form:
     mask: str = ""
     join: bool = True  # heads joined behind the context
     joint: str = ""  # q, k, v of one product: "" | split | slice
-    dtype: str = "f32"
+    dtype: str = ""  # that of the test
 
 
-@pytest.fixture
-def s():
-    return Ops()
+class Attentions(Ops):
+    def __init__(self, dtype: str):
+        super().__init__()
+        self.dtype = dtype
+        self.tolerance = TOLERANCE[dtype]
+
+    def check(self):
+        super().check(BRAINS if self.dtype == "bf16" and BRAINS else TARGETS)
+
+    def floats(self, shape, low=-2, high=2):
+        return self.data(self.dtype, shape, low, high)
+
+
+@pytest.fixture(params=["f32", "bf16"])
+def s(request):
+    return Attentions(request.param)
 
 
 def inputs_of(s, form: Form) -> list[np.ndarray]:
@@ -111,6 +126,7 @@ def attention(b, form: Form, params):
 
 
 def add(s, form: Form, special=None):
+    form = dataclasses.replace(form, dtype=form.dtype or s.dtype)
     arrays = inputs_of(s, form) + mask_of(s, form)
     for array, at, value in special or []:
         arrays[array][at] = value
@@ -153,9 +169,28 @@ def test_layouts(s):
 
 
 @pytest.mark.parametrize("dtype", ["f64", "f16", "bf16"])
-def test_types(s, dtype):
+def test_types(dtype):
+    s = Ops()
     for mask in ("", "add", "where"):
         add(s, Form(dtype=dtype, rows=37, keys=29, size=24, mask=mask, scale="both"))
+    s.check()
+
+
+@pytest.mark.skipif(not BRAINS, reason="this processor has no AVX512-BF16")
+def test_products_of_bf16_between_f32():
+    """As mixed precision leaves it: scale, mask and softmax are f32."""
+    s = Attentions("bf16")
+
+    def mixed(b, q, k, v, mask):
+        scores = b.op("cast", b.op("matmul", q, k, transpose_b=True), dtype="f32")
+        scores = b.op("add", b.op("mul", scores, b.literal(0.25, "f32")), mask)
+        weights = b.op("cast", b.op("softmax", scores, axis=3), dtype="bf16")
+        return b.op("cast", b.op("matmul", weights, v), dtype="f32")
+
+    for rows, keys, size, value_size in ((40, 40, 16, 16), (17, 33, 24, 40), (197, 65, 64, 64), (32, 1024, 64, 16)):
+        shapes = [(2, 3, rows, size), (2, 3, keys, size), (2, 3, keys, value_size)]
+        mask = s.data("f32", (2, 1, rows, keys))
+        s.build(f"{rows}_{keys}", [*map(s.floats, shapes), mask], mixed, s.tolerance)
     s.check()
 
 
@@ -172,7 +207,7 @@ def test_special_values(s):
 
 def test_what_is_no_attention(s):
     """Near misses go the ordinary way."""
-    q, k, v = (s.data("f32", (2, 9, 16), -1, 1) for _ in range(3))
+    q, k, v = (s.floats((2, 29, 16), -1, 1) for _ in range(3))
 
     def scores_leave(b, q, k, v):
         scores = b.op("matmul", q, k, transpose_b=True)
@@ -201,38 +236,38 @@ def test_what_is_no_attention(s):
 
     makes = [scores_leave, weights_leave, other_axis, on_the_right, transposed, scores_squared]
     for make in makes:
-        s.build(make.__name__, [q, k, v], make, TOLERANCE["f32"])
-    mask = s.data("f32", (3, 1, 1, 9))
-    s.build("broadcast_scores", [q, k, v, mask], broadcast_scores, TOLERANCE["f32"])
+        s.build(make.__name__, [q, k, v], make, s.tolerance)
+    mask = s.floats((3, 1, 1, 29))
+    s.build("broadcast_scores", [q, k, v, mask], broadcast_scores, s.tolerance)
     s.check()
 
 
 def test_tails_and_neighbours(s):
     """Pointwise work behind the context goes into its kernel; k may be v; k and v may be shared by all heads."""
-    q, k = s.data("f32", (2, 4, 19, 16), -1, 1), s.data("f32", (2, 4, 23, 16), -1, 1)
+    q, k = s.floats((2, 4, 19, 16), -1, 1), s.floats((2, 4, 23, 16), -1, 1)
 
     def tail(b, q, k, r):
         weights = b.op("softmax", b.op("matmul", q, k, transpose_b=True), axis=3)
         return b.op("add", b.op("gelu", b.op("matmul", weights, k)), r)
 
-    s.build("tail", [q, k, s.data("f32", (2, 4, 19, 16))], tail, TOLERANCE["f32"])
+    s.build("tail", [q, k, s.floats((2, 4, 19, 16))], tail, s.tolerance)
 
     def shared(b, q, k):
         k = b.op("expand", k, shape=[2, 4, 23, 16])
         weights = b.op("softmax", b.op("matmul", q, k, transpose_b=True), axis=3)
         return b.op("matmul", weights, k)
 
-    s.build("shared", [q, k[:, :1]], shared, TOLERANCE["f32"])
+    s.build("shared", [q, k[:, :1]], shared, s.tolerance)
 
     def one_matrix(b, q, k):
         return b.op("matmul", b.op("softmax", b.op("matmul", q, k, transpose_b=True), axis=1), k)
 
-    s.build("one_matrix", [q[0, 0], k[0, 0]], one_matrix, TOLERANCE["f32"])
+    s.build("one_matrix", [q[0, 0], k[0, 0]], one_matrix, s.tolerance)
 
     def computed(b, q, k):  # operands that are computed, not moved
         q, k = b.op("tanh", q), b.op("transpose", b.op("tanh", k), perm=[0, 1, 3, 2])
         weights = b.op("softmax", b.op("matmul", q, k), axis=3)
         return b.op("matmul", weights, b.op("transpose", k, perm=[0, 1, 3, 2]))
 
-    s.build("computed", [q, k], computed, TOLERANCE["f32"])
+    s.build("computed", [q, k], computed, s.tolerance)
     s.check()

@@ -36,8 +36,11 @@ def test_shapes(s):
     ):  # fmt: skip
         for transpose_b in (False, True):
             b = (n, k) if transpose_b else (k, n)
-            s.case("matmul", [data(s, m, k), data(s, *b)], TOLERANCE, (1,), f"{transpose_b}", transpose_b=transpose_b)
+            for constant in (1,), ():
+                label = f"{transpose_b}_{len(constant)}"
+                s.case("matmul", [data(s, m, k), data(s, *b)], TOLERANCE, constant, label, transpose_b=transpose_b)
         s.case("matmul", [data(s, k, m), data(s, k, n)], TOLERANCE, (1,), "left_transposed", transpose_a=True)
+        s.case("matmul", [data(s, k, m), data(s, k, n)], TOLERANCE, (), "left_transposed_given", transpose_a=True)
     s.check(TARGETS)
 
 
@@ -84,9 +87,11 @@ def test_what_is_not_finite_stays_in_its_row(s):
             w = np.where(w == 0, w + 1, w).astype(w.dtype)
             x[0, 5], x[1, 40], x[2, k - 1] = np.inf, -np.inf, np.nan
             s.case("matmul", [x, w], TOLERANCE, (1,), "rows")
+            s.case("matmul", [x, w], TOLERANCE, (), "rows_given")
             x, w = data(s, m, k), data(s, k, 48)
             w[3, 37], w[k - 1, 5] = np.nan, np.nan  # 37: first rows of the panel behind the first one
             s.case("matmul", [x, w], TOLERANCE, (1,), "columns")
+            s.case("matmul", [x, w], TOLERANCE, (), "columns_given")
     s.check(TARGETS)
 
 
