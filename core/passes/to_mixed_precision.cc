@@ -7,13 +7,16 @@
 //                                                   %3: f32 = add(%2, cast(%x))
 //
 // What was rounded for one product is so for all that comes behind it: a residual that lay in memory as both would cost
-// three times the traffic. Parameters of the function, and what it returns, stay as they are.
+// three times the traffic. So is what convolutions give, and what is pointwise made of that alone, where more than one
+// operator reads it, as the residuals are of networks that normalise in front of their convolutions. Parameters of the
+// function, and what it returns, stay as they are.
 #include <algorithm>
 #include <iterator>
 #include <utility>
 #include <vector>
 
 #include "core/base/status_macros.h"
+#include "core/ir/op_registry.h"
 #include "core/passes/passes.h"
 #include "core/passes/rewriter.h"
 
@@ -26,36 +29,77 @@ using ir::Operand;
 using Ints = std::vector<int64_t>;
 
 class Narrower : public ConstantsRewriter {
+ public:
+  explicit Narrower(const ir::Function& function) {
+    for (const Operand& result : function.body.results) returned_.insert(result.var.get());
+  }
+
  protected:
   Replacement Visit(Binding* binding) override {
     if (VisitConstant(*binding)) return absl::nullopt;
-    if (IsProduct(*binding)) return Product(*binding);
+    if (IsProduct(*binding)) {
+      INLAY_ASSIGN_OR_RETURN(const Operand product, Product(*binding));
+      if (!binding->IsCall("conv")) return {product};
+      return OfConvolutions(*binding, product);
+    }
     for (Operand& arg : binding->args) {
       INLAY_ASSIGN_OR_RETURN(arg, Rounded(arg));
     }
-    return absl::nullopt;
+    if (!IsMadeOfConvolutions(*binding)) return absl::nullopt;
+    if (!IsReadTwice(*binding)) {
+      of_convolutions_.insert(binding->var.get());
+      return absl::nullopt;
+    }
+    INLAY_ASSIGN_OR_RETURN(const Operand value, Call(binding->callee, binding->args, binding->attrs));
+    return OfConvolutions(*binding, value);
   }
 
  private:
+  bool IsReadTwice(const Binding& binding) const {
+    return NumUses(binding.var) > 1 && !returned_.contains(binding.var.get());
+  }
+
+  // `value` in place of the binding's.
+  absl::StatusOr<Operand> OfConvolutions(const Binding& binding, const Operand& value) {
+    of_convolutions_.insert(value.var.get());
+    if (!IsReadTwice(binding)) return value;
+    INLAY_RETURN_IF_ERROR(Narrow(value).status());
+    return Rounded(value);
+  }
+
+  bool IsMadeOfConvolutions(const Binding& call) const {
+    if (call.kind != Binding::Kind::kCall || !call.var->type.is_tensor()) return false;
+    const ir::OpSchema* schema = ir::OpRegistry::Global().Find(call.callee);
+    const ir::TensorType& type = call.var->type.tensor();
+    if (schema == nullptr || schema->pattern > ir::OpPattern::kBroadcast || type.dtype != DType::kF32) return false;
+    bool any = false;
+    for (const Operand& arg : call.args) {
+      if (!arg.is_var() || IsConstant(arg) || !arg.type().is_tensor() || arg.tensor_type().dims != type.dims) continue;
+      if (!of_convolutions_.contains(arg.var.get())) return false;
+      any = true;
+    }
+    return any;
+  }
+
   bool IsProduct(const Binding& binding) const {
     if (!binding.IsCall("matmul") && !binding.IsCall("conv")) return false;
     if (binding.var->type.tensor().dtype != DType::kF32 || IsConstant(binding.args[0])) return false;
     return IsConstant(binding.args[1]) || IsLargeProduct(binding);
   }
 
-  // So that rounding both operands pays. Positions times frequencies, which bf16 would spoil, have an inner extent of 1.
+  // So that rounding both operands pays. Positions times frequencies, which bf16 would spoil, have an inner extent
+  // of 1.
   static bool IsLargeProduct(const Binding& product) {
     constexpr int64_t kLarge = 16;
     if (!product.IsCall("matmul")) return false;
     const ir::TensorType &a = product.args[0].tensor_type(), &b = product.args[1].tensor_type();
     if (!a.is_static() || !b.is_static() || a.rank() < 2 || b.rank() < 2) return false;
     const Ints shapes[] = {a.Shape(), b.Shape()};
-    return std::all_of(std::begin(shapes), std::end(shapes), [](const Ints& shape) {
-      return shape.back() >= kLarge && shape[shape.size() - 2] >= kLarge;
-    });
+    return std::all_of(std::begin(shapes), std::end(shapes),
+                       [](const Ints& shape) { return shape.back() >= kLarge && shape[shape.size() - 2] >= kLarge; });
   }
 
-  Replacement Product(const Binding& binding) {
+  absl::StatusOr<Operand> Product(const Binding& binding) {
     INLAY_ASSIGN_OR_RETURN(const Operand x, Narrow(binding.args[0]));
     INLAY_ASSIGN_OR_RETURN(const Operand w, IsConstant(binding.args[1])
                                                 ? CallConstant("cast", {binding.args[1]}, {{"dtype", DType::kBF16}})
@@ -70,7 +114,7 @@ class Narrower : public ConstantsRewriter {
                                                     : Call("reshape", {bias}, {{"shape", shape}}));
       INLAY_ASSIGN_OR_RETURN(sum, Call("add", {sum, bias}));
     }
-    return {sum};
+    return sum;
   }
 
   // In bf16.
@@ -81,7 +125,8 @@ class Narrower : public ConstantsRewriter {
     return narrow;
   }
 
-  // Of what takes elements as they are, these are rounded; the greatest one is still the greatest.
+  // Of what takes elements as they are, these are rounded; the greatest one is still the greatest, and means of
+  // neighbours are still between them.
   absl::StatusOr<Operand> MakeNarrow(const Operand& x) {
     const Binding* def = Def(x);
     if (def == nullptr || !TakesElements(*def)) return Call("cast", {x}, {{"dtype", DType::kBF16}});
@@ -94,8 +139,10 @@ class Narrower : public ConstantsRewriter {
   }
 
   static bool TakesElements(const Binding& call) {
-    const bool takes = call.IsCall("reshape") || call.IsCall("transpose") || call.IsCall("slice") ||
-                       call.IsCall("concat") || call.IsCall("max_pool");
+    const char* takers[] = {"reshape", "transpose", "slice", "concat", "max_pool", "resize"};
+    const bool pads_zeros = call.IsCall("pad") && call.attrs.FloatOr("value", 0) == 0;
+    const bool takes = pads_zeros || std::any_of(std::begin(takers), std::end(takers),
+                                                 [&](const char* taker) { return call.IsCall(taker); });
     return takes && std::all_of(call.args.begin(), call.args.end(), [](const Operand& arg) { return arg.is_var(); });
   }
 
@@ -106,12 +153,18 @@ class Narrower : public ConstantsRewriter {
     if (narrow == narrow_.end() || Def(x) == nullptr) return x;
     const auto known = rounded_.find(x.var.get());
     if (known != rounded_.end()) return known->second;
-    INLAY_ASSIGN_OR_RETURN(const Operand rounded, Call("cast", {narrow->second}, {{"dtype", DType::kF32}}));
-    rounded_.emplace(x.var.get(), rounded);
+    const Operand narrowed = narrow->second;
+    INLAY_ASSIGN_OR_RETURN(const Operand rounded, Call("cast", {narrowed}, {{"dtype", DType::kF32}}));
+    for (const Operand& key : {x, rounded}) {
+      narrow_.insert_or_assign(key.var.get(), narrowed);
+      rounded_.insert_or_assign(key.var.get(), rounded);
+    }
+    of_convolutions_.insert(rounded.var.get());
     return rounded;
   }
 
   absl::flat_hash_map<const ir::Var*, Operand> narrow_, rounded_;
+  absl::flat_hash_set<const ir::Var*> of_convolutions_, returned_;
 };
 
 class ToMixedPrecisionPass : public FunctionPass {
@@ -123,7 +176,7 @@ class ToMixedPrecisionPass : public FunctionPass {
   absl::StatusOr<ir::Function> RunOnFunction(ir::Function function,
                                              const target::CompilationConfig& config) const override {
     if (config.mixed_precision.empty()) return function;
-    return Narrower().Run(std::move(function));
+    return Narrower(function).Run(std::move(function));
   }
 };
 

@@ -33,6 +33,54 @@ TEST(ToMixedPrecisionTest, BiasesStayAsTheyAreAndResidualsReadWhatWasRounded) {
             "  return %8, %0\n");
 }
 
+// As of networks that normalise in front of their convolutions. What one operator alone reads is not rounded.
+TEST(ToMixedPrecisionTest, ResidualsOfConvolutionsAreRounded) {
+  FunctionBuilder b;
+  auto conv = [&](VarPtr x, const char* name) { return b.Call("conv", {x, Weight({8, 8, 1, 1}, name)}); };
+  VarPtr x = b.Param("x", F32({1, 8, 5, 5})), y = conv(x, "w");
+  VarPtr z = b.Call("add", {y, b.Call("mul", {b.Call("relu", {y}), Weight({8, 1, 1}, "s")})});
+  b.Return({b.Call("add", {b.Call("relu", {z}), z})});
+  EXPECT_EQ(Narrowed(b),
+            "  %0: bf16[1, 8, 5, 5] = cast(%x, dtype=bf16)\n"
+            "  %1: bf16[8, 8, 1, 1] = cast(@w0, dtype=bf16)\n"
+            "  %2: bf16[1, 8, 5, 5] = conv(%0, %1, dilations=[1, 1], groups=1, pads=[0, 0, 0, 0], strides=[1, 1])\n"
+            "  %3: f32[1, 8, 5, 5] = cast(%2, dtype=f32)\n"
+            "  %4: bf16[1, 8, 5, 5] = cast(%3, dtype=bf16)\n"
+            "  %5: f32[1, 8, 5, 5] = cast(%4, dtype=f32)\n"
+            "  %6: f32[1, 8, 5, 5] = relu(%5)\n"
+            "  %7: f32[1, 8, 5, 5] = mul(%6, @w1)\n"
+            "  %8: f32[1, 8, 5, 5] = add(%5, %7)\n"
+            "  %9: bf16[1, 8, 5, 5] = cast(%8, dtype=bf16)\n"
+            "  %10: f32[1, 8, 5, 5] = cast(%9, dtype=f32)\n"
+            "  %11: f32[1, 8, 5, 5] = relu(%10)\n"
+            "  %12: f32[1, 8, 5, 5] = add(%11, %10)\n"
+            "  return %12\n");
+}
+
+// The residuals of a network of matrix products are the sums that it works on, and stay as exact as they are.
+TEST(ToMixedPrecisionTest, ResidualsOfMatricesStay) {
+  FunctionBuilder b;
+  VarPtr x = b.Param("x", F32({2, 8}));
+  VarPtr y = b.Call("add", {b.Call("matmul", {b.Call("relu", {x}), Weight({8, 8}, "w")}), x});
+  b.Return({b.Call("add", {b.Call("matmul", {b.Call("layer_norm", {y, Weight({8}, "s"), Weight({8}, "t")}),
+                                              Weight({8, 8}, "v")}),
+                           y})});
+  EXPECT_EQ(Narrowed(b),
+            "  %0: f32[2, 8] = relu(%x)\n"
+            "  %1: bf16[2, 8] = cast(%0, dtype=bf16)\n"
+            "  %2: bf16[8, 8] = cast(@w0, dtype=bf16)\n"
+            "  %3: bf16[2, 8] = matmul(%1, %2, transpose_a=false, transpose_b=false)\n"
+            "  %4: f32[2, 8] = cast(%3, dtype=f32)\n"
+            "  %5: f32[2, 8] = add(%4, %x)\n"
+            "  %6: f32[2, 8] = layer_norm(%5, @w1, @w2, axis=1, epsilon=1e-05)\n"
+            "  %7: bf16[2, 8] = cast(%6, dtype=bf16)\n"
+            "  %8: bf16[8, 8] = cast(@w3, dtype=bf16)\n"
+            "  %9: bf16[2, 8] = matmul(%7, %8, transpose_a=false, transpose_b=false)\n"
+            "  %10: f32[2, 8] = cast(%9, dtype=f32)\n"
+            "  %11: f32[2, 8] = add(%10, %5)\n"
+            "  return %11\n");
+}
+
 // What is rounded is what lies in memory: the operator's own value, not one that was moved.
 TEST(ToMixedPrecisionTest, RoundsInFrontOfWhatMovesElements) {
   FunctionBuilder b;

@@ -75,11 +75,20 @@ bool IsPoolOfWords(const Binding& call, const CpuFeatures& cpu) {
          IsOfWords(call.args[0].tensor_type().dtype, cpu);
 }
 
-// Of channels.
-bool IsConcatOfWords(const Binding& call, const CpuFeatures& cpu) {
-  return call.IsCall("concat") && call.attrs.Int("axis") == 1 && IsImage(call.var->type) &&
-         IsOfWords(call.var->type.tensor().dtype, cpu) &&
-         std::all_of(call.args.begin(), call.args.end(), [](const Operand& arg) { return arg.is_var(); });
+// The same where attributes say what becomes of each axis.
+bool IsByAxesOfWords(const Binding& call, const CpuFeatures& cpu) {
+  const bool by_axes = call.IsCall("concat") || call.IsCall("resize") || call.IsCall("pad") ||
+                       (call.IsCall("slice") && !call.attrs.Has("dims"));
+  return by_axes && IsImage(call.var->type) && IsOfWords(call.var->type.tensor().dtype, cpu) &&
+         std::all_of(call.args.begin(), call.args.end(),
+                     [](const Operand& arg) { return arg.is_var() && IsImage(arg.type()); });
+}
+
+// `values` of the axes of an image, or of as many images, for images with their channels last.
+template <typename T>
+std::vector<T> WithChannelsLast(std::vector<T> values, int rank) {
+  for (auto axes = values.begin(); axes != values.end(); axes += rank) std::rotate(axes + 1, axes + 2, axes + rank);
+  return values;
 }
 
 // A reduction of all axes of an image but the first two.
@@ -154,7 +163,7 @@ class Classes {
       Of(binding.var).last = true;
       return;
     }
-    if (IsPoolOfWords(binding, cpu_) || IsConcatOfWords(binding, cpu_)) {
+    if (IsPoolOfWords(binding, cpu_) || IsByAxesOfWords(binding, cpu_)) {
       for (const Operand& arg : binding.args) Of(arg.var).last = true;
       Of(binding.var).last = true;
       return;
@@ -283,7 +292,7 @@ class Rewriter {
     }
     if (IsOnImagesThatHaveLast(binding)) return Elementwise(binding);
     if (ReducesPixels(binding) && HasLast(binding.args[0])) return Reduction(binding);
-    if (IsConcatOfWords(binding, cpu_) && ComputesLast(binding)) return Concat(binding);
+    if (IsByAxesOfWords(binding, cpu_) && ComputesLast(binding)) return ByAxes(binding);
     Binding copy = binding;
     const bool last = ComputesLast(binding),
                of_last = last && (IsPoolOfWords(binding, cpu_) || HasWordsOfChannels(binding));
@@ -303,21 +312,29 @@ class Rewriter {
   // of them. The others are transposed.
   bool ComputesLast(const Binding& binding) {
     const bool conv = IsChannelsLastConv(binding, from_, cpu_);
-    if (!conv && !IsPoolOfWords(binding, cpu_) && !IsConcatOfWords(binding, cpu_)) return false;
+    if (!conv && !IsPoolOfWords(binding, cpu_) && !IsByAxesOfWords(binding, cpu_)) return false;
     if (!classes_.CanBeLast(binding.var)) return false;
     const bool given = std::all_of(binding.args.begin(), conv ? binding.args.begin() + 1 : binding.args.end(),
                                    [&](const Operand& arg) { return HasLast(arg); });
     return given || !classes_.IsReturnedRowMajor(binding.var);
   }
 
-  absl::Status Concat(const Binding& binding) {
+  absl::Status ByAxes(const Binding& binding) {
     std::vector<Operand> args;
     for (const Operand& arg : binding.args) {
       INLAY_ASSIGN_OR_RETURN(const Operand image, Last(arg));
       args.push_back(image);
     }
     ir::Attrs attrs = binding.attrs;
-    attrs.Set("axis", static_cast<int64_t>(binding.var->type.tensor().rank() - 1));
+    const int rank = binding.var->type.tensor().rank();
+    if (attrs.Has("axis")) {
+      const int64_t axis = attrs.Int("axis");
+      attrs.Set("axis", ToFirst(rank)[axis < 0 ? axis + rank : axis]);
+    }
+    for (const char* name : {"begins", "ends", "steps", "sizes", "pads"}) {
+      if (attrs.Has(name)) attrs.Set(name, WithChannelsLast(attrs.Ints(name), rank));
+    }
+    if (attrs.Has("scales")) attrs.Set("scales", WithChannelsLast(attrs.Floats("scales"), rank));
     INLAY_ASSIGN_OR_RETURN(VarPtr made, builder_.Call(binding.callee, std::move(args), attrs, binding.location));
     last_[binding.var.get()] = std::move(made);
     no_row_major_.insert(binding.var.get());

@@ -101,10 +101,10 @@ void PlanProducts(const CpuFeatures& cpu, const Matrices& v, Plan* p) {
   const Core& core = cpu.core;
   const int64_t head_words = kBrains.words(p->head_size), key_words = kBrains.words(p->keys);
   if (p->brains && kBrains.has_tiles(cpu)) {
-    const auto scores = PlanTiles(core, ColumnSource::kPacked, 1, p->rows, p->padded_keys,
-                                  kBrains.words_of_tiles(head_words));
-    const auto context = PlanTiles(core, ColumnSource::kPacked, 1, p->rows, p->value_size,
-                                   kBrains.words_of_tiles(key_words));
+    const auto scores =
+        PlanTiles(core, ColumnSource::kPacked, 1, p->rows, p->padded_keys, kBrains.words_of_tiles(head_words));
+    const auto context =
+        PlanTiles(core, ColumnSource::kPacked, 1, p->rows, p->value_size, kBrains.words_of_tiles(key_words));
     p->tiles = scores && context;
     if (p->tiles) {
       p->scores = *scores;

@@ -42,13 +42,13 @@ Value AskLinux(KernelBuilder& kb) {
       .getResult(0);
 }
 
-// As ldtilecfg reads it: palette 1, eight registers of 16 rows of 64 bytes.
-std::string RegisterShapes() {
+// As ldtilecfg reads it: palette 1, eight registers of 64 bytes a row; a product takes as many cycles as P has rows.
+std::string RegisterShapes(int64_t rows) {
   std::string shape(64, '\0');
   shape[0] = 1;
   for (int i = 0; i < 8; ++i) {
     shape[16 + 2 * i] = static_cast<char>(kLineBytes);
-    shape[48 + i] = static_cast<char>(kTileRows);
+    shape[48 + i] = static_cast<char>(i < kFirstQ ? rows : kTileRows);
   }
   return shape;
 }
@@ -98,7 +98,8 @@ std::optional<GemmPlan> PlanTiles(const Core& core, ColumnSource source, int64_t
   return plan;
 }
 
-MatrixTiles::MatrixTiles(FunctionEmitter& f) : allowed_(f.State(4)), shape_(f.Data(RegisterShapes())) {
+MatrixTiles::MatrixTiles(FunctionEmitter& f, int64_t rows)
+    : allowed_(f.State(4)), shape_(f.Data(RegisterShapes(rows))) {
   f.Parallel(
       1, 0,
       [&](Kernel& k, Value, Value) {
@@ -123,83 +124,149 @@ void MatrixTiles::End(Kernel& k) const {
 
 TileEmitter MatrixTiles::Tile(Kernel& k, const GemmPlan& plan, const RowOperand& p, const char* product,
                               const MultiplyAdd& multiply_add) const {
-  const Value allowed = Allowed(k);
-  return [&o = k.o, plan, p, product, multiply_add, allowed](KernelBuilder& kb, const TileRequest& t,
-                                                             const std::vector<Value>&) {
-    const Type word = p.element;
-    const int64_t row_words = p.row_stride;
-    Value rows =
-        kb.At(p.pointer, p.tile_offset ? p.tile_offset(kb, t.tile) : kb.Mul(t.tile, plan.mr * row_words), word);
-    if (p.batch_offset) rows = kb.At(rows, p.batch_offset(kb, t.batch), word);
-    auto slab = [&](Value row, int64_t column) {
-      return kb.At(t.slab, kb.Add(kb.Mul(row, t.vectors * plan.lanes), column * plan.lanes), word);
+  TileRows rows;
+  rows.word = p.element;
+  rows.at = [plan, p](KernelBuilder& kb, Value batch, Value tile, int64_t row) {
+    const Value offset = p.tile_offset ? p.tile_offset(kb, tile) : kb.Mul(tile, plan.mr * p.row_stride);
+    const Value first = kb.At(p.pointer, kb.Add(offset, row * p.row_stride), p.element);
+    return p.batch_offset ? kb.At(first, p.batch_offset(kb, batch), p.element) : first;
+  };
+  rows.row_stride = p.row_stride;
+  rows.run = plan.k;
+  return Tile(k, plan, rows, product, multiply_add);
+}
+
+namespace {
+
+// Emits one register tile of a product.
+class TileProduct {
+ public:
+  TileProduct(KernelBuilder& kb, Ops& o, const GemmPlan& plan, const TileRows& p, const TileRequest& t)
+      : kb_(kb), o_(o), plan_(plan), p_(p), t_(t), registers_(t.rows < p.rows ? 0 : CeilDiv(t.rows, p.rows)) {
+    if (registers_ == 0) firsts_.push_back(p.at(kb, t.batch, t.tile, 0));
+    for (int64_t i = 0; i < registers_; ++i) firsts_.push_back(p.at(kb, t.batch, t.tile, FirstRow(i)));
+  }
+
+  bool FillsRegisters() const { return registers_ > 0 && t_.q_columns >= t_.vectors * plan_.lanes; }
+
+  void ByRegisters(const char* product) {
+    ForRegisters([&](int64_t i, int64_t j) { o_.Intrinsic("llvm.x86.tilezero", {Accumulator(i, j)}); });
+    ForRuns(0, kb_.Int(0), kb_.Int(0), [&](Value offset, Value run) { Run(product, offset, run); });
+    ForRegisters([&](int64_t i, int64_t j) {
+      o_.Intrinsic("llvm.x86.tilestored64",
+                   {Accumulator(i, j), Slab(FirstRow(i), kb_.Int(0), j), kb_.Int(t_.vectors * kLineBytes)});
+    });
+  }
+
+  void ByDots(const MultiplyAdd& multiply_add) {
+    for (size_t i = 0; i < firsts_.size(); ++i) {
+      const int64_t rows = registers_ == 0 ? t_.rows : p_.rows, whole = rows / kDotRows * kDotRows;
+      auto dots = [&](Value row, int64_t count) { Dots(multiply_add, static_cast<int64_t>(i), row, count); };
+      kb_.For(kb_.Int(0), kb_.Int(whole), kDotRows, [&](Value row) { dots(row, kDotRows); });
+      if (rows > whole) dots(kb_.Int(whole), rows - whole);
+    }
+  }
+
+ private:
+  int64_t FirstRow(int64_t i) const { return registers_ == 0 ? 0 : std::min(i * p_.rows, t_.rows - p_.rows); }
+  Value Accumulator(int64_t i, int64_t j) { return Register(kb_, static_cast<int>(2 * i + j)); }
+  void ForRegisters(const std::function<void(int64_t i, int64_t j)>& body) {
+    for (int64_t i = 0; i < registers_; ++i) {
+      for (int64_t j = 0; j < t_.vectors; ++j) body(i, j);
+    }
+  }
+  Value Slab(int64_t first, Value row, int64_t column) {
+    const int64_t width = t_.vectors * plan_.lanes;
+    return kb_.At(t_.slab, kb_.Add(kb_.Mul(row, width), first * width + column * plan_.lanes), p_.word);
+  }
+
+  // `offset`: of P, in words; `run`: how many there were.
+  void ForRuns(size_t level, Value offset, Value run, const std::function<void(Value offset, Value run)>& body) {
+    if (level == p_.loops.size()) return body(offset, run);
+    const InnerLoop& loop = p_.loops[level];
+    kb_.For(loop.extent, [&](Value i) {
+      ForRuns(level + 1, kb_.Add(offset, loop.offset(kb_, i)), kb_.Add(kb_.Mul(run, loop.extent), i), body);
+    });
+  }
+
+  void Run(const char* product, Value offset, Value run) {
+    const int64_t steps = CeilDiv(p_.run, kTileWords), whole = steps / kStepsAwake * kStepsAwake;
+    auto step = [&](Value i) {
+      Step(product, kb_.Add(offset, kb_.Mul(i, kTileWords)), kb_.Add(kb_.Mul(run, steps), i));
     };
-    auto few_dots = [&](Value row, int64_t count) {
-      RegisterTile part;
-      part.rows = count;
-      part.vectors = t.vectors;
-      part.lanes = plan.lanes;
-      part.accumulator = part.p_element = part.q_element = word;
-      part.multiply_add = multiply_add;
-      part.p = kb.At(rows, kb.Mul(row, row_words), word);
-      part.p_row_stride = row_words;
-      part.q = t.q;
-      part.q_k_stride = t.q_stride;
-      part.q_columns = t.q_columns;
-      const std::vector<Value> zeros(count * t.vectors, kb.Zero(KernelBuilder::Vector(plan.lanes, word)));
-      const std::vector<Value> sums = EmitRegisterTile(kb, part, kb.Int(0), kb.Int(plan.k), zeros);
-      for (int64_t i = 0; i < count * t.vectors; ++i) {
-        kb.Store(sums[i], slab(kb.Add(row, i / t.vectors), i % t.vectors));
+    auto stay_awake = [&] { o_.Intrinsic("llvm.x86.tilestored64", {Register(kb_, kFirstP), t_.slab, kb_.Int(0)}); };
+    kb_.For(kb_.Int(0), kb_.Int(whole), kStepsAwake, [&](Value first) {
+      for (int64_t i = 0; i < kStepsAwake; ++i) step(kb_.Add(first, i));
+      stay_awake();
+    });
+    for (int64_t i = whole; i < steps; ++i) step(kb_.Int(i));
+    if (whole == 0 && !p_.loops.empty()) stay_awake();
+  }
+
+  void Step(const char* product, Value offset, Value step) {
+    const Value row_bytes = kb_.Int(p_.row_stride * plan_.element_bytes);
+    const Value q_bytes = kb_.Int(t_.q_stride * plan_.element_bytes);
+    const Value q = kb_.At(t_.q, kb_.Mul(step, kTileWords * t_.q_stride), p_.word);
+    for (int j = 0; j < t_.vectors; ++j) {
+      o_.Intrinsic("llvm.x86.tileloadd64", {Register(kb_, kFirstQ + j), kb_.At(q, j * plan_.lanes, p_.word), q_bytes});
+    }
+    for (int i = 0; i < registers_; ++i) {
+      const Value rows = Register(kb_, kFirstP + i);
+      o_.Intrinsic("llvm.x86.tileloadd64", {rows, kb_.At(firsts_[i], offset, p_.word), row_bytes});
+      if (i == registers_ - 1) AskForNextPanel(kb_, t_, step);
+      for (int j = 0; j < t_.vectors; ++j) {
+        o_.Intrinsic(product, {Accumulator(i, j), rows, Register(kb_, kFirstQ + j)});
       }
-    };
-    auto dots = [&] {
-      const int64_t whole = t.rows / kDotRows * kDotRows;
-      kb.For(kb.Int(0), kb.Int(whole), kDotRows, [&](Value row) { few_dots(row, kDotRows); });
-      if (t.rows > whole) few_dots(kb.Int(whole), t.rows - whole);
-    };
-    // The last tile ends where the rows do, and computes some of the tile before once more.
-    const int tiles = t.rows < kTileRows ? 0 : static_cast<int>(CeilDiv(t.rows, kTileRows));
-    const int columns = static_cast<int>(t.vectors);
-    auto first_row = [&](int i) { return std::min(i * kTileRows, t.rows - kTileRows); };
-    auto products = [&] {
-      const Value row_bytes = kb.Int(row_words * plan.element_bytes), q_bytes = kb.Int(t.q_stride * plan.element_bytes);
-      auto accumulator = [&](int i, int j) { return Register(kb, 2 * i + j); };
-      for (int i = 0; i < tiles; ++i) {
-        for (int j = 0; j < columns; ++j) o.Intrinsic("llvm.x86.tilezero", {accumulator(i, j)});
-      }
-      auto multiply = [&](Value step) {
-        const Value at = kb.At(rows, kb.Mul(step, kTileWords), word);
-        const Value q = kb.At(t.q, kb.Mul(step, kTileWords * t.q_stride), word);
-        for (int j = 0; j < columns; ++j) {
-          o.Intrinsic("llvm.x86.tileloadd64", {Register(kb, kFirstQ + j), kb.At(q, j * plan.lanes, word), q_bytes});
-        }
-        for (int i = 0; i < tiles; ++i) {
-          const Value from = kb.At(at, first_row(i) * row_words, word);
-          o.Intrinsic("llvm.x86.tileloadd64", {Register(kb, kFirstP + i), from, row_bytes});
-          if (i == tiles - 1) AskForNextPanel(kb, t, step);
-          for (int j = 0; j < columns; ++j) {
-            o.Intrinsic(product, {accumulator(i, j), Register(kb, kFirstP + i), Register(kb, kFirstQ + j)});
-          }
-        }
-      };
-      const int64_t steps = CeilDiv(plan.k, kTileWords), whole = steps / kStepsAwake * kStepsAwake;
-      kb.For(kb.Int(0), kb.Int(whole), kStepsAwake, [&](Value step) {
-        for (int64_t i = 0; i < kStepsAwake; ++i) multiply(kb.Add(step, i));
-        o.Intrinsic("llvm.x86.tilestored64", {Register(kb, kFirstP), t.slab, kb.Int(0)});
-      });
-      kb.For(kb.Int(whole), kb.Int(steps), 1, multiply);
-      for (int i = 0; i < tiles; ++i) {
-        for (int j = 0; j < columns; ++j) {
-          o.Intrinsic("llvm.x86.tilestored64",
-                      {accumulator(i, j), slab(kb.Int(first_row(i)), j), kb.Int(t.vectors * kLineBytes)});
-        }
-      }
-    };
-    const bool whole = t.q_columns >= t.vectors * plan.lanes;
-    if (tiles > 0 && whole) {
-      kb.If(allowed, products, dots);
+    }
+  }
+
+  // Rows [row, row + count) of a register by multiply-adds.
+  void Dots(const MultiplyAdd& multiply_add, int64_t i, Value row, int64_t count) {
+    RegisterTile part;
+    part.rows = count;
+    part.vectors = t_.vectors;
+    part.lanes = plan_.lanes;
+    part.accumulator = part.p_element = part.q_element = p_.word;
+    part.multiply_add = multiply_add;
+    part.p = kb_.At(firsts_[i], kb_.Mul(row, p_.row_stride), p_.word);
+    part.p_row_stride = p_.row_stride;
+    part.q = t_.q;
+    part.q_k_stride = t_.q_stride;
+    part.q_columns = t_.q_columns;
+    int64_t steps = p_.run;
+    if (!p_.loops.empty()) {
+      part.p_k_stride = 0;
+      part.inner = p_.loops;
+      part.inner.push_back({p_.run, [](KernelBuilder&, Value word) { return word; }});
+      steps = 1;
+    }
+    const std::vector<Value> zeros(count * t_.vectors, kb_.Zero(KernelBuilder::Vector(plan_.lanes, p_.word)));
+    const std::vector<Value> sums = EmitRegisterTile(kb_, part, kb_.Int(0), kb_.Int(steps), zeros);
+    for (int64_t s = 0; s < count * t_.vectors; ++s) {
+      kb_.Store(sums[s], Slab(FirstRow(i) + s / t_.vectors, row, s % t_.vectors));
+    }
+  }
+
+  KernelBuilder& kb_;
+  Ops& o_;
+  const GemmPlan& plan_;
+  const TileRows& p_;
+  const TileRequest& t_;
+  const int64_t registers_;
+  std::vector<Value> firsts_;
+};
+
+}  // namespace
+
+TileEmitter MatrixTiles::Tile(Kernel& k, const GemmPlan& plan, const TileRows& p, const char* product,
+                              const MultiplyAdd& multiply_add) const {
+  return [&o = k.o, plan, p, product, multiply_add, allowed = Allowed(k)](KernelBuilder& kb, const TileRequest& request,
+                                                                          const std::vector<Value>&) {
+    TileProduct tile(kb, o, plan, p, request);
+    if (tile.FillsRegisters()) {
+      kb.If(allowed, [&] { tile.ByRegisters(product); }, [&] { tile.ByDots(multiply_add); });
     } else {
-      dots();
+      tile.ByDots(multiply_add);
     }
     return std::vector<Value>();
   };

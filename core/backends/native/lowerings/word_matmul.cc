@@ -29,8 +29,8 @@ std::optional<WordProducts> ProductsOfMatmul(FunctionEmitter& f, const Node& mat
   if (ir::IsFloat(a.dtype)) {
     if (a.dtype != ir::DType::kBF16 || !f.cpu().brain_dots) return std::nullopt;
     // Packing is too much for a few rows.
-    const bool pays = a.is_static() && b.is_static() && a.rank() > 1 && b.rank() > 1 &&
-                      out.dims[out.rank() - 2].value() >= kTileRows;
+    const bool pays =
+        a.is_static() && b.is_static() && a.rank() > 1 && b.rank() > 1 && out.dims[out.rank() - 2].value() >= kTileRows;
     return pays || IsConstantMatrix(f, b) ? std::optional<WordProducts>({Word::kBrains}) : std::nullopt;
   }
   WordProducts products{Word::kShorts, a.dtype == ir::DType::kI8, b.dtype == ir::DType::kI8};
@@ -108,7 +108,9 @@ void EmitPackWords(Ops& o, const WordProducts& products, const GemmPlan& plan, c
   if (plan.n_last() == plan.nr()) return pack(plan.nv, plan.nr());
   o.If(
       o.Equal(panel, o.Int(plan.panels() - 1)), [&] { pack(plan.nv_last, plan.n_last()); },
-      [&] { if (plan.panels() > 1) pack(plan.nv, plan.nr()); });
+      [&] {
+        if (plan.panels() > 1) pack(plan.nv, plan.nr());
+      });
 }
 
 PackedWords PackWords(FunctionEmitter& f, const Tensor& b, const WordProducts& products, bool transposed,

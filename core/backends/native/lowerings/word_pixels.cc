@@ -1,6 +1,7 @@
 // kWordPixels: a convolution whose images have their channels last. Output pixels are rows of words and filters are
-// columns, the product is that of matrices of words: a pointwise one reads its rows where they lie. Of others a task
-// gathers a block of rows first, tap after tap; what the kernel sees of a row of the image is one run of words.
+// columns, the product is that of matrices of words: a pointwise one reads its rows where they lie. AMX finds those of
+// others in padded lines (word_lines.h); else a task gathers a block of rows first, tap after tap, and what the kernel
+// sees of a row of the image is one run of words.
 #include <algorithm>
 #include <optional>
 
@@ -9,6 +10,7 @@
 #include "core/backends/native/lowerings/gemm_support.h"
 #include "core/backends/native/lowerings/matrices.h"
 #include "core/backends/native/lowerings/matrix_tiles.h"
+#include "core/backends/native/lowerings/word_lines.h"
 #include "core/backends/native/lowerings/word_products.h"
 #include "mlir/IR/BuiltinTypes.h"
 
@@ -19,20 +21,40 @@ using mlir::Type;
 using mlir::Value;
 
 constexpr int64_t kUnrolledCopies = 8;
+constexpr int64_t kTurnedPixels = 256;  // at a time
 // A block of rows: in L1 beside what else a tile meets; more of them, fewer times over all weights, where these come
 // from beyond L2.
 constexpr int64_t kBlockBytes = 32 << 10, kLargeBlockBytes = 320 << 10;
 constexpr int64_t kResultBytes = 2;  // written and read for one
 
-// [N * pixels, taps * words] of an image, row by row.
+// Images [N, pixels, words] of [N, channels, pixels].
+Buffer TurnedImages(FunctionEmitter& f, const Tensor& x, const WordProducts& products, const ConvShape& shape) {
+  const int64_t words = products.words(shape.c), pixels = shape.in_elements();
+  if (words <= 2) return PixelsOfWords(f, x, products);
+  const Buffer planes = WordsOfImages(f, x, products, 1);
+  const Buffer turned = f.Temporary(shape.n * pixels * words * kWordBytes);
+  const int64_t lanes = f.cpu().core.vector_bytes / kWordBytes, vectors = CeilDiv(words, lanes);
+  const int64_t blocks = CeilDiv(pixels, kTurnedPixels);
+  f.ParallelEach(Extent(shape.n * blocks), static_cast<double>(kTurnedPixels * vectors * 4),
+                 [&](Kernel& k, Value item) {
+                   Ops& o = k.o;
+                   const Type word = o.b.getI32Type();
+                   const Value first = o.Mul(o.Rem(item, blocks), kTurnedPixels),
+                               image = o.Mul(o.Div(item, blocks), words * pixels);
+                   const StridedMatrix from{o.At(k.Pointer(planes), o.Add(image, first), word), word, 1, pixels};
+                   const Value to = o.At(k.Pointer(turned), o.Add(image, o.Mul(first, words)), word);
+                   const Value count = o.Min(o.Int(kTurnedPixels), o.Sub(o.Int(pixels), first));
+                   EmitPackBlock(o, from, count, vectors, words, lanes, word, to, words);
+                 });
+  return turned;
+}
+
+// [N * pixels, taps * words] of an image [N, pixels, words], row by row.
 class PixelRows {
  public:
-  // `words_last`: the image is [N, pixels, words], else [N, words, pixels].
-  PixelRows(FunctionEmitter& f, const ConvShape& shape, const WordProducts& products, bool words_last)
+  PixelRows(FunctionEmitter& f, const ConvShape& shape, const WordProducts& products)
       : s_(shape),
         words_(products.words(shape.c)),
-        word_stride_(words_last || words_ == 1 ? 1 : shape.in_elements()),
-        pixel_stride_(words_last ? words_ : 1),
         lanes_(f.cpu().core.vector_bytes / kWordBytes),
         padding_(f.State(words_ * kWordBytes)) {
     f.Parallel(
@@ -75,7 +97,7 @@ class PixelRows {
     const Value depth = first(0, o.Rem(o.Div(line, s_.out[1]), s_.out[0])), top = first(1, o.Rem(line, s_.out[1]));
     const int64_t width = s_.kernel[2], stride = s_.stride[2], reach = (width - 1) * s_.dilation[2];
     // Columns [low, high) see no padding.
-    const bool is_run = word_stride_ == 1 && (width == 1 || s_.dilation[2] == 1);
+    const bool is_run = width == 1 || s_.dilation[2] == 1;
     const int64_t low = is_run ? std::min(CeilDiv(std::max<int64_t>(s_.pad[2], 0), stride), s_.out[2]) : s_.out[2];
     const int64_t last = s_.in[2] - 1 - reach + s_.pad[2];
     const int64_t high = std::max(low, std::min(last < 0 ? 0 : last / stride + 1, s_.out[2]));
@@ -85,15 +107,13 @@ class PixelRows {
       const Value row = o.Mul(o.Add(o.Mul(d, s_.in[1]), h), s_.in[2]);
       const Value run = o.At(to, o.Mul(tap, width * words_), word);
       auto target = [&](Value column) { return o.At(run, o.Mul(column, row_words), word); };
-      auto pixel_at = [&](Value column) {
-        return o.At(x, o.Mul(o.KernelBuilder::Add(row, column), pixel_stride_), word);
-      };
+      auto pixel_at = [&](Value column) { return o.At(x, o.Mul(o.KernelBuilder::Add(row, column), words_), word); };
       auto pad = [&](Value to) { Copy(o, k.Pointer(padding_), to, words_); };
       auto one_by_one = [&](Value column) {
         o.For(width, [&](Value t) {
           const Value at = o.Add(first(2, column), o.Mul(t, s_.dilation[2]));
           const Value to = o.At(target(column), o.Mul(t, words_), word);
-          o.If(Inside(o, at, s_.in[2]), [&] { CopyPixel(o, pixel_at(at), to); }, [&] { pad(to); });
+          o.If(Inside(o, at, s_.in[2]), [&] { Copy(o, pixel_at(at), to, words_); }, [&] { pad(to); });
         });
       };
       auto see_row = [&] {
@@ -113,12 +133,6 @@ class PixelRows {
     return o.And(o.Less(o.Int(-1), at), o.Less(at, o.Int(extent)));
   }
 
-  void CopyPixel(Ops& o, Value from, Value to) const {
-    if (word_stride_ == 1) return Copy(o, from, to, words_);
-    const Type word = o.b.getI32Type();
-    for (int64_t i = 0; i < words_; ++i) o.Store(o.Load(word, o.At(from, i * word_stride_, word)), o.At(to, i, word));
-  }
-
   // Of what is no multiple of a vector the last one begins earlier.
   void Copy(Ops& o, Value from, Value to, int64_t count) const {
     const Type word = o.b.getI32Type();
@@ -136,12 +150,14 @@ class PixelRows {
   }
 
   const ConvShape s_;
-  const int64_t words_, word_stride_, pixel_stride_, lanes_;
+  const int64_t words_, lanes_;
   const Buffer padding_;  // a pixel
 };
 
-// [filters,channels,taps] packed for `plan`, whose rows are words of a tap's channels, tap after tap.
-PackedWords PackFilters(FunctionEmitter& f, const Tensor& w, const WordProducts& products, const GemmPlan& plan) {
+// [filters,channels,taps] packed for `plan`, whose rows are words of a tap's channels, `tap_words` of them tap after
+// tap.
+PackedWords PackFilters(FunctionEmitter& f, const Tensor& w, const WordProducts& products, const GemmPlan& plan,
+                        int64_t tap_words) {
   const int64_t channels = w.dims[1].value(), taps = Product(w.dims, 2, w.rank()).value();
   const int64_t words = products.words(channels), columns = plan.packed_columns();
   PackedWords packed;
@@ -160,9 +176,10 @@ PackedWords PackFilters(FunctionEmitter& f, const Tensor& w, const WordProducts&
         auto store = [&](Value row, Value value) { o.Store(value, o.At(to, o.KernelBuilder::Mul(row, width), word)); };
         const Value from = o.At(k.Pointer(w), o.Mul(column, channels * taps), element);
         auto filter = [&] {
-          ForWordsOfFilter(o, products, {from, element}, channels, taps,
-                           [&](Value word, Value tap, Value joined) { store(o.Add(o.Mul(tap, words), word), joined); });
-          o.For(o.Int(taps * words), o.Int(plan.k), 1, [&](Value row) { store(row, o.Zero(word)); });
+          if (plan.k > taps * words) o.For(plan.k, [&](Value row) { store(row, o.Zero(word)); });
+          ForWordsOfFilter(o, products, {from, element}, channels, taps, [&](Value word, Value tap, Value joined) {
+            store(o.Add(o.Mul(tap, tap_words), word), joined);
+          });
           if (products.excess() == 0) return;
           o.Store(ExcessOf(o, products, from, channels * taps), o.At(k.Pointer(packed.excess), column, word));
         };
@@ -179,22 +196,41 @@ struct PixelPlan {
   GemmPlan gemm;
   bool by_tiles;      // of AMX
   int64_t row_words;  // how far rows are apart
+  std::optional<LinesPlan> lines;
 };
 
-PixelPlan PlanPixels(FunctionEmitter& f, const WordProducts& products, int64_t m, int64_t filters, int64_t k) {
+PixelPlan PlanPixels(FunctionEmitter& f, const WordProducts& products, const ConvShape& shape, bool gathers) {
   const Core& core = f.cpu().core;
+  const int64_t m = shape.n * shape.pixels(), words = products.words(shape.c), k = shape.taps() * words;
+  const bool has_tiles = products.has_tiles(f.cpu());
+  PixelPlan result{};
+  if (has_tiles && gathers) {
+    result.lines = PlanLines(shape, words, CeilDiv(shape.m, 2 * kTileWords));
+    if (result.lines) {
+      const int64_t tap_words = result.lines->pixel_words;
+      const auto tiles = PlanTiles(core, ColumnSource::kPacked, 1, m, shape.m, shape.taps() * tap_words);
+      if (tiles) {
+        result.gemm = *tiles;
+        result.gemm.mr = result.lines->tile_rows;
+        result.gemm.mc = std::min(result.lines->block_rows(), m);
+        result.by_tiles = true;
+        result.row_words = tap_words;
+        return result;
+      }
+      result.lines.reset();
+    }
+  }
   std::optional<GemmPlan> tiles;
-  if (products.has_tiles(f.cpu()))
-    tiles = PlanTiles(core, ColumnSource::kPacked, 1, m, filters, products.words_of_tiles(k));
-  GemmPlan plan = tiles ? *tiles : PlanGemm(core, ColumnSource::kPacked, kWordBytes, 1, m, filters, k);
+  if (has_tiles) tiles = PlanTiles(core, ColumnSource::kPacked, 1, m, shape.m, products.words_of_tiles(k));
+  GemmPlan plan = tiles ? *tiles : PlanGemm(core, ColumnSource::kPacked, kWordBytes, 1, m, shape.m, k);
   const int64_t row_words = tiles ? RoundUp(k, kTileWords) : k;
   // A block's rows, and what they give, stay near while all panels meet them.
   const bool is_far = plan.packed_elements() * kWordBytes > core.near_bytes();
-  const int64_t tile_bytes = plan.mr * (row_words * kWordBytes + filters * kResultBytes);
+  const int64_t tile_bytes = plan.mr * (row_words * kWordBytes + shape.m * kResultBytes);
   plan.mc = std::min(std::max((is_far ? kLargeBlockBytes : kBlockBytes) / tile_bytes, int64_t{1}) * plan.mr, plan.m);
   CutForThreads(&plan);
   plan.rows_fastest = false;
-  return {plan, tiles.has_value(), row_words};
+  return {plan, tiles.has_value(), row_words, std::nullopt};
 }
 
 void AddBias(Kernel& kernel, const Tensor& bias, GemmKernel* gemm) {
@@ -214,18 +250,23 @@ absl::Status EmitWordPixels(FunctionEmitter& f, const Node& n) {
   const WordProducts products = *ProductsOfConv(f, conv);
   const ConvShape shape = ConvShapeOf(conv, /*transposed=*/false);
   const bool channels_last = &x != &conv.in(0), gathers = !shape.is_pointwise() || !channels_last;
-  std::optional<PixelRows> pixels;
-  const bool is_interleaved = !channels_last && products.words(shape.c) <= 2;
-  if (gathers) pixels.emplace(f, shape, products, channels_last || is_interleaved);
-  const int64_t rows = shape.n * shape.pixels(), k = shape.taps() * products.words(shape.c);
-  const PixelPlan pixel_plan = PlanPixels(f, products, rows, shape.m, k);
+  const PixelPlan pixel_plan = PlanPixels(f, products, shape, gathers);
   const GemmPlan& plan = pixel_plan.gemm;
   const int64_t row_words = pixel_plan.row_words;
+  std::optional<PixelRows> pixels;
+  std::optional<ImageLines> lines;
+  if (pixel_plan.lines) {
+    lines.emplace(f, *pixel_plan.lines, products);
+  } else if (gathers) {
+    pixels.emplace(f, shape, products);
+  }
   const Buffer image = channels_last ? RowsOfWords(f, x, products, true, gathers ? products.words(shape.c) : row_words)
-                       : is_interleaved ? PixelsOfWords(f, x, products)
-                                        : WordsOfImages(f, x, products, 1);
-  const PackedWords filters = PackFilters(f, w, products, plan);
-  const std::optional<MatrixTiles> registers = pixel_plan.by_tiles ? std::optional<MatrixTiles>(f) : std::nullopt;
+                                     : TurnedImages(f, x, products, shape);
+  const PackedWords filters = PackFilters(f, w, products, plan, lines ? row_words : products.words(shape.c));
+  const std::optional<MatrixTiles> registers =
+      pixel_plan.by_tiles
+          ? std::optional<MatrixTiles>(std::in_place, f, pixel_plan.lines ? pixel_plan.lines->register_rows : kTileRows)
+          : std::nullopt;
   ProductShape result(n.out(), n.out().dims[n.out().rank() - 2].value(), false, false);
   result.TakeBatchesForRows();
   ShapeMap shapes;
@@ -235,7 +276,11 @@ absl::Status EmitWordPixels(FunctionEmitter& f, const Node& n) {
     shapes.clear();
   }
   const int64_t block_rows = RoundUp(plan.mc, plan.mr), kernel_bytes = RoundUp(plan.scratch_bytes(), kLineBytes);
-  const int64_t scratch_bytes = kernel_bytes + (gathers ? block_rows * row_words * kWordBytes + kLineBytes : 0);
+  const bool copies = lines && !pixel_plan.lines->in_place;
+  const int64_t block_bytes = pixels   ? block_rows * row_words * kWordBytes + kLineBytes
+                              : copies ? pixel_plan.lines->block_bytes()
+                                       : 0;
+  const int64_t scratch_bytes = kernel_bytes + block_bytes;
   const double cost = EstimateCycles(plan) / static_cast<double>(std::max<int64_t>(plan.tasks(), 1)) + 50;
   EmitTasks(f, plan.tasks(), cost, scratch_bytes, [&](Kernel& kernel, Value begin, Value end, Value scratch) {
     Ops& o = kernel.o;
@@ -248,8 +293,11 @@ absl::Status EmitWordPixels(FunctionEmitter& f, const Node& n) {
     gemm.p.pointer = kernel.Pointer(image);
     gemm.p.element = word;
     gemm.p.row_stride = row_words;
-    if (gathers) {
-      const Value block = o.At(scratch, kernel_bytes, o.b.getI8Type()), images = gemm.p.pointer;
+    const Value block = o.At(scratch, kernel_bytes, o.b.getI8Type()), images = gemm.p.pointer;
+    if (copies) {
+      gemm.prepare = [&](KernelBuilder&, Value row_block) { lines->Copy(kernel, images, row_block, block); };
+    }
+    if (pixels) {
       const int64_t tiles_of_block = block_rows / plan.mr;
       gemm.p.pointer = block;
       gemm.p.tile_offset = [&, tiles_of_block](KernelBuilder& kb, Value tile) {
@@ -266,7 +314,10 @@ absl::Status EmitWordPixels(FunctionEmitter& f, const Node& n) {
     SubtractExcess(kernel, products, filters.excess, nullptr, &gemm);
     if (n.inputs.size() > 2) AddBias(kernel, n.in(2), &gemm);
     if (registers) {
-      gemm.tile = registers->Tile(kernel, plan, gemm.p, products.tile_product(/*p_is_x=*/true), gemm.multiply_add);
+      const char* product = products.tile_product(/*p_is_x=*/true);
+      gemm.tile = lines ? registers->Tile(kernel, plan, lines->Rows(kernel, copies ? block : images), product,
+                                          gemm.multiply_add)
+                        : registers->Tile(kernel, plan, gemm.p, product, gemm.multiply_add);
       gemm.inline_epilogue = false;
       registers->Begin(kernel);
     }

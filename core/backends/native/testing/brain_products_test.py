@@ -149,6 +149,16 @@ CONVOLUTIONS = [  # x, filters, attributes
     ((1, 6, 10, 9), (8, 3, 3, 3), conv_attrs(2, 3, groups=2)),
     ((2, 24, 10, 9), (24, 1, 3, 3), conv_attrs(2, 3, groups=24)),
     ((1, 19, 20, 20), (19, 1, 5, 5), conv_attrs(2, 5, stride=2, groups=19)),
+    # Lines of pixels in registers: one and two lines a tile, parts of them, blocks of lines and of images.
+    ((5, 32, 7, 7), (40, 32, 3, 3), conv_attrs(2, 3)),
+    ((3, 24, 5, 28), (33, 24, 3, 3), conv_attrs(2, 3)),
+    ((1, 33, 40, 38), (16, 33, 3, 3), conv_attrs(2, 3)),
+    ((1, 64, 56, 56), (32, 64, 3, 3), conv_attrs(2, 3)),
+    ((2, 160, 23, 29), (32, 160, 3, 3), conv_attrs(2, 3, stride=2)),
+    ((1, 32, 30, 30), (48, 32, 3, 3), conv_attrs(2, 3, pad=0)),
+    ((1, 64, 21, 21), (40, 64, 1, 1), conv_attrs(2, 1, stride=2, pad=0)),
+    ((1, 32, 40, 20), (24, 32, 5, 3), {**conv_attrs(2, 3), "pads": [2, 0, 1, 2], "strides": [3, 1]}),
+    ((1, 32, 20, 20), (24, 32, 3, 3), conv_attrs(2, 3, pad=2, dilation=2)),
     ((2, 20, 25), (16, 20, 5), conv_attrs(1, 5)),
     ((1, 10, 5, 6, 7), (12, 10, 3, 3, 3), conv_attrs(3, 3)),
 ]
