@@ -1,4 +1,4 @@
-// fold_pads, trim_kernels, move_quantised, sink_reshapes and recognise_assignment.
+// fold_pads, trim_kernels, move_quantised, sink_reshapes, widen_at_readers and recognise_assignment.
 #include "core/passes/pass_test_util.h"
 
 namespace inlay::passes {
@@ -144,6 +144,24 @@ TEST(MoveQuantisedTest, OtherIntegersStay) {
       EXPECT_EQ(BodyAfter(b, MoveQuantised()), Body(b.Module()));
     }
   }
+}
+
+TEST(WidenAtReadersTest, EachPointwiseReaderHasItsOwn) {
+  FunctionBuilder b;
+  VarPtr x = b.Param("x", ir::TensorType{DType::kBF16, {4, 8}}), y = b.Param("y", F32({4, 8}));
+  VarPtr wide = b.Call("cast", {x}, {{"dtype", DType::kF32}}), narrow = b.Call("cast", {y}, {{"dtype", DType::kBF16}});
+  b.Return({b.Call("relu", {wide}), b.Call("add", {wide, y}), b.Call("softmax", {wide}), b.Call("neg", {narrow}),
+            b.Call("abs", {narrow})});
+  EXPECT_EQ(BodyAfter(b, WidenAtReaders()),
+            "  %0: f32[4, 8] = cast(%x, dtype=f32)\n"
+            "  %1: bf16[4, 8] = cast(%y, dtype=bf16)\n"
+            "  %2: f32[4, 8] = relu(%0)\n"
+            "  %3: f32[4, 8] = cast(%x, dtype=f32)\n"
+            "  %4: f32[4, 8] = add(%3, %y)\n"
+            "  %5: f32[4, 8] = softmax(%0, axis=1)\n"
+            "  %6: bf16[4, 8] = neg(%1)\n"
+            "  %7: bf16[4, 8] = abs(%1)\n"
+            "  return %2, %4, %5, %6, %7\n");
 }
 
 TEST(SinkReshapesTest, LinearLayer) {

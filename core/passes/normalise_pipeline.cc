@@ -36,6 +36,7 @@ PassManager BuildNormalisePipeline(const target::CompilationConfig& config) {
   manager.Add(FoldConstants());
   manager.Add(Simplify());
   manager.Add(CommonSubexpression());
+  manager.Add(WidenAtReaders());
   manager.Add(DeadCode());
   manager.Add(LiftTransformParams());
   manager.Add(DeadCode());

@@ -27,6 +27,7 @@ std::unique_ptr<Pass> FoldRequantisation();
 std::unique_ptr<Pass> MoveQuantised();
 std::unique_ptr<Pass> FoldScaleBias();
 std::unique_ptr<Pass> ToMixedPrecision();
+std::unique_ptr<Pass> WidenAtReaders();
 std::unique_ptr<Pass> CommonSubexpression();
 std::unique_ptr<Pass> DeadCode();
 std::unique_ptr<Pass> LiftTransformParams();

@@ -8,8 +8,8 @@
 //
 // What was rounded for one product is so for all that comes behind it: a residual that lay in memory as both would cost
 // three times the traffic. So is what convolutions give, and what is pointwise made of that alone, where more than one
-// operator reads it, as the residuals are of networks that normalise in front of their convolutions. Parameters of the
-// function, and what it returns, stay as they are.
+// operator reads it, as the residuals are of networks that normalise in front of their convolutions, and where it meets
+// what a later convolution gives. Parameters of the function, and what it returns, stay as they are.
 #include <algorithm>
 #include <iterator>
 #include <utility>
@@ -46,8 +46,9 @@ class Narrower : public ConstantsRewriter {
       INLAY_ASSIGN_OR_RETURN(arg, Rounded(arg));
     }
     if (!IsMadeOfConvolutions(*binding)) return absl::nullopt;
+    INLAY_RETURN_IF_ERROR(RoundAllButLast(&binding->args));
     if (!IsReadTwice(*binding)) {
-      of_convolutions_.insert(binding->var.get());
+      AddOfConvolutions(*binding->var);
       return absl::nullopt;
     }
     INLAY_ASSIGN_OR_RETURN(const Operand value, Call(binding->callee, binding->args, binding->attrs));
@@ -59,9 +60,28 @@ class Narrower : public ConstantsRewriter {
     return NumUses(binding.var) > 1 && !returned_.contains(binding.var.get());
   }
 
+  void AddOfConvolutions(const ir::Var& var) { of_convolutions_.emplace(&var, of_convolutions_.size()); }
+
+  // Of values that convolutions gave, the last one need not lie in memory for what reads them all.
+  absl::Status RoundAllButLast(std::vector<Operand>* args) {
+    auto age = [&](const Operand& arg) {
+      const auto found = of_convolutions_.find(arg.var.get());
+      const bool lies_there = found == of_convolutions_.end() || narrow_.contains(arg.var.get());
+      return lies_there ? -1 : static_cast<int64_t>(found->second);
+    };
+    const auto younger = [&](const Operand& a, const Operand& b) { return age(a) < age(b); };
+    const int64_t last = age(*std::max_element(args->begin(), args->end(), younger));
+    for (Operand& arg : *args) {
+      if (age(arg) < 0 || age(arg) == last) continue;
+      INLAY_RETURN_IF_ERROR(Narrow(arg).status());
+      INLAY_ASSIGN_OR_RETURN(arg, Rounded(arg));
+    }
+    return absl::OkStatus();
+  }
+
   // `value` in place of the binding's.
   absl::StatusOr<Operand> OfConvolutions(const Binding& binding, const Operand& value) {
-    of_convolutions_.insert(value.var.get());
+    AddOfConvolutions(*value.var);
     if (!IsReadTwice(binding)) return value;
     INLAY_RETURN_IF_ERROR(Narrow(value).status());
     return Rounded(value);
@@ -159,12 +179,13 @@ class Narrower : public ConstantsRewriter {
       narrow_.insert_or_assign(key.var.get(), narrowed);
       rounded_.insert_or_assign(key.var.get(), rounded);
     }
-    of_convolutions_.insert(rounded.var.get());
+    AddOfConvolutions(*rounded.var);
     return rounded;
   }
 
   absl::flat_hash_map<const ir::Var*, Operand> narrow_, rounded_;
-  absl::flat_hash_set<const ir::Var*> of_convolutions_, returned_;
+  absl::flat_hash_map<const ir::Var*, size_t> of_convolutions_;  // in the order in which they are made
+  absl::flat_hash_set<const ir::Var*> returned_;
 };
 
 class ToMixedPrecisionPass : public FunctionPass {

@@ -57,6 +57,25 @@ TEST(ToMixedPrecisionTest, ResidualsOfConvolutionsAreRounded) {
             "  return %12\n");
 }
 
+TEST(ToMixedPrecisionTest, OfTwoConvolutionsThatMeetTheFirstIsRounded) {
+  FunctionBuilder b;
+  auto conv = [&](VarPtr x, const char* name) { return b.Call("conv", {x, Weight({8, 8, 1, 1}, name)}); };
+  VarPtr x = b.Param("x", F32({1, 8, 5, 5})), y = conv(x, "w"), z = conv(x, "v");
+  b.Return({b.Call("add", {z, y})});
+  EXPECT_EQ(Narrowed(b),
+            "  %0: bf16[1, 8, 5, 5] = cast(%x, dtype=bf16)\n"
+            "  %1: bf16[8, 8, 1, 1] = cast(@w0, dtype=bf16)\n"
+            "  %2: bf16[1, 8, 5, 5] = conv(%0, %1, dilations=[1, 1], groups=1, pads=[0, 0, 0, 0], strides=[1, 1])\n"
+            "  %3: f32[1, 8, 5, 5] = cast(%2, dtype=f32)\n"
+            "  %4: bf16[8, 8, 1, 1] = cast(@w1, dtype=bf16)\n"
+            "  %5: bf16[1, 8, 5, 5] = conv(%0, %4, dilations=[1, 1], groups=1, pads=[0, 0, 0, 0], strides=[1, 1])\n"
+            "  %6: f32[1, 8, 5, 5] = cast(%5, dtype=f32)\n"
+            "  %7: bf16[1, 8, 5, 5] = cast(%3, dtype=bf16)\n"
+            "  %8: f32[1, 8, 5, 5] = cast(%7, dtype=f32)\n"
+            "  %9: f32[1, 8, 5, 5] = add(%6, %8)\n"
+            "  return %9\n");
+}
+
 // The residuals of a network of matrix products are the sums that it works on, and stay as exact as they are.
 TEST(ToMixedPrecisionTest, ResidualsOfMatricesStay) {
   FunctionBuilder b;

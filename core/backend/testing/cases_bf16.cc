@@ -61,6 +61,28 @@ void AddBf16Cases(std::vector<Case>* cases) {
     VarPtr y = b.Op("matmul", {b.In({2, 7, 70}, DType::kBF16), b.Weight({70, 33}, DType::kBF16)});
     AddCase("bf16_matmul", &b, y, cases);
   }
+  {
+    CaseBuilder b;
+    VarPtr y = b.Op("matmul", {b.In({2, 20, 18}, DType::kBF16), b.In({2, 18, 33}, DType::kBF16)});
+    AddCase("bf16_matmul_of_activations", &b, y, cases);
+  }
+  {
+    CaseBuilder b;  // as mixed precision leaves it
+    VarPtr q = b.In({3, 21, 24}, DType::kBF16), k = b.In({3, 37, 24}, DType::kBF16),
+           v = b.In({3, 37, 16}, DType::kBF16);
+    VarPtr scores = Cast(&b, b.Op("matmul", {q, k}, {{"transpose_b", true}}), DType::kF32);
+    VarPtr weights =
+        Cast(&b, b.Op("softmax", {b.Op("mul", {scores, b.Weight({1})})}, {{"axis", int64_t{2}}}), DType::kBF16);
+    AddCase("bf16_attention", &b, b.Op("matmul", {weights, v}), cases);
+  }
+  {
+    CaseBuilder b;  // between convolutions: what says what becomes of each axis
+    VarPtr x = b.In({2, 20, 9, 11}, DType::kBF16), y = b.In({2, 12, 9, 11}, DType::kBF16);
+    VarPtr all = b.Op("concat", {x, y}, {{"axis", int64_t{1}}});
+    VarPtr some = b.Op("slice", {all},
+                       {{"begins", Shape{0, 5, 8, 1}}, {"ends", Shape{2, 30, 0, 11}}, {"steps", Shape{1, 2, -1, 3}}});
+    AddCase("bf16_concat_slice_pad", &b, b.Op("pad", {some}, {{"pads", Shape{0, 1, 2, 0, 0, 3, 0, 1}}}), cases);
+  }
 }
 
 }  // namespace inlay::backend::testing
