@@ -81,9 +81,9 @@ TEST(ToMixedPrecisionTest, ResidualsOfMatricesStay) {
   FunctionBuilder b;
   VarPtr x = b.Param("x", F32({2, 8}));
   VarPtr y = b.Call("add", {b.Call("matmul", {b.Call("relu", {x}), Weight({8, 8}, "w")}), x});
-  b.Return({b.Call("add", {b.Call("matmul", {b.Call("layer_norm", {y, Weight({8}, "s"), Weight({8}, "t")}),
-                                              Weight({8, 8}, "v")}),
-                           y})});
+  b.Return({b.Call(
+      "add",
+      {b.Call("matmul", {b.Call("layer_norm", {y, Weight({8}, "s"), Weight({8}, "t")}), Weight({8, 8}, "v")}), y})});
   EXPECT_EQ(Narrowed(b),
             "  %0: f32[2, 8] = relu(%x)\n"
             "  %1: bf16[2, 8] = cast(%0, dtype=bf16)\n"
@@ -146,8 +146,8 @@ TEST(ToMixedPrecisionTest, SmallProductsOfActivationsAndOtherTypesStay) {
   VarPtr row = b.Param("row", F32({1, 64})), keys = b.Param("keys", F32({64, 64}));
   VarPtr x = b.Param("x", F32({4, 4})), h = b.Param("h", ir::TensorType{DType::kF16, {4, 4}});
   b.Return({b.Call("matmul", {positions, frequencies}), b.Call("matmul", {row, keys}), b.Call("matmul", {x, x}),
-            b.Call("matmul", {Weight({4, 4}, "w"), x}),
-            b.Call("matmul", {h, Weight({4, 4}, "v", DType::kF16)}), b.Call("softmax", {x})});
+            b.Call("matmul", {Weight({4, 4}, "w"), x}), b.Call("matmul", {h, Weight({4, 4}, "v", DType::kF16)}),
+            b.Call("softmax", {x})});
   EXPECT_EQ(Narrowed(b), Body(b.Module()));
 }
 
