@@ -100,6 +100,19 @@ absl::StatusOr<Operand> Rewriter::Call(absl::string_view op, std::vector<Operand
   binding.callee = std::string(op);
   binding.args = std::move(args);
   binding.attrs = std::move(attrs);
+  return AppendBinding(std::move(binding));
+}
+
+Operand Rewriter::Item(const Operand& tuple, int index) {
+  Binding binding;
+  binding.kind = Binding::Kind::kTupleGetItem;
+  binding.var = ir::MakeVar("", tuple.type().tuple().fields[index]);
+  binding.args = {tuple};
+  binding.index = index;
+  return AppendBinding(std::move(binding));
+}
+
+Operand Rewriter::AppendBinding(Binding binding) {
   binding.location = visited_->location;
   edits_->added.push_back({edits_->at, std::move(binding)});
   const Binding& added = edits_->added.back().binding;

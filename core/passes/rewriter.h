@@ -36,6 +36,9 @@ class Rewriter {
   // Appends a call. Its location is that of the binding that is visited.
   absl::StatusOr<ir::Operand> Call(absl::string_view op, std::vector<ir::Operand> args, ir::Attrs attrs = {});
 
+  // Appends the tuple's item.
+  ir::Operand Item(const ir::Operand& tuple, int index);
+
   // What defines an operand, among what has been appended so far; nullptr: a parameter or a constant.
   const ir::Binding* Def(const ir::Operand& operand) const;
   // The same where it is a call of `op`.
@@ -59,6 +62,7 @@ class Rewriter {
   };
 
   absl::Status Walk(ir::Block* block);
+  ir::Operand AppendBinding(ir::Binding binding);
   static void Apply(Edits* edits, std::vector<ir::Binding>* bindings);
   ir::Operand Replaced(const ir::Operand& operand) const;
   void CountUses(const ir::Block& block);

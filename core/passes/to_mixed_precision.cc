@@ -1,5 +1,6 @@
-// Only where config.passes.mixed_precision asks for it: products of bf16 instead of f32, with weights, and large ones
-// of what is computed, as attention's. Sums stay f32 where a backend keeps them so, and what is between products does.
+// Only where config.passes.mixed_precision asks for it: products of bf16 instead of f32, with weights, those of
+// recurrent cells among them, and large ones of what is computed, as attention's. Sums stay f32 where a backend keeps
+// them so, and what is between products does.
 //
 //   %1: f32 = conv(%0, @w, @b)                      %x: bf16 = cast(%0)   %w: bf16 = cast(@w)
 //   %2: f32 = relu(%1)                  becomes     %1: f32 = add(cast(conv(%x, %w)), reshape(@b, [M, 1, 1]))
@@ -37,6 +38,8 @@ class Narrower : public ConstantsRewriter {
  protected:
   Replacement Visit(Binding* binding) override {
     if (VisitConstant(*binding)) return absl::nullopt;
+    if (binding->kind == Binding::Kind::kTupleGetItem) return ItemOfNarrowed(*binding);
+    if (IsRecurrent(*binding)) return NarrowRecurrent(*binding);
     if (IsProduct(*binding)) {
       INLAY_ASSIGN_OR_RETURN(const Operand product, Product(*binding));
       if (!binding->IsCall("conv")) return {product};
@@ -137,6 +140,35 @@ class Narrower : public ConstantsRewriter {
     return sum;
   }
 
+  bool IsRecurrent(const Binding& call) const {
+    if (!call.IsCall("lstm") && !call.IsCall("gru") && !call.IsCall("rnn")) return false;
+    return call.args[0].tensor_type().dtype == DType::kF32 && !IsConstant(call.args[0]) && IsConstant(call.args[1]) &&
+           IsConstant(call.args[2]);
+  }
+
+  // The binding stays, for nobody: its items are those of another.
+  Replacement NarrowRecurrent(const Binding& call) {
+    std::vector<Operand> args;
+    for (const Operand& arg : call.args) {
+      INLAY_ASSIGN_OR_RETURN(const Operand narrow,
+                             IsConstant(arg) ? CallConstant("cast", {arg}, {{"dtype", DType::kBF16}}) : Narrow(arg));
+      args.push_back(narrow);
+    }
+    INLAY_ASSIGN_OR_RETURN(const Operand narrow, Call(call.callee, std::move(args), call.attrs));
+    recurrent_.emplace(call.var.get(), narrow);
+    return absl::nullopt;
+  }
+
+  Replacement ItemOfNarrowed(const Binding& item) {
+    const auto found = recurrent_.find(item.args[0].var.get());
+    if (found == recurrent_.end()) return absl::nullopt;
+    const Operand narrow = Item(found->second, item.index);
+    INLAY_ASSIGN_OR_RETURN(const Operand wide, Call("cast", {narrow}, {{"dtype", DType::kF32}}));
+    narrow_.emplace(wide.var.get(), narrow);
+    rounded_.emplace(wide.var.get(), wide);
+    return {wide};
+  }
+
   // In bf16.
   absl::StatusOr<Operand> Narrow(const Operand& x) {
     if (auto known = narrow_.find(x.var.get()); known != narrow_.end()) return known->second;
@@ -184,6 +216,7 @@ class Narrower : public ConstantsRewriter {
   }
 
   absl::flat_hash_map<const ir::Var*, Operand> narrow_, rounded_;
+  absl::flat_hash_map<const ir::Var*, Operand> recurrent_;
   absl::flat_hash_map<const ir::Var*, size_t> of_convolutions_;  // in the order in which they are made
   absl::flat_hash_set<const ir::Var*> returned_;
 };

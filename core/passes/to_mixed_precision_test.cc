@@ -121,6 +121,28 @@ TEST(ToMixedPrecisionTest, RoundsInFrontOfWhatMovesElements) {
             "  return %8\n");
 }
 
+TEST(ToMixedPrecisionTest, RecurrentCells) {
+  FunctionBuilder b;
+  VarPtr x = b.Param("x", F32({3, 1, 8})), h = b.Param("h", F32({1, 1, 4}));
+  VarPtr cells = b.Call("gru", {x, Weight({1, 12, 8}, "w"), Weight({1, 12, 4}, "r"), Weight({1, 24}, "b"), h},
+                        {{"hidden_size", int64_t{4}}, {"direction", "forward"}});
+  b.Return({b.Call("relu", {b.GetItem(cells, 0)}), b.GetItem(cells, 1)});
+  EXPECT_EQ(Narrowed(b),
+            "  %0: bf16[3, 1, 8] = cast(%x, dtype=bf16)\n"
+            "  %1: bf16[1, 12, 8] = cast(@w0, dtype=bf16)\n"
+            "  %2: bf16[1, 12, 4] = cast(@w1, dtype=bf16)\n"
+            "  %3: bf16[1, 24] = cast(@w2, dtype=bf16)\n"
+            "  %4: bf16[1, 1, 4] = cast(%h, dtype=bf16)\n"
+            "  %5: (bf16[3, 1, 1, 4], bf16[1, 1, 4]) = gru(%0, %1, %2, %3, %4, direction=\"forward\", hidden_size=4, "
+            "linear_before_reset=false)\n"
+            "  %6: bf16[3, 1, 1, 4] = %5.0\n"
+            "  %7: f32[3, 1, 1, 4] = cast(%6, dtype=f32)\n"
+            "  %8: f32[3, 1, 1, 4] = relu(%7)\n"
+            "  %9: bf16[1, 1, 4] = %5.1\n"
+            "  %10: f32[1, 1, 4] = cast(%9, dtype=f32)\n"
+            "  return %8, %10\n");
+}
+
 // Softmax's result is rounded for the second product, its argument is not.
 TEST(ToMixedPrecisionTest, LargeProductsOfActivations) {
   FunctionBuilder b;

@@ -32,7 +32,6 @@ constexpr int64_t kBlockBytes = 64 << 10;      // scores of a block of rows
 constexpr int64_t kMaxBlockBytes = 512 << 10;  // where few rows are that much
 constexpr int64_t kMinTasks = 8;               // for threads
 constexpr int64_t kFewRows = 16;               // packing k and v whole would not pay
-constexpr WordProducts kBrains{Word::kBrains};
 
 struct Plan {
   int64_t heads, rows, keys, head_size, value_size;
@@ -99,12 +98,12 @@ bool MultipliesBrains(const CpuFeatures& cpu, const Node& n) {
 
 void PlanProducts(const CpuFeatures& cpu, const Matrices& v, Plan* p) {
   const Core& core = cpu.core;
-  const int64_t head_words = kBrains.words(p->head_size), key_words = kBrains.words(p->keys);
-  if (p->brains && kBrains.has_tiles(cpu)) {
+  const int64_t head_words = kBrainProducts.words(p->head_size), key_words = kBrainProducts.words(p->keys);
+  if (p->brains && kBrainProducts.has_tiles(cpu)) {
     const auto scores =
-        PlanTiles(core, ColumnSource::kPacked, 1, p->rows, p->padded_keys, kBrains.words_of_tiles(head_words));
+        PlanTiles(core, ColumnSource::kPacked, 1, p->rows, p->padded_keys, kBrainProducts.words_of_tiles(head_words));
     const auto context =
-        PlanTiles(core, ColumnSource::kPacked, 1, p->rows, p->value_size, kBrains.words_of_tiles(key_words));
+        PlanTiles(core, ColumnSource::kPacked, 1, p->rows, p->value_size, kBrainProducts.words_of_tiles(key_words));
     p->tiles = scores && context;
     if (p->tiles) {
       p->scores = *scores;
@@ -170,7 +169,7 @@ class AttentionEmitter {
              plan_.keys,
              plan_.row_elements};
     if (plan_.brains) {
-      rows_.brains = plan_.context.k * kBrains.depth();
+      rows_.brains = plan_.context.k * kBrainProducts.depth();
       rows_.result = BeforeRounding(rows_.result, rows_.weights);
     }
   }
@@ -230,7 +229,7 @@ class AttentionEmitter {
   void Pack(Kernel& k, const GemmPlan& plan, const StridedMatrix& from, int64_t elements, const GemmTypes& types,
             Value to) {
     if (!plan_.brains) return EmitPackColumns(k.o, plan, from, types.Accumulator(k.o), to);
-    k.o.For(plan.panels(), [&](Value panel) { EmitPackWords(k.o, kBrains, plan, from, elements, panel, to); });
+    k.o.For(plan.panels(), [&](Value panel) { EmitPackWords(k.o, kBrainProducts, plan, from, elements, panel, to); });
   }
 
   StridedMatrix MatrixOf(Kernel& k, const Matrices& m, const GemmTypes& types, Value head) {
@@ -245,7 +244,7 @@ class AttentionEmitter {
     Ops& o = k.o;
     const Tensor& q = n_.in(0);
     const ir::DType stored = plan_.brains ? ir::DType::kBF16 : types_.accumulator_dtype;
-    const int64_t stored_head = plan_.brains ? plan_.scores.k * kBrains.depth() : plan_.head_size;
+    const int64_t stored_head = plan_.brains ? plan_.scores.k * kBrainProducts.depth() : plan_.head_size;
     int64_t lanes = std::min(f_.LanesFor(f_.Expression(q), plan_.head_size),
                              f_.LanesForBytes(types_.accumulator_bytes, plan_.head_size));
     o.For(o.Int(0), rows, 1, [&](Value r) {
@@ -273,14 +272,14 @@ class AttentionEmitter {
   // Runs the plan's tasks for one block of rows; P begins with that block.
   void Multiply(Kernel& k, GemmKernel* gemm, int64_t p_stride, Value block, Value scratch) {
     const GemmPlan& plan = gemm->plan;
-    if (plan_.brains) gemm->multiply_add = kBrains.multiply_add(k.o, /*p_is_x=*/true);
+    if (plan_.brains) gemm->multiply_add = kBrainProducts.multiply_add(k.o, /*p_is_x=*/true);
     gemm->p.element = gemm->accumulator;
     gemm->p.row_stride = p_stride;
     gemm->p.tile_offset = [&, block, p_stride](KernelBuilder& kb, Value tile) {
       return kb.Mul(kb.Sub(kb.Mul(tile, plan.mr), kb.Mul(block, plan_.block_rows)), p_stride);
     };
     if (registers_) {
-      gemm->tile = registers_->Tile(k, plan, gemm->p, kBrains.tile_product(/*p_is_x=*/true), gemm->multiply_add);
+      gemm->tile = registers_->Tile(k, plan, gemm->p, kBrainProducts.tile_product(/*p_is_x=*/true), gemm->multiply_add);
       gemm->inline_epilogue = false;
     }
     Value task = k.o.Mul(block, plan.panels());

@@ -6,13 +6,19 @@
 // gates and stores the new state, so that nothing but states goes from step to step. A GRU that resets before its
 // product takes two loops a step. States are kept in the accumulator type, twice: the last step's and the new one's.
 // The last block begins earlier where the units do not divide, and computes some units twice, to the same values.
+//
+// Of bf16, where the processor multiplies it, both products are of words (word_products.h); states are rounded for
+// them.
 #include <algorithm>
+#include <optional>
 
 #include "core/backends/native/function_emitter.h"
 #include "core/backends/native/gemm.h"
 #include "core/backends/native/loops.h"
 #include "core/backends/native/lowering.h"
 #include "core/backends/native/lowerings/gemm_support.h"
+#include "core/backends/native/lowerings/matrix_tiles.h"
+#include "core/backends/native/lowerings/word_products.h"
 #include "core/backends/native/math.h"
 #include "core/backends/native/microkernel.h"
 #include "core/backends/native/packing.h"
@@ -25,6 +31,8 @@ using ir::DType;
 using mlir::Value;
 
 enum class Cell { kLstm, kGru, kRnn };
+
+constexpr int64_t kFewestDotLanes = 8;
 
 class Recurrent {
  public:
@@ -44,7 +52,9 @@ class Recurrent {
         directions_(n.attrs->StringOr("direction", "forward") == "bidirectional" ? 2 : 1),
         reverse_(n.attrs->StringOr("direction", "forward") == "reverse"),
         reset_first_(cell == Cell::kGru && !n.attrs->BoolOr("linear_before_reset", false)),
-        lanes_(f.LanesForBytes(types_.accumulator_bytes, hidden_)) {}
+        lanes_(f.LanesForBytes(types_.accumulator_bytes, hidden_)),
+        brains_(types_.dtype == DType::kBF16 && f.cpu().brain_dots && hidden_ % 2 == 0 && lanes_ >= kFewestDotLanes),
+        input_brains_(brains_ && inputs_ % 2 == 0 && inputs_ > 0) {}
 
   void Emit() {
     if (batch_ == 0) return;
@@ -52,6 +62,7 @@ class Recurrent {
     projected_ = f_.Temporary(directions_ * steps_ * batch_ * rows() * bytes);
     h_ = f_.Temporary(2 * state_elements() * bytes);
     if (cell_ == Cell::kLstm) c_ = f_.Temporary(2 * state_elements() * bytes);
+    if (brains_) h_words_ = f_.Temporary(state_elements() * kWordBytes);
     if (reset_first_) {
       z_ = f_.Temporary(state_elements() * bytes);
       reset_ = f_.Temporary(state_elements() * bytes);
@@ -73,13 +84,13 @@ class Recurrent {
     Buffer buffer;
     GemmPlan plan;
     int64_t elements;
+    bool by_tiles = false;
   };
   Packed PackInputWeights() {
     const Tensor& w = n_.in(1);
     bool constant = f_.IsConstantParam(w);
     Packed packed;
-    packed.plan =
-        PlanGemm(f_.cpu().core, ColumnSource::kPacked, types_.accumulator_bytes, 1, steps_ * batch_, rows(), inputs_);
+    PlanProjection(&packed);
     packed.elements = (packed.plan.packed_elements() + 15) / 16 * 16;
     int64_t bytes = directions_ * packed.elements * types_.accumulator_bytes;
     packed.buffer = constant ? f_.State(bytes) : f_.Temporary(bytes);
@@ -91,12 +102,28 @@ class Recurrent {
           from.pointer = kernel.o.At(kernel.Pointer(w), kernel.o.Mul(d, rows() * inputs_), from.element);
           from.k_stride = 1;
           from.j_stride = inputs_;
-          EmitPackColumns(
-              kernel.o, packed.plan, from, AccType(kernel.o),
-              kernel.o.At(kernel.Pointer(packed.buffer), kernel.o.Mul(d, packed.elements), AccType(kernel.o)));
+          const Value to =
+              kernel.o.At(kernel.Pointer(packed.buffer), kernel.o.Mul(d, packed.elements), AccType(kernel.o));
+          if (!input_brains_) return EmitPackColumns(kernel.o, packed.plan, from, AccType(kernel.o), to);
+          kernel.o.For(packed.plan.panels(), [&](Value panel) {
+            EmitPackWords(kernel.o, kBrainProducts, packed.plan, from, inputs_, panel, to);
+          });
         },
         constant ? Phase::kInit : Phase::kRun);
     return packed;
+  }
+
+  void PlanProjection(Packed* packed) {
+    const Core& core = f_.cpu().core;
+    const int64_t m = steps_ * batch_, k = input_brains_ ? inputs_ / 2 : inputs_;
+    if (input_brains_ && kBrainProducts.has_tiles(f_.cpu()) && k % kTileWords == 0) {
+      if (const auto tiles = PlanTiles(core, ColumnSource::kPacked, 1, m, rows(), k)) {
+        packed->plan = *tiles;
+        packed->by_tiles = true;
+        return;
+      }
+    }
+    packed->plan = PlanGemm(core, ColumnSource::kPacked, types_.accumulator_bytes, 1, m, rows(), k);
   }
 
   // projected[d][step * batch + b][gate * hidden + j] = x w^T + biases that are added outside of any gate.
@@ -105,41 +132,50 @@ class Recurrent {
     const GemmPlan& plan = w.plan;
     double cost = 2.0 * plan.m * plan.n * plan.k / (4.0 * plan.lanes) / std::max<int64_t>(plan.tasks(), 1) + 50;
     int64_t tasks = plan.tasks();
-    EmitTasks(f_, directions_ * tasks, cost, plan.scratch_bytes(),
-              [&](Kernel& k, Value begin, Value end, Value scratch) {
-                Ops& o = k.o;
-                for (int64_t d = 0; d < directions_; ++d) {
-                  GemmKernel gemm;
-                  gemm.plan = plan;
-                  gemm.accumulator = AccType(o);
-                  gemm.p.pointer = k.Pointer(n_.in(0));
-                  gemm.p.element = types_.Stored(o);
-                  gemm.p.row_stride = inputs_;
-                  gemm.q.pointer = o.At(k.Pointer(w.buffer), d * w.elements, AccType(o));
-                  gemm.q.element = AccType(o);
-                  gemm.epilogue = [&](KernelBuilder&, Value, Value row, Value column, Value acc) {
-                    int64_t lanes = Ops::Lanes(acc);
-                    Eval e(k, lanes);
-                    Index j(column, lanes == 1 ? 0 : 1);
-                    acc = o.AddF(acc, Element(e, 3, {o.Int(d), j}));
-                    Value recurrent = Element(e, 3, {o.Int(d), e.Add(j, rows())});
-                    if (cell_ == Cell::kGru && !reset_first_) {
-                      // The bias of the last gate goes inside its reset.
-                      Value index = e.AsVector(j);
-                      Value last = o.CompareI(Compare::kGe, index, o.ConstI(index.getType(), 2 * hidden_), true);
-                      recurrent = o.Select(last, o.ConstF(acc.getType(), 0), recurrent);
-                    }
-                    acc = o.AddF(acc, recurrent);
-                    Value at = o.Add(o.Mul(o.Add(row, d * steps_ * batch_), rows()), column);
-                    o.StoreElements(acc_, acc, k.Pointer(projected_), at);
-                  };
-                  auto within = [&](Value v) { return o.Min(o.Max(o.Add(v, -d * tasks), o.Int(0)), o.Int(tasks)); };
-                  if (directions_ == 1)
-                    EmitGemmTasks(o, gemm, begin, end, scratch);
-                  else
-                    EmitGemmTasks(o, gemm, within(begin), within(end), scratch);
-                }
-              });
+    std::optional<MatrixTiles> registers;
+    if (w.by_tiles) registers.emplace(f_);
+    EmitTasks(
+        f_, directions_ * tasks, cost, plan.scratch_bytes(), [&](Kernel& k, Value begin, Value end, Value scratch) {
+          Ops& o = k.o;
+          if (registers) registers->Begin(k);
+          for (int64_t d = 0; d < directions_; ++d) {
+            GemmKernel gemm;
+            gemm.plan = plan;
+            gemm.accumulator = AccType(o);
+            gemm.p.pointer = k.Pointer(n_.in(0));
+            gemm.p.element = input_brains_ ? AccType(o) : types_.Stored(o);
+            gemm.p.row_stride = input_brains_ ? inputs_ / 2 : inputs_;
+            if (input_brains_) gemm.multiply_add = kBrainProducts.multiply_add(o, /*p_is_x=*/true);
+            if (registers) {
+              gemm.tile =
+                  registers->Tile(k, plan, gemm.p, kBrainProducts.tile_product(/*p_is_x=*/true), gemm.multiply_add);
+            }
+            gemm.q.pointer = o.At(k.Pointer(w.buffer), d * w.elements, AccType(o));
+            gemm.q.element = AccType(o);
+            gemm.epilogue = [&](KernelBuilder&, Value, Value row, Value column, Value acc) {
+              int64_t lanes = Ops::Lanes(acc);
+              Eval e(k, lanes);
+              Index j(column, lanes == 1 ? 0 : 1);
+              acc = o.AddF(acc, Element(e, 3, {o.Int(d), j}));
+              Value recurrent = Element(e, 3, {o.Int(d), e.Add(j, rows())});
+              if (cell_ == Cell::kGru && !reset_first_) {
+                // The bias of the last gate goes inside its reset.
+                Value index = e.AsVector(j);
+                Value last = o.CompareI(Compare::kGe, index, o.ConstI(index.getType(), 2 * hidden_), true);
+                recurrent = o.Select(last, o.ConstF(acc.getType(), 0), recurrent);
+              }
+              acc = o.AddF(acc, recurrent);
+              Value at = o.Add(o.Mul(o.Add(row, d * steps_ * batch_), rows()), column);
+              o.StoreElements(acc_, acc, k.Pointer(projected_), at);
+            };
+            auto within = [&](Value v) { return o.Min(o.Max(o.Add(v, -d * tasks), o.Int(0)), o.Int(tasks)); };
+            if (directions_ == 1)
+              EmitGemmTasks(o, gemm, begin, end, scratch);
+            else
+              EmitGemmTasks(o, gemm, within(begin), within(end), scratch);
+          }
+          if (registers) registers->End(k);
+        });
   }
 
   // How the product of a step with gates [first, first + gates) of r is cut: blocks of `units` hidden units, of which
@@ -151,7 +187,8 @@ class Recurrent {
     Buffer packed;
   };
 
-  int64_t BlockElements(const Product& p) const { return hidden_ * p.gates * p.units; }
+  int64_t Depth() const { return brains_ ? hidden_ / 2 : hidden_; }
+  int64_t BlockElements(const Product& p) const { return Depth() * p.gates * p.units; }
   Value FirstUnit(Ops& o, const Product& p, Value block) {
     return o.Min(o.Mul(block, p.units), o.Int(hidden_ - p.units));
   }
@@ -180,11 +217,11 @@ class Recurrent {
           for (int64_t gate = 0; gate < p.gates; ++gate) {
             Value row = o.Add(o.Add(o.Mul(o.Div(item, p.blocks), rows()), unit), (p.first + gate) * hidden_);
             StridedMatrix from;
-            from.element = types_.Stored(o);
-            from.pointer = o.At(k.Pointer(r), o.Mul(row, hidden_), from.element);
+            from.element = brains_ ? AccType(o) : types_.Stored(o);
+            from.pointer = o.At(k.Pointer(r), o.Mul(row, Depth()), from.element);
             from.k_stride = 1;
-            from.j_stride = hidden_;
-            EmitPackBlock(o, from, o.Int(hidden_), p.vectors, p.units, lanes_, AccType(o),
+            from.j_stride = Depth();
+            EmitPackBlock(o, from, o.Int(Depth()), p.vectors, p.units, lanes_, AccType(o),
                           o.At(to, gate * p.units, AccType(o)), p.gates * p.units);
           }
         },
@@ -252,6 +289,13 @@ class Recurrent {
     return k.o.At(k.Pointer(buffer), k.o.Mul(which, state_elements()), AccType(k.o));
   }
 
+  // What the next product reads of a state, where it is not that itself.
+  void StoreRounded(Kernel& k, Value state, Value half, Value linear) {
+    if (!brains_) return;
+    const Value to = k.o.At(k.Pointer(h_words_), k.o.Mul(half, state_elements()), k.o.StoredType(DType::kBF16));
+    k.o.StoreElements(DType::kBF16, state, to, linear);
+  }
+
   // The initial states, in the accumulator type; and the last ones as results. A direction and row is an item.
   void ForEachState(const std::function<void(Kernel&, Value d, Value row, Value unit, Value linear)>& body) {
     f_.ParallelEach(directions_ * batch_, static_cast<double>(hidden_) / lanes_ * 4, [&](Kernel& k, Value item) {
@@ -266,7 +310,9 @@ class Recurrent {
     ForEachState([&](Kernel& k, Value d, Value row, Value unit, Value linear) {
       Eval e(k, lanes_);
       Indices at = {d, row, Index(unit, lanes_ == 1 ? 0 : 1)};
-      k.o.StoreElements(acc_, Element(e, 4, at), k.Pointer(h_), linear);
+      const Value h = Element(e, 4, at);
+      k.o.StoreElements(acc_, h, k.Pointer(h_), linear);
+      StoreRounded(k, h, k.o.Int(0), linear);
       if (cell_ == Cell::kLstm) k.o.StoreElements(acc_, Element(e, 5, at), k.Pointer(c_), linear);
     });
   }
@@ -318,18 +364,22 @@ class Recurrent {
                      : reverse_       ? backwards
                                       : iteration;
         Value from = state != nullptr ? k.Pointer(*state) : Half(k, h_, now);
+        if (state == nullptr && brains_) {
+          from = o.At(k.Pointer(h_words_), o.Mul(now, state_elements() / 2), acc);
+        }
         auto tile = [&](int64_t rows, Value row) {
           RegisterTile t;
           t.rows = rows;
           t.vectors = p.gates * p.vectors;
           t.lanes = lanes_;
           t.accumulator = t.p_element = t.q_element = acc;
-          t.p = o.At(from, o.Mul(o.Add(o.Mul(d, batch_), row), hidden_), acc);
-          t.p_row_stride = hidden_;
+          if (brains_) t.multiply_add = kBrainProducts.multiply_add(o, /*p_is_x=*/true);
+          t.p = o.At(from, o.Mul(o.Add(o.Mul(d, batch_), row), Depth()), acc);
+          t.p_row_stride = Depth();
           t.q = o.At(k.Pointer(p.packed), o.Mul(item, BlockElements(p)), acc);
           t.q_k_stride = t.q_columns = width;
           Value zero = o.Zero(KernelBuilder::Vector(lanes_, acc));
-          Values sums = EmitRegisterTile(o, t, o.Int(0), o.Int(hidden_), Values(rows * t.vectors, zero));
+          Values sums = EmitRegisterTile(o, t, o.Int(0), o.Int(Depth()), Values(rows * t.vectors, zero));
           for (size_t v = 0; v < sums.size(); ++v) o.Store(sums[v], o.At(scratch, v * lanes_, acc));
           o.For(rows, [&](Value r) {
             o.For(p.vectors, [&](Value v) {
@@ -351,6 +401,7 @@ class Recurrent {
 
   void StoreState(const Point& p, Value step, Value next, Value h) {
     p.k.o.StoreElements(acc_, h, Half(p.k, h_, next), p.linear);
+    StoreRounded(p.k, h, next, p.linear);
     p.k.StoreElement(n_.out(0), {step, p.d, p.row, Index(p.unit, lanes_ == 1 ? 0 : 1)}, h);
   }
 
@@ -382,7 +433,8 @@ class Recurrent {
         Ops& o = p.k.o;
         o.StoreElements(acc_, Sigmoid(o, Gate(p, 0)), p.k.Pointer(z_), p.linear);
         Value h = o.LoadElements(acc_, Half(p.k, h_, now), p.linear, lanes_);
-        o.StoreElements(acc_, o.MulF(Sigmoid(o, Gate(p, 1)), h), p.k.Pointer(reset_), p.linear);
+        o.StoreElements(brains_ ? DType::kBF16 : acc_, o.MulF(Sigmoid(o, Gate(p, 1)), h), p.k.Pointer(reset_),
+                        p.linear);
       });
       ForEachBlock(candidate, &reset_, [&](const Point& p, Value step, Value now, Value next) {
         Ops& o = p.k.o;
@@ -402,7 +454,9 @@ class Recurrent {
   int64_t steps_, batch_, inputs_, hidden_, gates_, directions_;
   bool reverse_, reset_first_;
   int64_t lanes_;
+  bool brains_, input_brains_;  // the products of states, and of inputs, are of words
   Buffer projected_, h_, c_, z_, reset_;
+  Buffer h_words_;  // h_ as bf16
 };
 
 }  // namespace

@@ -59,6 +59,9 @@ struct WordProducts {
   mlir::Value Sum(Ops& o, mlir::Value accumulator) const;
 };
 
+// Of bf16.
+inline constexpr WordProducts kBrainProducts{Word::kBrains};
+
 inline constexpr int64_t kWordBytes = 4;
 
 // Words of `x` along `axis`, whose extent falls into `groups`: a tensor with that axis shorter, made by every call.

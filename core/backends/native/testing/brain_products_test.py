@@ -219,3 +219,23 @@ def test_pools_and_concats_between_them(s):
     s.build("concat", [x, y], lambda b, x, y: b.op("transpose", b.op("concat", *(
         b.op("transpose", v, perm=[0, 3, 1, 2]) for v in (x, y)), axis=1), perm=[0, 2, 3, 1]), (0, 0))  # fmt: skip
     s.check(TARGETS)
+
+
+def test_recurrent_cells(s):
+    """Products of words where rows are whole ones: of 7 inputs or 19 units they are not."""
+    for op, gates, states, attrs in (
+        ("lstm", 4, 2, {}), ("gru", 3, 1, {}), ("gru", 3, 1, {"linear_before_reset": True}), ("rnn", 1, 1, {}),
+    ):  # fmt: skip
+        for steps, batch, inputs, hidden, direction, constant in (
+            (5, 3, 7, 20, "forward", (1, 2, 3)), (4, 1, 24, 19, "reverse", (1, 2, 3)), (3, 2, 6, 4, "forward", (1, 2, 3)),
+            (20, 1, 64, 48, "bidirectional", (1, 2, 3)), (6, 5, 32, 40, "forward", ()), (3, 4, 30, 130, "reverse", (1, 2)),
+        ):  # fmt: skip
+            d = 2 if direction == "bidirectional" else 1
+            shapes = [(steps, batch, inputs), (d, gates * hidden, inputs), (d, gates * hidden, hidden)]
+            shapes += [(d, 2 * gates * hidden)] + [(d, batch, hidden)] * states
+            arrays = [
+                s.data("bf16", shape, *((-1, 1) if i in (0, 4, 5) else (-0.3, 0.3))) for i, shape in enumerate(shapes)
+            ]
+            label = f"{steps}_{inputs}_{hidden}_{len(attrs)}"
+            s.case(op, arrays, (0.1, 6e-2), constant, label, direction=direction, hidden_size=hidden, **attrs)
+    s.check(TARGETS)
