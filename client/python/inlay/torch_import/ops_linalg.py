@@ -100,7 +100,9 @@ def attention(
     if enable_gqa:
         k, v = (_repeated(ctx, x, q.shape[-3]) for x in (k, v))
     dtype, factor = q.dtype, q.shape[-1] ** -0.5 if scale is None else scale
-    scores = ctx.op("matmul", ctx.wide(q), ctx.wide(k), transpose_b=True)
+    # As torch's kernel has it, bf16 is multiplied as such and softmax's result rounded for v.
+    multiplied = (lambda x: x) if dtype == k.dtype == v.dtype == "bf16" else ctx.wide
+    scores = ctx.wide(ctx.op("matmul", multiplied(q), multiplied(k), transpose_b=True))
     scores = ctx.op("mul", scores, ctx.like(factor, scores))
     alive = None  # [..., L, 1]: whether the query has a key; None where each has
     if causal:
@@ -116,7 +118,8 @@ def attention(
     weights = ctx.op("softmax", scores, axis=-1)
     if alive is not None:
         weights = ctx.op("where", alive, weights, ctx.like(0, weights))
-    return ctx.narrow(ctx.op("matmul", weights, ctx.wide(v)), dtype)
+    v = multiplied(v)
+    return ctx.narrow(ctx.op("matmul", ctx.cast(weights, v.dtype), v), dtype)
 
 
 def _causal(ctx: NodeContext, queries: int, keys: int) -> Var:
