@@ -22,7 +22,7 @@ using ir::VarPtr;
 
 using Dims = std::vector<int64_t>;
 
-constexpr int64_t kMinFilters = 8;     // fewer leave most of a vector empty
+constexpr int64_t kMinFilters = 8;     // fewer channels leave most of a vector empty
 constexpr int64_t kMaxSummed = 12288;  // bytes of a row of products, of which a task has a block
 constexpr int64_t kMaxTaps = 49;       // of a depthwise kernel; code for each is emitted several times
 constexpr int64_t kWordChannels = 4;
@@ -75,11 +75,12 @@ bool IsPoolOfWords(const Binding& call, const CpuFeatures& cpu) {
          IsOfWords(call.args[0].tensor_type().dtype, cpu);
 }
 
-// The same where attributes say what becomes of each axis.
+// The same where attributes say what becomes of each axis, if there are vectors of channels.
 bool IsByAxesOfWords(const Binding& call, const CpuFeatures& cpu) {
   const bool by_axes = call.IsCall("concat") || call.IsCall("resize") || call.IsCall("pad") ||
                        (call.IsCall("slice") && !call.attrs.Has("dims"));
   return by_axes && IsImage(call.var->type) && IsOfWords(call.var->type.tensor().dtype, cpu) &&
+         call.var->type.tensor().Shape()[1] >= kMinFilters &&
          std::all_of(call.args.begin(), call.args.end(),
                      [](const Operand& arg) { return arg.is_var() && IsImage(arg.type()); });
 }

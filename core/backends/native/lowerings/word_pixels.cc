@@ -195,30 +195,27 @@ PackedWords PackFilters(FunctionEmitter& f, const Tensor& w, const WordProducts&
 struct PixelPlan {
   GemmPlan gemm;
   bool by_tiles;      // of AMX
-  int64_t row_words;  // how far rows are apart
+  int64_t row_words;  // of a row; of lines, of a pixel
   std::optional<LinesPlan> lines;
 };
 
+std::optional<PixelPlan> PlanByLines(const Core& core, const WordProducts& products, const ConvShape& shape) {
+  const auto lines = PlanLines(shape, products.words(shape.c), CeilDiv(shape.m, 2 * kTileWords));
+  if (!lines) return std::nullopt;
+  const int64_t rows = shape.n * shape.pixels(), k = shape.taps() * lines->pixel_words;
+  auto tiles = PlanTiles(core, ColumnSource::kPacked, 1, rows, shape.m, k);
+  if (!tiles) return std::nullopt;
+  tiles->mr = lines->tile_rows;
+  tiles->mc = std::min(lines->block_rows(), rows);
+  return PixelPlan{*tiles, true, lines->pixel_words, lines};
+}
+
 PixelPlan PlanPixels(FunctionEmitter& f, const WordProducts& products, const ConvShape& shape, bool gathers) {
   const Core& core = f.cpu().core;
-  const int64_t m = shape.n * shape.pixels(), words = products.words(shape.c), k = shape.taps() * words;
+  const int64_t m = shape.n * shape.pixels(), k = shape.taps() * products.words(shape.c);
   const bool has_tiles = products.has_tiles(f.cpu());
-  PixelPlan result{};
   if (has_tiles && gathers) {
-    result.lines = PlanLines(shape, words, CeilDiv(shape.m, 2 * kTileWords));
-    if (result.lines) {
-      const int64_t tap_words = result.lines->pixel_words;
-      const auto tiles = PlanTiles(core, ColumnSource::kPacked, 1, m, shape.m, shape.taps() * tap_words);
-      if (tiles) {
-        result.gemm = *tiles;
-        result.gemm.mr = result.lines->tile_rows;
-        result.gemm.mc = std::min(result.lines->block_rows(), m);
-        result.by_tiles = true;
-        result.row_words = tap_words;
-        return result;
-      }
-      result.lines.reset();
-    }
+    if (const auto by_lines = PlanByLines(core, products, shape)) return *by_lines;
   }
   std::optional<GemmPlan> tiles;
   if (has_tiles) tiles = PlanTiles(core, ColumnSource::kPacked, 1, m, shape.m, products.words_of_tiles(k));
@@ -263,10 +260,8 @@ absl::Status EmitWordPixels(FunctionEmitter& f, const Node& n) {
   const Buffer image = channels_last ? RowsOfWords(f, x, products, true, gathers ? products.words(shape.c) : row_words)
                                      : TurnedImages(f, x, products, shape);
   const PackedWords filters = PackFilters(f, w, products, plan, lines ? row_words : products.words(shape.c));
-  const std::optional<MatrixTiles> registers =
-      pixel_plan.by_tiles
-          ? std::optional<MatrixTiles>(std::in_place, f, pixel_plan.lines ? pixel_plan.lines->register_rows : kTileRows)
-          : std::nullopt;
+  std::optional<MatrixTiles> registers;
+  if (pixel_plan.by_tiles) registers.emplace(f, lines ? pixel_plan.lines->register_rows : kTileRows);
   ProductShape result(n.out(), n.out().dims[n.out().rank() - 2].value(), false, false);
   result.TakeBatchesForRows();
   ShapeMap shapes;
