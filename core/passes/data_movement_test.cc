@@ -164,6 +164,18 @@ TEST(WidenAtReadersTest, EachPointwiseReaderHasItsOwn) {
             "  return %2, %4, %5, %6, %7\n");
 }
 
+TEST(WidenAtReadersTest, OnceForEachReader) {
+  FunctionBuilder b;
+  VarPtr wide = b.Call("cast", {b.Param("x", ir::TensorType{DType::kBF16, {4, 8}})}, {{"dtype", DType::kF32}});
+  b.Return({b.Call("mul", {wide, wide}), b.Call("add", {wide, wide})});
+  EXPECT_EQ(BodyAfter(b, WidenAtReaders()),
+            "  %0: f32[4, 8] = cast(%x, dtype=f32)\n"
+            "  %1: f32[4, 8] = mul(%0, %0)\n"
+            "  %2: f32[4, 8] = cast(%x, dtype=f32)\n"
+            "  %3: f32[4, 8] = add(%2, %2)\n"
+            "  return %1, %3\n");
+}
+
 TEST(SinkReshapesTest, LinearLayer) {
   FunctionBuilder b;
   VarPtr x = b.Param("x", F32({1, 4, 8}));

@@ -45,6 +45,8 @@ class Rewriter {
   const ir::Binding* DefCall(const ir::Operand& operand, absl::string_view op) const;
   // Uses in the function before the walk; of a value that the walk added, those of the one that it replaced.
   int NumUses(const ir::Operand& operand) const;
+  // Whether it is a call whose elements are each of those at their place, broadcast perhaps.
+  static bool IsPointwise(const ir::Binding& binding);
   bool HasOneUse(const ir::Operand& operand) const { return NumUses(operand) == 1; }
 
  private:

@@ -17,7 +17,6 @@
 #include <vector>
 
 #include "core/base/status_macros.h"
-#include "core/ir/op_registry.h"
 #include "core/passes/passes.h"
 #include "core/passes/rewriter.h"
 
@@ -91,10 +90,8 @@ class Narrower : public ConstantsRewriter {
   }
 
   bool IsMadeOfConvolutions(const Binding& call) const {
-    if (call.kind != Binding::Kind::kCall || !call.var->type.is_tensor()) return false;
-    const ir::OpSchema* schema = ir::OpRegistry::Global().Find(call.callee);
+    if (!IsPointwise(call) || call.var->type.tensor().dtype != DType::kF32) return false;
     const ir::TensorType& type = call.var->type.tensor();
-    if (schema == nullptr || schema->pattern > ir::OpPattern::kBroadcast || type.dtype != DType::kF32) return false;
     bool any = false;
     for (const Operand& arg : call.args) {
       if (!arg.is_var() || IsConstant(arg) || !arg.type().is_tensor() || arg.tensor_type().dims != type.dims) continue;

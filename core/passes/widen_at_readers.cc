@@ -6,7 +6,6 @@
 //   %3: f32 = add(%1, %x)                  %3: f32 = cast(%0)
 //                                          %4: f32 = add(%3, %x)
 #include "core/base/status_macros.h"
-#include "core/ir/op_registry.h"
 #include "core/passes/passes.h"
 #include "core/passes/rewriter.h"
 
@@ -23,28 +22,28 @@ class Widener : public Rewriter {
  protected:
   Replacement Visit(Binding* binding) override {
     if (!IsPointwise(*binding)) return absl::nullopt;
+    absl::flat_hash_map<const ir::Var*, Operand> widened;  // for this reader
     for (Operand& arg : binding->args) {
+      const ir::Var* wide = arg.var.get();
       const Binding* cast = DefCall(arg, "cast");
       if (cast == nullptr || HasOneUse(arg) || !Widens(*cast)) continue;
       // The first reader has the one that there is.
-      if (read_.insert(arg.var.get()).second) continue;
-      INLAY_ASSIGN_OR_RETURN(arg, Call("cast", cast->args, cast->attrs));
+      if (first_reader_.emplace(wide, binding->var.get()).first->second == binding->var.get()) continue;
+      if (widened.count(wide) == 0) {
+        INLAY_ASSIGN_OR_RETURN(const Operand own, Call("cast", cast->args, cast->attrs));
+        widened.emplace(wide, own);
+      }
+      arg = widened.at(wide);
     }
     return absl::nullopt;
   }
 
  private:
-  static bool IsPointwise(const Binding& binding) {
-    if (binding.kind != Binding::Kind::kCall) return false;
-    const ir::OpSchema* schema = ir::OpRegistry::Global().Find(binding.callee);
-    return schema != nullptr && schema->pattern <= ir::OpPattern::kBroadcast;
-  }
-
   static bool Widens(const Binding& cast) {
     return ir::ByteSize(cast.args[0].tensor_type().dtype) < ir::ByteSize(cast.var->type.tensor().dtype);
   }
 
-  absl::flat_hash_set<const ir::Var*> read_;
+  absl::flat_hash_map<const ir::Var*, const ir::Var*> first_reader_;  // of a cast, and what that makes
 };
 
 class WidenAtReadersPass : public FunctionPass {

@@ -137,9 +137,10 @@ class CompilationConfig:
         num_threads: of the artifact, unless its caller says otherwise; 0: as many as cores where it runs.
         opt_level: 0 to 3; None: 3.
         disabled_passes: names of passes to leave out.
-        mixed_precision: "bf16": products of f32 are computed of that, rounded to 8 bits; what is between them, and
-            products of values that are not weights with less than 16 rows, columns or inner elements, stay f32. Several times as fast where the processor multiplies bf16 (AMX, AVX512-BF16), half the
-            weights' memory; elsewhere it saves memory only. None: as the model says.
+        mixed_precision: "bf16": products of f32 are computed of that, rounded to 8 bits, and so are residuals of
+            convolutions; what else is between them, and products of values that are not weights with less than 16
+            rows, columns or inner elements, stay f32. Several times as fast where the processor multiplies bf16 (AMX,
+            AVX512-BF16), half the weights' memory; elsewhere it saves memory only. None: as the model says.
     """
 
     targets: Sequence[Target] = ()

@@ -99,7 +99,7 @@ std::optional<GemmPlan> PlanTiles(const Core& core, ColumnSource source, int64_t
 }
 
 MatrixTiles::MatrixTiles(FunctionEmitter& f, int64_t rows)
-    : allowed_(f.State(4)), shape_(f.Data(RegisterShapes(rows))) {
+    : rows_(rows), allowed_(f.State(4)), shape_(f.Data(RegisterShapes(rows))) {
   f.Parallel(
       1, 0,
       [&](Kernel& k, Value, Value) {
@@ -141,8 +141,15 @@ namespace {
 // Emits one register tile of a product.
 class TileProduct {
  public:
-  TileProduct(KernelBuilder& kb, Ops& o, const GemmPlan& plan, const TileRows& p, const TileRequest& t)
-      : kb_(kb), o_(o), plan_(plan), p_(p), t_(t), registers_(t.rows < p.rows ? 0 : CeilDiv(t.rows, p.rows)) {
+  TileProduct(KernelBuilder& kb, Ops& o, const GemmPlan& plan, const TileRows& p, int64_t register_rows,
+              const TileRequest& t)
+      : kb_(kb),
+        o_(o),
+        plan_(plan),
+        p_(p),
+        register_rows_(register_rows),
+        t_(t),
+        registers_(t.rows < register_rows ? 0 : CeilDiv(t.rows, register_rows)) {
     if (registers_ == 0) firsts_.push_back(p.at(kb, t.batch, t.tile, 0));
     for (int64_t i = 0; i < registers_; ++i) firsts_.push_back(p.at(kb, t.batch, t.tile, FirstRow(i)));
   }
@@ -160,7 +167,7 @@ class TileProduct {
 
   void ByDots(const MultiplyAdd& multiply_add) {
     for (size_t i = 0; i < firsts_.size(); ++i) {
-      const int64_t rows = registers_ == 0 ? t_.rows : p_.rows, whole = rows / kDotRows * kDotRows;
+      const int64_t rows = registers_ == 0 ? t_.rows : register_rows_, whole = rows / kDotRows * kDotRows;
       auto dots = [&](Value row, int64_t count) { Dots(multiply_add, static_cast<int64_t>(i), row, count); };
       kb_.For(kb_.Int(0), kb_.Int(whole), kDotRows, [&](Value row) { dots(row, kDotRows); });
       if (rows > whole) dots(kb_.Int(whole), rows - whole);
@@ -168,7 +175,9 @@ class TileProduct {
   }
 
  private:
-  int64_t FirstRow(int64_t i) const { return registers_ == 0 ? 0 : std::min(i * p_.rows, t_.rows - p_.rows); }
+  int64_t FirstRow(int64_t i) const {
+    return registers_ == 0 ? 0 : std::min(i * register_rows_, t_.rows - register_rows_);
+  }
   Value Accumulator(int64_t i, int64_t j) { return Register(kb_, static_cast<int>(2 * i + j)); }
   void ForRegisters(const std::function<void(int64_t i, int64_t j)>& body) {
     for (int64_t i = 0; i < registers_; ++i) {
@@ -251,6 +260,7 @@ class TileProduct {
   Ops& o_;
   const GemmPlan& plan_;
   const TileRows& p_;
+  const int64_t register_rows_;
   const TileRequest& t_;
   const int64_t registers_;
   std::vector<Value> firsts_;
@@ -260,9 +270,9 @@ class TileProduct {
 
 TileEmitter MatrixTiles::Tile(Kernel& k, const GemmPlan& plan, const TileRows& p, const char* product,
                               const MultiplyAdd& multiply_add) const {
-  return [&o = k.o, plan, p, product, multiply_add, allowed = Allowed(k)](KernelBuilder& kb, const TileRequest& request,
-                                                                          const std::vector<Value>&) {
-    TileProduct tile(kb, o, plan, p, request);
+  return [&o = k.o, plan, p, register_rows = rows_, product, multiply_add, allowed = Allowed(k)](
+             KernelBuilder& kb, const TileRequest& request, const std::vector<Value>&) {
+    TileProduct tile(kb, o, plan, p, register_rows, request);
     if (tile.FillsRegisters()) {
       kb.If(allowed, [&] { tile.ByRegisters(product); }, [&] { tile.ByDots(multiply_add); });
     } else {

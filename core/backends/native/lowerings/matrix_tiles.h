@@ -21,11 +21,10 @@ inline constexpr int64_t kTileRows = 16, kTileWords = 16;
 std::optional<GemmPlan> PlanTiles(const Core& core, ColumnSource source, int64_t batch, int64_t m, int64_t n,
                                   int64_t k);
 
-// P as registers hold it: `rows` rows each, 16 or fewer. The last register of a tile ends where the tile does, and
-// computes some of the one before once more.
+// P as registers hold it. The last register of a tile ends where the tile does, and computes some of the one before
+// once more.
 struct TileRows {
   mlir::Type word;
-  int64_t rows = kTileRows;
   // Where row `row` of a tile begins; those behind it in its register are row_stride words apart.
   std::function<mlir::Value(KernelBuilder&, mlir::Value batch, mlir::Value tile, int64_t row)> at;
   int64_t row_stride = 0;
@@ -37,7 +36,7 @@ struct TileRows {
 // What a partition's kernels share.
 class MatrixTiles {
  public:
-  // Emits what asks for the registers. Once a partition function. `rows`: of TileRows.
+  // Emits what asks for the registers. Once a partition function. `rows`: of P in each register, 16 or fewer.
   explicit MatrixTiles(FunctionEmitter& f, int64_t rows = kTileRows);
 
   // The tiles of a product whose epilogue is not inline. `product`: the intrinsic. `multiply_add`: of what is left.
@@ -53,6 +52,7 @@ class MatrixTiles {
  private:
   mlir::Value Allowed(Kernel& k) const;  // i1
 
+  const int64_t rows_;
   Buffer allowed_, shape_;
 };
 

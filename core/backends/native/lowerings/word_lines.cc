@@ -81,23 +81,8 @@ std::optional<LinesPlan> PlanLines(const ConvShape& s, int64_t words, int64_t pa
 }
 
 ImageLines::ImageLines(FunctionEmitter& f, const LinesPlan& plan, const WordProducts& products)
-    : plan_(plan),
-      words_(products.words(plan.shape.c)),
-      type_(products.type()),
-      padding_(f.State(plan.pixel_words * kWordBytes)) {
-  if (plan_.in_place) return;
-  f.Parallel(
-      1, 0,
-      [&](Kernel& k, Value, Value) {
-        const Type word = k.o.b.getI32Type();
-        k.o.For(plan_.pixel_words, [&](Value i) {
-          const Value is_channel = k.o.Less(i, k.o.Int(words_));
-          const Value padding = k.o.ConstI(word, products.padding());
-          const Value filled = k.o.KernelBuilder::Select(is_channel, padding, k.o.ConstI(word, 0));
-          k.o.Store(filled, k.o.At(k.Pointer(padding_), i, word));
-        });
-      },
-      Phase::kInit);
+    : plan_(plan), words_(products.words(plan.shape.c)), type_(products.type()) {
+  if (!plan_.in_place) padding_ = PixelOfPadding(f, products, words_, plan_.pixel_words);
 }
 
 void ImageLines::Copy(Kernel& k, Value images, Value block, Value to) const {
@@ -145,7 +130,6 @@ TileRows ImageLines::Rows(Kernel& k, Value from) const {
   const int64_t line_words = plan_.line_words(), pixel_words = plan_.pixel_words;
   TileRows rows;
   rows.word = k.o.StoredType(type_);
-  rows.rows = plan_.register_rows;
   rows.at = [plan = plan_, from, line_words, &o = k.o](KernelBuilder&, Value, Value tile, int64_t row) {
     const ConvShape& s = plan.shape;
     const int64_t columns = s.out[2], height = s.out[1], parts = std::max<int64_t>(columns / plan.tile_rows, 1);

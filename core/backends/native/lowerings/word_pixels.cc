@@ -56,17 +56,7 @@ class PixelRows {
       : s_(shape),
         words_(products.words(shape.c)),
         lanes_(f.cpu().core.vector_bytes / kWordBytes),
-        padding_(f.State(words_ * kWordBytes)) {
-    f.Parallel(
-        1, 0,
-        [&](Kernel& k, Value, Value) {
-          const Type word = k.o.b.getI32Type();
-          k.o.For(words_, [&](Value i) {
-            k.o.Store(k.o.ConstI(word, products.padding()), k.o.At(k.Pointer(padding_), i, word));
-          });
-        },
-        Phase::kInit);
-  }
+        padding_(PixelOfPadding(f, products, words_, words_)) {}
 
   // Rows [first, end) to `to`, `row_words` apart, with zeros at their ends.
   void Gather(Kernel& k, Value images, Value first, Value end, Value to, int64_t row_words) const {

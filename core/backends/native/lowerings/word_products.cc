@@ -276,6 +276,24 @@ Buffer PixelsOfWords(FunctionEmitter& f, const Tensor& x, const WordProducts& pr
   return made;
 }
 
+Buffer PixelOfPadding(FunctionEmitter& f, const WordProducts& products, int64_t words, int64_t room) {
+  const Buffer pixel = f.State(room * kWordBytes);
+  f.Parallel(
+      1, 0,
+      [&](Kernel& k, Value, Value) {
+        Ops& o = k.o;
+        const Type word = o.b.getI32Type();
+        auto fill = [&](int64_t begin, int64_t end, int64_t value) {
+          o.For(o.Int(begin), o.Int(end), 1,
+                [&](Value i) { o.Store(o.ConstI(word, value), o.At(k.Pointer(pixel), i, word)); });
+        };
+        fill(0, words, products.padding());
+        fill(words, room, 0);
+      },
+      Phase::kInit);
+  return pixel;
+}
+
 void SubtractExcess(Kernel& kernel, const WordProducts& products, const Buffer& excess, const BatchOffset& offset,
                     GemmKernel* gemm) {
   if (products.excess() == 0) return;

@@ -104,6 +104,9 @@ std::optional<WordProducts> ProductsOfMatmul(FunctionEmitter& f, const Node& mat
 // The same as [N,spatial,words], of one group with a word or two of channels.
 Buffer PixelsOfWords(FunctionEmitter& f, const Tensor& x, const WordProducts& products);
 
+// A pixel of `words` that stand for padding, and zeros up to `room`; _init makes it.
+Buffer PixelOfPadding(FunctionEmitter& f, const WordProducts& products, int64_t words, int64_t room);
+
 // An operand's words, and where its matrices lie among them.
 struct WordMatrices {
   Buffer words;
