@@ -29,6 +29,12 @@ PassManager BuildNormalisePipeline(const target::CompilationConfig& config) {
   manager.Add(ExpandBatchNorm());
   manager.Add(DeadCode());
   manager.Add(FoldScaleBias());
+  // Twice: branches whose sum is scaled and added to what they read (FastViT's mixers).
+  for (int round = 0; round < 2; ++round) {
+    manager.Add(DeadCode());  // what is left of what was folded counts as a use
+    manager.Add(MergeParallelLinear());
+    manager.Add(FoldScaleBias());
+  }
   manager.Add(FoldRequantisation());
   manager.Add(ExpandConvTranspose());
   manager.Add(ToMixedPrecision());

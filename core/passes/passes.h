@@ -26,6 +26,7 @@ std::unique_ptr<Pass> ExpandConvTranspose();
 std::unique_ptr<Pass> FoldRequantisation();
 std::unique_ptr<Pass> MoveQuantised();
 std::unique_ptr<Pass> FoldScaleBias();
+std::unique_ptr<Pass> MergeParallelLinear();
 std::unique_ptr<Pass> ToMixedPrecision();
 std::unique_ptr<Pass> WidenAtReaders();
 std::unique_ptr<Pass> CommonSubexpression();
