@@ -78,6 +78,10 @@ def matmuls(suite):
         for dtype in ("f64", "i8", "u8", "i16", "i32", "i64", "f16", "bf16"):
             matmul(suite, (2, 11, 29), (29, 70), dtype, constant=constant)
             matmul(suite, (2, 11, 29), (2, 70, 29), dtype, constant=constant, transpose_b=True)
+        for dtype in ("f16", "bf16"):  # few rows, whose weights stay narrow
+            for m in (1, 3, 8):
+                matmul(suite, (m, 29), (29, 70), dtype, constant=constant)
+                matmul(suite, (3, m, 300), (3, 130, 300), dtype, constant=constant, transpose_b=True)
         for dtype in ("f16", "bf16"):  # widened for all panels
             matmul(suite, (3, 17, 9), (2, 1, 9, 145), dtype, constant=constant)
             matmul(suite, (29, 70), (29, 141), dtype, constant=constant, transpose_a=True)

@@ -107,8 +107,8 @@ Type ElementType<Bfloat>(mlir::OpBuilder& b) {
   return b.getBF16Type();
 }
 
-// C = P Q + bias (columns), compiled and run; then compared with plain loops.
-template <typename T, typename Acc = T>
+// C = P Q + bias (columns), compiled and run; then compared with plain loops. `Packed`: of Q's elements in kPacked.
+template <typename T, typename Acc = T, typename Packed = Acc>
 void Check(const std::string& cpu, const Case& c) {
   SCOPED_TRACE(cpu + " batch " + std::to_string(c.batch) + " m " + std::to_string(c.m) + " n " + std::to_string(c.n) +
                " k " + std::to_string(c.k));
@@ -124,7 +124,8 @@ void Check(const std::string& cpu, const Case& c) {
     EXPECT_GT(plan.row_blocks(), 1);
   }
   Buffer<T> a(c.batch * c.m * c.k), b(c.batch * c.k * c.n);
-  Buffer<Acc> bias(c.n), out(c.batch * c.m * c.n + 64), packed(plan.packed_elements());
+  Buffer<Acc> bias(c.n), out(c.batch * c.m * c.n + 64);
+  Buffer<Packed> packed(plan.packed_elements());
   Buffer<char> scratch(plan.scratch_bytes() + 64);
   std::mt19937 random(7);
   for (int64_t i = 0; i < a.size; ++i) a.data[i] = static_cast<T>(static_cast<int>(random() % 17) - 8);
@@ -144,8 +145,8 @@ void Check(const std::string& cpu, const Case& c) {
     kb.For(c.batch, [&](Value batch) {
       StridedMatrix q = matrix(kb, p[0]);
       q.pointer = kb.At(q.pointer, kb.Mul(batch, c.k * c.n), q.element);
-      EmitPackColumns(kb, plan, q, ElementType<Acc>(kb.b),
-                      kb.At(p[1], kb.Mul(batch, plan.k * plan.packed_columns()), ElementType<Acc>(kb.b)));
+      EmitPackColumns(kb, plan, q, ElementType<Packed>(kb.b),
+                      kb.At(p[1], kb.Mul(batch, plan.k * plan.packed_columns()), ElementType<Packed>(kb.b)));
     });
   });
   KernelJit::Function run = jit.Compile(6, [&](KernelBuilder& kb, const std::vector<Value>& p) {
@@ -158,7 +159,7 @@ void Check(const std::string& cpu, const Case& c) {
     g.p.row_stride = c.k;
     g.p.batch_offset = [&](KernelBuilder& kb, Value batch) { return kb.Mul(batch, c.m * c.k); };
     g.q.pointer = c.source == ColumnSource::kPacked ? p[2] : p[1];
-    g.q.element = c.source == ColumnSource::kPacked ? g.accumulator : ElementType<T>(kb.b);
+    g.q.element = c.source == ColumnSource::kPacked ? ElementType<Packed>(kb.b) : ElementType<T>(kb.b);
     const StridedMatrix q = matrix(kb, p[1]);
     g.q.k_stride = q.k_stride.value();
     g.q.column_stride = q.j_stride.value();
@@ -277,9 +278,15 @@ TEST_P(GemmTest, OtherTypes) {
     Check<Half, float>(GetParam(), {1, 11, 29, 17});
     Check<Half, float>(GetParam(), {2, 11, 29, 37, true, ColumnSource::kOnTheFly});
     Check<Half, float>(GetParam(), {2, 11, 29, 37, false, ColumnSource::kDirect});
+    for (int64_t m : {1, 3, 8}) {
+      Check<Half, float, Half>(GetParam(), {2, m, 67, 37});
+      Check<Half, float, Half>(GetParam(), {1, m, 150, 300, true, ColumnSource::kPacked, false, 128});
+    }
   }
   Check<Bfloat, float>(GetParam(), {1, 11, 29, 17});
   Check<Bfloat, float>(GetParam(), {2, 11, 29, 37, false, ColumnSource::kDirect});
+  Check<Bfloat, float, Bfloat>(GetParam(), {2, 3, 67, 37, true});
+  Check<Bfloat, float, Bfloat>(GetParam(), {1, 1, 700, 128});
 }
 
 // With 16 registers LLVM spills an accumulator of the innermost loop where tiles are cut too large.

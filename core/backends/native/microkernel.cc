@@ -33,7 +33,10 @@ std::vector<Value> EmitRegisterTile(KernelBuilder& kb, const RegisterTile& tile,
       const Value at = kb.Add(kb.Mul(k, tile.vectors * tile.lanes), v * tile.lanes);
       kb.Store(row[v], kb.At(tile.copy, at, tile.accumulator));
     }
-    if (asks) kb.Prefetch(kb.At(tile.prefetch, kb.Mul(k, tile.prefetch_step), kb.b.getI8Type()));
+    for (int64_t line = 0; asks && line < tile.prefetch_lines; ++line) {
+      const Value at = kb.Add(kb.Mul(k, tile.prefetch_step), line * kLineBytes);
+      kb.Prefetch(kb.At(tile.prefetch, at, kb.b.getI8Type()));
+    }
     if (tile.next_p) kb.PrefetchIntoL1(kb.At(tile.next_p, kb.Mul(k, tile.next_p_step), tile.p_element));
     // LLVM would load all rows' elements ahead, or keep those that neighbouring taps share, and for want of registers
     // put accumulators on the stack (2x2 of 128 channels of 12x12 to 64 on Zen 3: 31 GFLOP/s, else 95).

@@ -36,9 +36,10 @@ struct RegisterTile {
   int64_t q_k_stride = 0, q_columns = 0;
   // Unless null: Q's rows, as accumulators, are stored there too, one after the other.
   mlir::Value copy;
-  // Unless null: step k asks for the cache line at prefetch + k * prefetch_step bytes; where those that are unrolled
-  // ask for one line, the first of them.
+  // Unless null: step k asks for the cache lines from prefetch + k * prefetch_step bytes on; where those that are
+  // unrolled ask for one line, the first of them.
   mlir::Value prefetch, prefetch_step;
+  int64_t prefetch_lines = 1;
   int64_t ask_every = 1;  // steps, of those that are unrolled
   // Unless null: an element of P that another tile meets; step k asks for the line of what lies k * next_p_step
   // further.

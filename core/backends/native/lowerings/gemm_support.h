@@ -14,13 +14,17 @@ struct GemmTypes {
   GemmTypes(FunctionEmitter&, ir::DType stored)
       : dtype(stored),
         accumulator_dtype(stored == ir::DType::kF16 || stored == ir::DType::kBF16 ? ir::DType::kF32 : stored),
+        packed_dtype(accumulator_dtype),
         accumulator_bytes(ir::ByteSize(accumulator_dtype)) {}
   mlir::Type Stored(Ops& o) const {
     return o.StoredType(dtype == ir::DType::kF16 && !o.cpu().f16c ? ir::DType::kI16 : dtype);
   }
   mlir::Type Accumulator(Ops& o) const { return o.StoredType(accumulator_dtype); }
+  // Of constant right operands once they are packed.
+  mlir::Type Packed(Ops& o) const { return o.StoredType(packed_dtype); }
+  int64_t packed_bytes() const { return ir::ByteSize(packed_dtype); }
 
-  ir::DType dtype, accumulator_dtype;
+  ir::DType dtype, accumulator_dtype, packed_dtype;
   int64_t accumulator_bytes;
 };
 

@@ -19,6 +19,10 @@ using mlir::Value;
 // 0.5 MB between calls a millisecond apart 37 and 62).
 constexpr double kWeightBytes = 40;
 
+// Weights of f16 and bf16 stay as narrow as they are for so many rows, which wait for them, and are widened each time
+// they are read. More rows have them widened once, when they are packed.
+constexpr int64_t kMostNarrowRows = 8;
+
 }  // namespace
 
 absl::Status EmitMatmul(FunctionEmitter& f, const Node& n) {
@@ -61,9 +65,12 @@ absl::Status EmitMatmul(FunctionEmitter& f, const Node& n) {
   }
   Buffer packed;
   int64_t packed_matrix = plan.k * plan.packed_columns();
+  if (constant && m <= kMostNarrowRows && (types.dtype != ir::DType::kF16 || f.cpu().f16c)) {
+    types.packed_dtype = types.dtype;
+  }
   if (constant) packed = PackConstant(f, b, plan, types);
   const double cycles =
-      std::max(EstimateCycles(plan), constant ? plan.packed_elements() * types.accumulator_bytes / kWeightBytes : 0);
+      std::max(EstimateCycles(plan), constant ? plan.packed_elements() * types.packed_bytes() / kWeightBytes : 0);
   const double cost = cycles / std::max<int64_t>(plan.tasks(), 1) + 50;
   EmitTasks(f, plan.tasks(), cost, plan.scratch_bytes(), [&](Kernel& kernel, Value begin, Value end, Value scratch) {
     mlir::Type stored = types.Stored(kernel.o);
@@ -82,7 +89,7 @@ absl::Status EmitMatmul(FunctionEmitter& f, const Node& n) {
     }
     gemm.q.batch_offset = b.OffsetOf(f, shape.batch, q_strides);
     gemm.q.pointer = constant ? kernel.Pointer(packed) : b.Pointer(kernel, stored);
-    gemm.q.element = constant ? gemm.accumulator : stored;
+    gemm.q.element = constant ? types.Packed(kernel.o) : stored;
     gemm.q.k_stride = b.row_stride.value();
     gemm.q.column_stride = b.column_stride.value();
     StoreProduct(f, kernel, n, shape, &gemm);

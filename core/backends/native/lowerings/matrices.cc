@@ -155,17 +155,17 @@ Buffer Widened(FunctionEmitter& f, const GemmTypes& types, Matrices* matrices) {
 
 Buffer PackConstant(FunctionEmitter& f, const Matrices& b, const GemmPlan& plan, const GemmTypes& types) {
   const int64_t matrix = plan.k * plan.packed_columns();
-  Buffer packed = f.State(Product(b.batch).value() * matrix * types.accumulator_bytes);
+  Buffer packed = f.State(Product(b.batch).value() * matrix * types.packed_bytes());
   f.ParallelEach(
       Product(b.batch), 1e3,
       [&](Kernel& kernel, mlir::Value i) {
-        mlir::Type acc = types.Accumulator(kernel.o), stored = types.Stored(kernel.o);
+        mlir::Type element = types.Packed(kernel.o), stored = types.Stored(kernel.o);
         mlir::Value from = b.Pointer(kernel, stored);
         if (BatchOffset offset = b.OffsetOf(f, b.batch, b.batch_strides)) {
           from = kernel.o.At(from, offset(kernel.o, i), stored);
         }
-        EmitPackColumns(kernel.o, plan, {from, stored, b.row_stride, b.column_stride}, acc,
-                        kernel.o.At(kernel.Pointer(packed), kernel.o.Mul(i, matrix), acc));
+        EmitPackColumns(kernel.o, plan, {from, stored, b.row_stride, b.column_stride}, element,
+                        kernel.o.At(kernel.Pointer(packed), kernel.o.Mul(i, matrix), element));
       },
       Phase::kInit);
   return packed;
