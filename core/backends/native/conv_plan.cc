@@ -15,7 +15,8 @@ constexpr int64_t kMinPixelTile = 4;
 constexpr int64_t kMaxInPlaceTaps = 16;
 constexpr int64_t kMaxInPlaceRows = 4;
 constexpr double kNearWeightBytes = 4 << 20, kMemoryBytesPerCycle = 20;
-constexpr double kFarLineCycles = 3;  // of a line from L3 that comes late
+constexpr double kFarBytesPerCycle = 8;  // from Intel's L3 as from memory
+constexpr double kFarLineCycles = 3;     // of a line from L3 that comes late
 
 // Of pixels that a task gathers from planes: of fewer, each part of their rows would have to. Of several taps that
 // costs too much (Zen 3, 48 channels of 56x56 to 192 by 3x3/2: 2 to 4%).
@@ -59,21 +60,27 @@ double FarPixelCycles(const GemmPlan& plan, int64_t pixel_bytes) {
 
 // Every panel of pixels reads all weights again; more than a core has of an L3 that others share come from memory, and
 // in blocks of k late (Zen 3, 3x3/2 from 14x14, GFLOP/s: 256 channels to 512 56 to 66, 512 to 1024 32 to 44; by
-// kPixelRows 81, and 64 to 77). From end to end 8 MB cost nothing.
-double FarWeightCycles(const GemmPlan& g) {
+// kPixelRows 81, and 64 to 77). From end to end 8 MB cost nothing. In blocks of rows weights come once, and pixels once
+// for each of them.
+double FarWeightCycles(const GemmPlan& g, int64_t pixel_bytes) {
   const double bytes = static_cast<double>(g.m) * g.k * g.element_bytes;
+  if (g.core.far_caches && HasFarRows(g)) {
+    const double pixels = pixel_bytes > g.core.near_bytes() ? static_cast<double>(g.row_blocks() * pixel_bytes) : 0;
+    return g.batch * ((g.row_blocks() > 1 ? bytes / 2 : g.panels() * bytes) + pixels) / kFarBytesPerCycle;
+  }
   if (!g.core.waits_for_l3() || bytes <= kNearWeightBytes || g.k_blocks() <= 1) return 0;
   return g.batch * g.panels() * bytes / kMemoryBytesPerCycle;
 }
 
-double PanelCycles(const ConvPlan& plan) {
+double PanelCycles(const ConvPlan& plan, int64_t pixel_bytes) {
   const GemmPlan& g = plan.gemm;
   double cycles = EstimateCycles(g);
   if (g.source != ColumnSource::kOnTheFly) return cycles;
   const bool is_whole = plan.method == ConvMethod::kPointwise || plan.shape.out[2] % g.lanes == 0;
   double pieces = is_whole ? 1 : (g.lanes - 2.0) / plan.shape.out[2] + 2;
-  return cycles + FarWeightCycles(g) +
-         g.batch * g.row_blocks() * (g.packed_columns() / g.lanes) * g.k * (0.5 + 0.75 * pieces);
+  const int64_t copies = HasFarRows(g) ? 1 : g.row_blocks();  // what blocks of rows copy again is counted above
+  return cycles + FarWeightCycles(g, pixel_bytes) +
+         g.batch * copies * (g.packed_columns() / g.lanes) * g.k * (0.5 + 0.75 * pieces);
 }
 
 }  // namespace
@@ -190,12 +197,13 @@ ConvPlan PlanConv(const Core& core, const ConvShape& shape, int64_t element_byte
                        channels * shape.taps());
   // A block of k is whole channels, so that the packer's loops are over channels and taps.
   auto whole_channels = [&](int64_t kc) { return std::min(CeilDiv(kc, shape.taps()), channels) * shape.taps(); };
+  if (pointwise && copies) BlockFarRows(&plan.gemm);
   plan.gemm.kc = whole_channels(plan.gemm.kc);
   const int64_t pixel_bytes = channels * shape.in_elements() * element_bytes;
   const int64_t plane_bytes = channels * plan.plane_elements() * element_bytes;
   // Of what L2 does not hold beside the rest.
   plan.gemm.prefetch = pointwise && core.waits_for_l3() && pixel_bytes > core.l2_bytes / 2;
-  plan.cycles = PanelCycles(plan);
+  plan.cycles = PanelCycles(plan, pixel_bytes);
   if (shape.reversed) return plan;
   auto consider = [&](int64_t mr) {
     GemmPlan rows =

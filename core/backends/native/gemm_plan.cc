@@ -83,6 +83,12 @@ int64_t FewRowsPrefetchBytes(const Core& core) { return std::max(PrefetchBytes(c
 // cent of the peak: 3136x64x256 95 -> 102, 3136x256x64 95 -> 98, 3136x64x64 97 -> 100; 393 KB of 128x768x768 level).
 int64_t PrefetchRowsBytes(const Core& core) { return core.l2_bytes / 4; }
 
+// Of a panel that a task copies beside rows of P that are few enough for L2 (Granite Rapids, pointwise, weights from
+// memory, per cent of the peak, all rows together and in blocks of 128: 1024 channels of 28x28 to 512 65 and 87, 512 of
+// 38x38 to 1024 72 and 89, 768 of 24x24 75 and 90, 512 of 28x28 83 and 89, 384 of 28x28 89 and 95, 728 of 19x19 68 and
+// 80; in blocks of k of 256 and 512 4 to 10 less).
+constexpr int64_t kFarBlockBytes = 144 << 10;
+
 // Of P in L2: fewer than kFewRows whose k is whole are not worth it.
 constexpr int64_t kFewRows = 32, kManyRows = 128;
 // Of a product: fewer may be cut for few threads' sake; at most so many are made; and the work below which a task is
@@ -301,6 +307,16 @@ GemmPlan PlanGemm(const Core& core, ColumnSource source, int64_t element_bytes, 
   plan.prefetch =
       source == ColumnSource::kPacked && m > 1 && q_bytes > (few ? FewRowsPrefetchBytes(core) : PrefetchBytes(core));
   return plan;
+}
+
+bool HasFarRows(const GemmPlan& plan) {
+  return plan.core.far_caches && plan.m * plan.k * plan.element_bytes > plan.core.l2_bytes / 4;
+}
+
+void BlockFarRows(GemmPlan* plan) {
+  if (!HasFarRows(*plan)) return;
+  BlockRows(kManyRows, plan);
+  plan->kc = CeilDiv(plan->k, CeilDiv(plan->k * plan->nr() * plan->element_bytes, kFarBlockBytes));
 }
 
 // How many lines `stride_bytes` apart a cache holds, of `way_bytes` a way.

@@ -106,6 +106,12 @@ GemmPlan PlanTransposedGemm(const Core& core, int64_t element_bytes, int64_t bat
 // Whether a tile's accumulators, a row of Q and a broadcast element of P have registers.
 bool FitsRegisters(const Core& core, int64_t rows, int64_t vectors);
 
+// Whether P is more than a part of L2 where what L2 does not hold comes late.
+bool HasFarRows(const GemmPlan& plan);
+// Then cuts the rows into blocks, each of which all panels of Q meet in L2. For kOnTheFly whose first tiles pack: each
+// block packs anew.
+void BlockFarRows(GemmPlan* plan);
+
 // Cuts the rows further where there are few tasks: of three panels one of two threads would compute two.
 void CutForThreads(GemmPlan* plan);
 
