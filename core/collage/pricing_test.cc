@@ -182,10 +182,11 @@ TEST(CostModel, TheMarginIsSmallerWhereEstimatesAreFitted) {
   EXPECT_GT(by_hand.Margin(), 1);
   proto::CostSamples samples;
   for (int i = 0; i < 20; ++i) {
-    auto* sample = samples.add_samples();
-    sample->set_key(std::to_string(i));
+    auto* site = samples.add_sites();
+    site->set_key(std::to_string(i));
+    site->set_kind("matmul");
+    auto* sample = site->add_samples();
     sample->set_backend("lib");
-    sample->set_kind("matmul");
     sample->set_ratio(0.5);
   }
   const CostModel fitted({}, ScaleFit(samples));

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <vector>
+
+#include "absl/types/optional.h"
 
 namespace inlay::collage {
 namespace {
@@ -28,24 +31,38 @@ double Drawn(double prior, const std::vector<double>& values) {
 }  // namespace
 
 ScaleFit::ScaleFit(const proto::CostSamples& samples) {
-  std::vector<double> all;
-  std::map<std::string, std::vector<double>> by_kind;
-  std::map<std::pair<std::string, std::string>, std::vector<double>> by_backend;
-  for (const proto::CostSamples::Sample& sample : samples.samples()) {
-    if (!(sample.ratio() > 1 / kMostRatio && sample.ratio() < kMostRatio)) continue;
-    const double value = std::log(sample.ratio());
-    all.push_back(value);
-    by_kind[sample.kind()].push_back(value);
-    by_backend[{sample.backend(), sample.kind()}].push_back(value);
+  std::vector<double> all, of_fallback;
+  std::map<std::string, std::vector<double>> by_kind, fallback_by_kind;
+  std::map<std::pair<std::string, std::string>, std::vector<double>> differences;
+  for (const proto::CostSamples::Site& site : samples.sites()) {
+    absl::optional<double> fallback;
+    std::map<std::string, double> others;
+    for (const proto::CostSamples::Sample& sample : site.samples()) {
+      if (!(sample.ratio() > 1 / kMostRatio && sample.ratio() < kMostRatio)) continue;
+      const double value = std::log(sample.ratio());
+      all.push_back(value);
+      by_kind[site.kind()].push_back(value);
+      if (sample.fallback()) {
+        fallback = value;
+        of_fallback.push_back(value);
+        fallback_by_kind[site.kind()].push_back(value);
+      } else {
+        others[sample.backend()] = value;
+      }
+    }
+    if (!fallback.has_value()) continue;
+    for (const auto& [backend, value] : others) differences[{backend, site.kind()}].push_back(value - *fallback);
   }
   if (all.size() < kEnoughOfMachine) return;
   num_samples_ = static_cast<int>(all.size());
-  machine_ = Median(all);
+  machine_ = Median(of_fallback.size() >= kEnoughOfMachine ? of_fallback : all);
   for (const auto& [kind, values] : by_kind) {
-    if (values.size() >= kEnough) kinds_[kind] = Drawn(machine_, values);
+    const std::vector<double>& fallback = fallback_by_kind[kind];
+    const std::vector<double>& best = fallback.size() >= kEnough ? fallback : values;
+    if (best.size() >= kEnough) kinds_[kind] = Drawn(machine_, best);
   }
-  for (const auto& [key, values] : by_backend) {
-    if (values.size() >= kEnough) backends_[key] = Drawn(kinds_.at(key.second), values);
+  for (const auto& [key, values] : differences) {
+    if (values.size() >= kEnough) backends_[key] = kinds_.at(key.second) + Drawn(0, values);
   }
 }
 
@@ -56,14 +73,45 @@ double ScaleFit::Scale(const std::string& backend, const std::string& kind) cons
 }
 
 proto::CostSamples MergeSamples(const proto::CostSamples& samples, const proto::CostSamples& more) {
-  std::map<std::string, const proto::CostSamples::Sample*> by_key;
-  for (const auto* list : {&samples, &more}) {
-    for (const proto::CostSamples::Sample& sample : list->samples()) by_key.emplace(sample.key(), &sample);
+  std::map<std::string, std::string> newest;
+  for (const proto::CostSamples::Site& site : more.sites()) {
+    for (const proto::CostSamples::Sample& sample : site.samples()) newest[sample.backend()] = sample.version();
   }
-  std::map<std::pair<std::string, std::string>, int> count;
+  struct Site {
+    std::string kind;
+    std::map<std::string, const proto::CostSamples::Sample*> samples;
+    bool compares = false;
+  };
+  std::map<std::string, Site> sites;
+  for (const proto::CostSamples* list : {&samples, &more}) {
+    for (const proto::CostSamples::Site& from : list->sites()) {
+      Site& site = sites[from.key()];
+      site.kind = from.kind();
+      for (const proto::CostSamples::Sample& sample : from.samples()) {
+        const auto version = newest.find(sample.backend());
+        if (version == newest.end() || version->second == sample.version()) site.samples[sample.backend()] = &sample;
+      }
+    }
+  }
+  for (auto& [key, site] : sites) {
+    const bool has_fallback = std::any_of(site.samples.begin(), site.samples.end(),
+                                          [](const auto& sample) { return sample.second->fallback(); });
+    site.compares = has_fallback && site.samples.size() > 1;
+  }
+  std::set<std::string> kept;
+  std::map<std::string, int> count;
+  for (const bool compares : {true, false}) {
+    for (const auto& [key, site] : sites) {
+      if (site.compares == compares && !site.samples.empty() && count[site.kind]++ < kMostOfAKind) kept.insert(key);
+    }
+  }
   proto::CostSamples merged;
-  for (const auto& [key, sample] : by_key) {
-    if (count[{sample->backend(), sample->kind()}]++ < kMostOfAKind) *merged.add_samples() = *sample;
+  for (const std::string& key : kept) {
+    const Site& site = sites.at(key);
+    proto::CostSamples::Site* to = merged.add_sites();
+    to->set_key(key);
+    to->set_kind(site.kind);
+    for (const auto& [backend, sample] : site.samples) *to->add_samples() = *sample;
   }
   return merged;
 }

@@ -1,11 +1,14 @@
 // ScaleFit: by what factor the backends' estimates are off on a machine, from what was measured there, for each backend
 // and kind of operator (operator_kind.h). A value; any thread.
 //
-// Medians of logarithms of measured / estimated, so that single mistimed samples do not matter. The hand-set estimates
-// are the prior: the median of a backend and kind counts n / (n + 4) beside the factor of that kind whatever the
-// backend, and that one likewise beside the machine's. For what is compared is backends at calls of one kind: one of
-// which nothing is known must look neither better nor worse for it. Below 8 samples of the machine, or 3 of a kind,
-// nothing is concluded. Depends on the samples alone, not on their order.
+// Logarithms of measured / estimated, and medians of them, so that single mistimed samples do not matter. What is
+// compared is backends at calls of one kind, and the samples of one backend are of other sub-graphs than another's: so
+// the factor of a kind is the fallback's, and another backend's that one times its median beside the fallback's where
+// both were measured (Granite Rapids, matrix products: by all samples of each oneDNN looked 20% faster than native
+// code, which on the same ones was 15% faster). The hand-set estimates are the prior: a median of n samples counts
+// n / (n + 4) beside the machine's, and one of n differences beside none. Below 8 samples of the machine, or 3 of a
+// kind, nothing is concluded: a backend of which nothing is known looks neither better nor worse for it. Depends on the
+// samples alone, not on their order.
 #ifndef INLAY_CORE_COLLAGE_SCALE_FIT_H_
 #define INLAY_CORE_COLLAGE_SCALE_FIT_H_
 
@@ -33,8 +36,9 @@ class ScaleFit {
   std::map<std::pair<std::string, std::string>, double> backends_;  // and kinds
 };
 
-// `samples` with `more`: of a key that both have the first, and of a backend and kind at most 64 (those with the lowest
-// keys, which are hashes: the same whatever came first). By key.
+// `samples` with `more`, which is newer: replaces what both have, and what other versions of its backends took. Of a
+// kind at most 64 sites: those where the fallback and another were measured before others, then those with the lowest
+// keys, which are hashes: the same whatever came first. By key.
 proto::CostSamples MergeSamples(const proto::CostSamples& samples, const proto::CostSamples& more);
 
 }  // namespace inlay::collage

@@ -21,7 +21,7 @@ constexpr double kLeastPart = 0.2;
 
 Digest SamplesKey(const target::CompilationConfig& config, const std::string& device) {
   return Hasher()
-      .UpdateField("inlay cost samples/1")
+      .UpdateField("inlay cost samples/2")
       .UpdateField(device)
       .UpdateField(absl::StrCat(config.num_threads))
       .UpdateField(config.target().ToString())
@@ -33,7 +33,7 @@ proto::CostSamples KnownSamples(const Digest& key, cache::KeyValueTable* costs) 
 }
 
 void KeepSamples(const Digest& key, cache::KeyValueTable* costs, const proto::CostSamples& more) {
-  if (more.samples().empty()) return;
+  if (more.sites().empty()) return;
   const proto::CostSamples merged = collage::MergeSamples(KnownSamples(key, costs), more);
   costs->Put(key, DeterministicBytes(merged)).IgnoreError();  // a cache: else another time
 }
@@ -49,7 +49,7 @@ double EstimateOf(const Site& site, const Alternative& alternative, const collag
 }
 
 void AddSample(const Site& site, const Alternative& alternative, const collage::CostModel& transitions,
-               const std::string& version, double measured_us, proto::CostSamples* samples) {
+               const std::string& version, double measured_us, proto::CostSamples::Site* samples) {
   const std::vector<collage::Group>& groups = alternative.cover.functions.at("main");
   if (groups.size() != 1 || measured_us <= 0) return;
   const target::CompilationConfig& config = site.module.config();
@@ -61,14 +61,14 @@ void AddSample(const Site& site, const Alternative& alternative, const collage::
   const double around = EstimateOf(site, alternative, *estimator) - estimate;
   const double rest = std::max(measured_us - around, kLeastPart * measured_us);
   const std::string& name = alternative.backend->name();
-  Hasher hasher;
-  hasher.UpdateField(site.structure.bytes()).UpdateField(name).UpdateField(version);
-  hasher.UpdateField(config.CodegenTarget(name).ToString());
+  const Digest built_as = Hasher().UpdateField(version).UpdateField(config.CodegenTarget(name).ToString()).Finish();
+  samples->set_key(std::string(site.structure.bytes().substr(0, kKeyBytes)));
+  samples->set_kind(collage::OperatorKind(partition));
   proto::CostSamples::Sample* sample = samples->add_samples();
-  sample->set_key(std::string(hasher.Finish().bytes().substr(0, kKeyBytes)));
   sample->set_backend(name);
-  sample->set_kind(collage::OperatorKind(partition));
+  sample->set_version(std::string(built_as.bytes().substr(0, kKeyBytes)));
   sample->set_ratio(rest / estimate);
+  sample->set_fallback(alternative.backend->is_fallback());
 }
 
 }  // namespace inlay::compiler

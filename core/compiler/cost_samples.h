@@ -22,11 +22,11 @@ void KeepSamples(const Digest& key, cache::KeyValueTable* costs, const proto::Co
 // What an alternative takes by the estimator, its borders included, as a measurement includes them.
 double EstimateOf(const Site& site, const Alternative& alternative, const collage::CostEstimator& estimator);
 
-// Adds what `measured_us` says of the alternative: what is left of it without its borders and the call, over the
-// backend's estimate of the rest. Nothing where it is several partitions (which of them took the time?) or its backend
-// has no estimate. `transitions`: a model without a fit. `version`: of the backend.
+// Adds to the site's samples what `measured_us` says of the alternative: what is left of it without its borders and the
+// call, over the backend's estimate of the rest. Nothing where it is several partitions (which of them took the time?)
+// or its backend has no estimate. `transitions`: a model without a fit. `version`: of the backend.
 void AddSample(const Site& site, const Alternative& alternative, const collage::CostModel& transitions,
-               const std::string& version, double measured_us, proto::CostSamples* samples);
+               const std::string& version, double measured_us, proto::CostSamples::Site* samples);
 
 }  // namespace inlay::compiler
 

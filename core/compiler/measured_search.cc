@@ -306,13 +306,15 @@ class MeasuredSearch {
   void KeepSamplesOfSites() const {
     proto::CostSamples samples;
     for (const Site& site : sites_) {
+      proto::CostSamples::Site of_site;
       for (int i = 0; i < static_cast<int>(site.alternatives.size()); ++i) {
         const SiteCosts::Timing* timing = costs_.Find(site, i);
         if (timing == nullptr || timing->code() != 0) continue;
         const std::string name = target::BackendOfVariant(site.alternatives[i].backend->name());
         const absl::StatusOr<std::string> version = context_.compiler->compiler()->BackendVersion(name);
-        if (version.ok()) AddSample(site, site.alternatives[i], transitions_, *version, timing->min_us(), &samples);
+        if (version.ok()) AddSample(site, site.alternatives[i], transitions_, *version, timing->min_us(), &of_site);
       }
+      if (!of_site.samples().empty()) *samples.add_sites() = std::move(of_site);
     }
     KeepSamples(SamplesKey(config_, context_.measurer->device()), context_.costs, samples);
   }
