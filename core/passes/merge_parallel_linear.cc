@@ -41,8 +41,7 @@ class Merger : public ConstantsRewriter {
     if (VisitConstant(*binding) || !IsSum(binding)) return absl::nullopt;
     const TensorType& type = binding->var->type.tensor();
     if (type.dtype != DType::kF32 && type.dtype != DType::kF64) return absl::nullopt;
-    std::vector<Term> terms;
-    AddTerms(*binding, /*negated=*/false, type, &terms);
+    std::vector<Term> terms = TermsOf(*binding);
     bool merged = false;
     for (size_t i = 0; i < terms.size(); ++i) {
       for (size_t j = 0; j < terms.size() && terms[i].layer != nullptr; ++j) {
@@ -74,19 +73,24 @@ class Merger : public ConstantsRewriter {
   // Of values that this walk has added there are no counts; a sum that it makes is read once.
   bool IsReadOnce(const Operand& value) const { return NumUses(value) <= 1; }
 
-  void AddTerms(const Binding& sum, bool negated, const TensorType& type, std::vector<Term>* terms) const {
-    for (int i = 0; i < 2; ++i) {
-      const Operand& value = sum.args[i];
-      const bool minus = negated != (i == 1 && sum.IsCall("sub"));
+  // What is added or subtracted, in order.
+  std::vector<Term> TermsOf(const Binding& sum) const {
+    const TensorType& type = sum.var->type.tensor();
+    std::vector<Term> terms = {{sum.args[0]}, {sum.args[1], sum.IsCall("sub")}};
+    for (size_t i = 0; i < terms.size();) {
+      const Operand value = terms[i].value;
       const Binding* def = Def(value);
-      const bool inner = value.is_var() && !IsConstant(value) && IsReadOnce(value) && value.tensor_type() == type;
-      if (inner && IsSum(def) && terms->size() < kMostTerms) {
-        AddTerms(*def, minus, type, terms);
-      } else {
-        const bool is_layer = inner && def != nullptr && (IsConvOfWeights(*def) || IsMatmulOfWeights(*def));
-        terms->push_back({value, minus, is_layer ? def : nullptr});
+      const bool inner = def != nullptr && !IsConstant(value) && IsReadOnce(value) && value.tensor_type() == type;
+      if (inner && IsSum(def) && terms.size() < kMostTerms) {
+        const bool negated = terms[i].negated;
+        terms[i].value = def->args[0];
+        terms.insert(terms.begin() + i + 1, {def->args[1], negated != def->IsCall("sub")});
+        continue;
       }
+      if (inner && (IsConvOfWeights(*def) || IsMatmulOfWeights(*def))) terms[i].layer = def;
+      ++i;
     }
+    return terms;
   }
 
   bool AreWeights(const Operand& operand) const {

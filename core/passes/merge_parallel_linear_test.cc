@@ -141,5 +141,13 @@ TEST(MergeParallelLinearTest, WhatOthersReadNarrowTypesAndIntegersStay) {
   EXPECT_EQ(BodyAfter(b, MergeParallelLinear()), Body(b.Module()));
 }
 
+TEST(MergeParallelLinearTest, LongSums) {
+  FunctionBuilder b;
+  VarPtr x = b.Param("x", F32({2, 8})), sum = b.Call("matmul", {x, Weight({8, 8}, "w")});
+  for (int i = 0; i < 50000; ++i) sum = b.Call("add", {sum, x});
+  b.Return({b.Call("add", {sum, b.Call("matmul", {x, Weight({8, 8}, "v")})})});
+  EXPECT_EQ(BodyAfter(b, MergeParallelLinear()), Body(b.Module())) << "too far apart";
+}
+
 }  // namespace
 }  // namespace inlay::passes

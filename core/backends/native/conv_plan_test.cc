@@ -64,6 +64,19 @@ TEST(ConvPlanTest, FarCachesHavePixelsCopiedAndAskedFor) {
   EXPECT_GT(PlanPointwise(core, 1024, 14, 256).gemm.k_blocks(), 1);
 }
 
+TEST(ConvPlanTest, FarCachesHaveWeightsInBlocksOfRows) {
+  const Core core = WithFarCaches(Core{});
+  for (const ConvPlan& plan : {PlanPointwise(core, 512, 28, 512), PlanPointwise(core, 1024, 28, 512)}) {
+    ASSERT_EQ(plan.method, ConvMethod::kPointwise);
+    EXPECT_GT(plan.gemm.row_blocks(), 1);
+    EXPECT_EQ(plan.gemm.k_blocks(), 1);
+    EXPECT_LE(plan.gemm.mc * plan.gemm.k * 4, core.l2_bytes / 3);
+    EXPECT_LE(plan.scratch_bytes(), kMaxScratchBytes);
+  }
+  EXPECT_EQ(PlanPointwise(core, 256, 28, 512).gemm.row_blocks(), 1);
+  EXPECT_EQ(PlanPointwise(core, 1024, 16, 1024).method, ConvMethod::kPixelRows) << "L2 has the pixels";
+}
+
 TEST(ConvPlanTest, PixelsReadInPlaceAreAskedForWhereL2DoesNotHoldThem) {
   const ConvShape far = GroupsOf(24, 48, 56, 2);
   ConvShape near = GroupsOf(24, 48, 14, 2);

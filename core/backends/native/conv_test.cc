@@ -221,6 +221,8 @@ TEST_P(ConvTest, FarCaches) {
   // More pixels than half of L2: the next panel's are asked for.
   check({1, 300, 49, 1, {1, 33, 33}, k1, k1, k1, k0, k0});
   check({2, 300, 70, 1, {1, 32, 32}, k1, k1, k1, k0, k0});
+  // More weights than a part of L2: blocks of rows.
+  check({1, 500, 333, 1, {1, 28, 28}, k1, k1, k1, k0, k0});
   for (int64_t extent : {7, 14}) {
     check({2, 50, 70, 1, {1, extent, extent}, k133, k1, k1, k011, k011});
     check({1, 331, 50, 1, {1, extent, extent}, k1, k1, k1, k0, k0});

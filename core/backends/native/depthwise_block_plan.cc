@@ -19,6 +19,12 @@ constexpr int64_t kMinTasks = 16, kFewChannels = 8;  // threads want a few each,
 int64_t ReadAheadBytes(const Core& core) { return core.far_caches ? core.l2_bytes / 2 : 3 << 20; }
 constexpr double kNear = 48;
 double FarBytes(const Core& core) { return core.far_caches ? 6 : 12; }
+// Pixels are read where they lie, each channel a stream. More of them than a prefetcher follows come late from behind
+// L2, each line alone (Granite Rapids, us as one and apart: 64 channels of 147x147 to 128 4888 and 3066, 128 of 74x74
+// to 256 3251 and 2417, 256 of 37x37 to 728 3855 and 3180; 32 of 112x112 to 128 1129 and 1227, 16 of 112x112 to 96,
+// 3x3/2 389 and 617, 96 of 56x56 to 192, whose pixels L2 holds, 906 and 879).
+constexpr int64_t kFollowedStreams = 32;
+constexpr double kLateLineCycles = 64;
 // Of one image, two bands at least where that computes no more than this part of the rows twice: then two threads each
 // have their half of it.
 constexpr int64_t kRowsOfOneAgain = 12;
@@ -77,7 +83,10 @@ std::optional<DepthwiseBlockPlan> PlanTasks(const Core& core, const ConvShape& e
   const int64_t expanded = plan.expanded_elements() * kBytes, pixels = expand.c * plan.in_rows * width * kBytes;
   const double traffic =
       Traffic(core, expanded, core.near_bytes()) + Traffic(core, pixels, core.near_bytes() - expanded) / 2;
-  plan.cycles = gemms * EstimateCycles(plan.gemm) + plan.tasks() * (plan.planes.cycles + traffic);
+  const int64_t image = expand.c * expand.in_elements() * kBytes;
+  const bool are_late = core.far_caches && expand.c > kFollowedStreams && image > core.near_bytes();
+  const double late = are_late ? kLateLineCycles * static_cast<double>(depthwise.n * image) / kLineBytes : 0;
+  plan.cycles = gemms * EstimateCycles(plan.gemm) + plan.tasks() * (plan.planes.cycles + traffic) + late;
   return plan;
 }
 

@@ -81,6 +81,11 @@ TEST(DepthwisePatternTest, FarCachesHaveSmallerImagesTaken) {
   EXPECT_EQ(Taken(block, "znver5"), 0u);
   block.extent = 14;
   EXPECT_EQ(Taken(block, "emeraldrapids"), 0u);
+  block.extent = 147;
+  block.channels = 32;
+  EXPECT_EQ(Taken(block, "emeraldrapids"), 3u);
+  block.channels = 64;
+  EXPECT_EQ(Taken(block, "emeraldrapids"), 0u) << "more streams than a prefetcher follows";
 }
 
 TEST(DepthwisePatternTest, LeavesAloneWhatIsNoSuchBlockOrGainsNothing) {
