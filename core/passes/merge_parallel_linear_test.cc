@@ -104,22 +104,22 @@ TEST(MergeParallelLinearTest, WhatDoesNotFitStays) {
     const char* why;
     Ints weights;
     ir::Attrs attrs;
+    int64_t extent = 6, stride = 1;  // of what both read; of the 3x3 convolution beside it
   };
+  const ir::Attrs shifted = {{"pads", Ints{2, 2, 0, 0}}, {"strides", Ints{2, 2}}};
   for (const Other& other : {
            Other{"taps beyond", {4, 4, 5, 1}, {{"pads", Ints{2, 0, 2, 0}}}},
-           Other{"a tap before", {4, 4, 3, 3}, {{"pads", Ints{2, 2, 0, 0}}, {"strides", Ints{2, 2}}}},
-           Other{"strides", {4, 4, 1, 1}, {}},
+           Other{"a tap before", {4, 4, 3, 3}, shifted, 6, 2},
+           Other{"strides", {4, 4, 2, 2}, {}, 3, 2},
            Other{"dilations", {4, 4, 2, 2}, {{"pads", Ints{1, 1, 1, 1}}, {"dilations", Ints{2, 2}}}},
            Other{"groups", {4, 2, 1, 1}, {{"groups", int64_t{2}}}},
        }) {
     FunctionBuilder b;
-    const bool strided = std::string(other.why) == "a tap before" || std::string(other.why) == "strides";
-    VarPtr x = b.Param("x", F32({2, 4, 6, 6}));
-    VarPtr y = std::string(other.why) == "strides" ? b.Param("y", F32({2, 4, 3, 3})) : x;
+    VarPtr x = b.Param("x", F32({2, 4, other.extent, other.extent}));
     ir::Attrs attrs = kPadded;
-    if (strided) attrs.Set("strides", Ints{2, 2});
+    attrs.Set("strides", Ints{other.stride, other.stride});
     VarPtr base = b.Call("conv", {x, Weight({4, 4, 3, 3}, "w")}, attrs);
-    b.Return({b.Call("add", {base, b.Call("conv", {y, Weight(other.weights, "v")}, other.attrs)})});
+    b.Return({b.Call("add", {base, b.Call("conv", {x, Weight(other.weights, "v")}, other.attrs)})});
     EXPECT_EQ(BodyAfter(b, MergeParallelLinear()), Body(b.Module())) << other.why;
   }
 }
