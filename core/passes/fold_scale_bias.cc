@@ -52,28 +52,10 @@ class Folder : public ConstantsRewriter {
     return absl::nullopt;
   }
 
-  // The factor as one value an output channel, [M]; nullopt where it varies along another axis.
-  Replacement PerChannel(const Operand& factor, const TensorType& conv) {
-    const std::vector<ir::Dim>& dims = factor.tensor_type().dims;
-    const int channel_axis = static_cast<int>(dims.size()) - (conv.rank() - 1);
-    const int64_t m = conv.dims[1].value();
-    for (int i = 0; i < static_cast<int>(dims.size()); ++i) {
-      if (dims[i] != ir::Dim(1) && (i != channel_axis || dims[i] != ir::Dim(m))) return absl::nullopt;
-    }
-    const bool full = channel_axis >= 0 && dims[channel_axis] == ir::Dim(m);
-    Operand value = factor;
-    if (dims.size() != 1) {
-      INLAY_ASSIGN_OR_RETURN(value, CallConstant("reshape", {value}, {{"shape", Ints{full ? m : 1}}}));
-    }
-    if (!full) {
-      INLAY_ASSIGN_OR_RETURN(value, CallConstant("expand", {value}, {{"shape", Ints{m}}}));
-    }
-    return {value};
-  }
-
   Replacement ScaleConv(const Binding& conv, const Operand& factor) {
     if (!IsConstant(conv.args[1]) || (conv.args.size() == 3 && !IsConstant(conv.args[2]))) return absl::nullopt;
-    INLAY_ASSIGN_OR_RETURN(absl::optional<Operand> scale, PerChannel(factor, conv.var->type.tensor()));
+    const TensorType& type = conv.var->type.tensor();
+    INLAY_ASSIGN_OR_RETURN(absl::optional<Operand> scale, PerChannel(factor, type, {type.dims[1].value()}));
     if (!scale.has_value()) return absl::nullopt;
     Ints shape(conv.args[1].tensor_type().rank(), 1);
     // [M, C/groups, k...], or transposed [C, M/groups, k...], where groups would mix up the channels.
@@ -96,7 +78,8 @@ class Folder : public ConstantsRewriter {
 
   Replacement BiasConv(const Binding& conv, const Operand& term) {
     if (conv.args.size() == 3 && !IsConstant(conv.args[2])) return absl::nullopt;
-    INLAY_ASSIGN_OR_RETURN(absl::optional<Operand> bias, PerChannel(term, conv.var->type.tensor()));
+    const TensorType& type = conv.var->type.tensor();
+    INLAY_ASSIGN_OR_RETURN(absl::optional<Operand> bias, PerChannel(term, type, {type.dims[1].value()}));
     if (!bias.has_value()) return absl::nullopt;
     std::vector<Operand> args = conv.args;
     if (args.size() == 3) {

@@ -139,18 +139,21 @@ class Merger : public ConstantsRewriter {
     return conv;
   }
 
-  // The same of a term that reads `x` as it is or times a factor for each channel.
-  absl::StatusOr<absl::optional<Conv>> TermAsConv(const Term& term, const Operand& x, bool depthwise) {
+  // The same of a term that reads what `base` does: a convolution, or that value as it is or times a factor for each
+  // channel, unless it is broadcast to the sum.
+  absl::StatusOr<absl::optional<Conv>> TermAsConv(const Term& term, const Binding& base) {
+    const Operand& x = base.args[0];
     if (term.layer != nullptr) {
       if (!term.layer->IsCall("conv") || !(term.layer->args[0] == x)) return absl::nullopt;
       return {AsConv(*term.layer)};
     }
     const TensorType& type = x.tensor_type();
+    if (type != base.var->type.tensor()) return absl::nullopt;
     const int64_t channels = type.dims[1].value();
-    Ints each(type.rank(), 1), all = each;
+    Ints each(type.rank(), 1);
     each[0] = channels;
     const Ints ones(type.rank() - 2, 1), zeros(type.rank() - 2, 0);
-    if (depthwise && term.value == x) {
+    if (term.value == x && base.attrs.Int("groups") == channels) {
       const Operand literal(ir::MakeScalar(type.dtype, 1.0));
       INLAY_ASSIGN_OR_RETURN(Operand one, CallConstant("expand", {literal}, {{"shape", each}}));
       return {Conv{one, absl::nullopt, ones, ones, zeros, channels}};
@@ -159,17 +162,9 @@ class Merger : public ConstantsRewriter {
     if (mul == nullptr || !IsReadOnce(term.value) || term.value.tensor_type() != type) return absl::nullopt;
     for (int i = 0; i < 2; ++i) {
       if (!(mul->args[i] == x) || !AreWeights(mul->args[1 - i])) continue;
-      Ints shape = mul->args[1 - i].tensor_type().Shape();
-      shape.insert(shape.begin(), type.rank() - shape.size(), 1);
-      all[1] = channels;
-      const bool full = shape == all;
-      if (!full && shape != Ints(type.rank(), 1)) return absl::nullopt;
-      INLAY_ASSIGN_OR_RETURN(
-          Operand factor, CallConstant("reshape", {mul->args[1 - i]}, {{"shape", full ? each : Ints(type.rank(), 1)}}));
-      if (!full) {
-        INLAY_ASSIGN_OR_RETURN(factor, CallConstant("expand", {factor}, {{"shape", each}}));
-      }
-      return {Conv{factor, absl::nullopt, ones, ones, zeros, channels}};
+      INLAY_ASSIGN_OR_RETURN(absl::optional<Operand> factor, PerChannel(mul->args[1 - i], type, each));
+      if (!factor.has_value()) return absl::nullopt;
+      return {Conv{*factor, absl::nullopt, ones, ones, zeros, channels}};
     }
     return absl::nullopt;
   }
@@ -178,7 +173,7 @@ class Merger : public ConstantsRewriter {
     const Operand& x = base.layer->args[0];
     const int64_t channels = x.tensor_type().dims[1].value();
     Conv into = AsConv(*base.layer);
-    INLAY_ASSIGN_OR_RETURN(absl::optional<Conv> conv, TermAsConv(other, x, into.groups == channels));
+    INLAY_ASSIGN_OR_RETURN(absl::optional<Conv> conv, TermAsConv(other, *base.layer));
     if (!conv.has_value() || conv->strides != into.strides) return absl::nullopt;
     const TensorType type = into.weights.tensor_type();
     const bool each_channel = conv->groups == channels && type.dims[0] == Dim(channels);

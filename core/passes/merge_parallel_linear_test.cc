@@ -84,6 +84,16 @@ TEST(MergeParallelLinearTest, ResidualOfDepthwiseConvolutionsAlone) {
   }
 }
 
+TEST(MergeParallelLinearTest, WhatIsBroadcastToTheSumStays) {
+  for (const bool scaled : {true, false}) {
+    FunctionBuilder b;
+    VarPtr x = b.Param("x", F32({2, 4, 1, 1}));
+    VarPtr conv = b.Call("conv", {x, Weight({4, 1, 3, 3}, "w")}, {{"pads", Ints{2, 2, 2, 2}}, {"groups", int64_t{4}}});
+    b.Return({b.Call("add", {scaled ? b.Call("mul", {x, Weight({4, 1, 1}, "s")}) : x, conv})});
+    EXPECT_EQ(BodyAfter(b, MergeParallelLinear()), Body(b.Module())) << scaled;
+  }
+}
+
 TEST(MergeParallelLinearTest, LowRankMatrices) {
   FunctionBuilder b;
   VarPtr x = b.Param("x", F32({2, 3, 8}));

@@ -158,4 +158,23 @@ absl::StatusOr<Operand> ConstantsRewriter::CallConstant(absl::string_view op, st
   return out;
 }
 
+Rewriter::Replacement ConstantsRewriter::PerChannel(const Operand& factor, const ir::TensorType& images,
+                                                    const std::vector<int64_t>& shape) {
+  const std::vector<ir::Dim>& dims = factor.tensor_type().dims;
+  const int channel_axis = static_cast<int>(dims.size()) - (images.rank() - 1);
+  for (int i = 0; i < static_cast<int>(dims.size()); ++i) {
+    if (dims[i] != ir::Dim(1) && (i != channel_axis || dims[i] != images.dims[1])) return absl::nullopt;
+  }
+  const bool full = channel_axis >= 0 && dims[channel_axis] == images.dims[1];
+  Operand value = factor;
+  if (dims.size() != 1 || shape.size() != 1) {
+    const std::vector<int64_t> one(shape.size(), 1);
+    INLAY_ASSIGN_OR_RETURN(value, CallConstant("reshape", {value}, {{"shape", full ? shape : one}}));
+  }
+  if (!full) {
+    INLAY_ASSIGN_OR_RETURN(value, CallConstant("expand", {value}, {{"shape", shape}}));
+  }
+  return {value};
+}
+
 }  // namespace inlay::passes

@@ -89,6 +89,9 @@ class ConstantsRewriter : public Rewriter {
   bool VisitConstant(const ir::Binding& binding);
   // Of constants.
   absl::StatusOr<ir::Operand> CallConstant(absl::string_view op, std::vector<ir::Operand> args, ir::Attrs attrs = {});
+  // A constant that is broadcast to images of that type as one value a channel, of `shape`, which has as many elements;
+  // nullopt where it varies along another axis.
+  Replacement PerChannel(const ir::Operand& factor, const ir::TensorType& images, const std::vector<int64_t>& shape);
 
  private:
   absl::flat_hash_set<const ir::Var*> constants_;

@@ -56,12 +56,19 @@ def dilated(g: Graph, x: str, channels: int, name: str) -> str:
     return add(g, conv(g, x, (channels, channels, 3, 3), f"{name}.n", pads=[1] * 4), wide, each)
 
 
+def broadcast(g: Graph, x: str, channels: int, name: str) -> str:
+    """One pixel, added to all of the image that its padding makes of it."""
+    wide = conv(g, x, (channels, 1, 3, 3), f"{name}.3", pads=[2] * 4, group=channels)
+    return add(g, wide, x, batch_norm(g, x, channels, f"{name}.0"))
+
+
 BLOCKS = {
     "repvgg": (lambda g, x: repvgg(g, x, 8, 1, "a"), (2, 8, 9, 7), [2, 8, 9, 7], 1),
     "groups": (lambda g, x: repvgg(g, x, 12, 3, "a"), (1, 12, 5, 5), [1, 12, 5, 5], 1),
     "depthwise": (lambda g, x: repvgg(g, x, 5, 5, "a"), (3, 5, 1, 11), [3, 5, 1, 11], 1),
     "strided": (lambda g, x: strided(g, x, 3, "a"), (1, 3, 13, 12), [1, 3, 7, 6], 1),
     "mixer": (lambda g, x: mixer(g, x, 17, "a"), (2, 17, 6, 8), [2, 17, 6, 8], 1),
+    "broadcast": (lambda g, x: broadcast(g, x, 4, "a"), (2, 4, 1, 1), [2, 4, 3, 3], 1),
     "dilated": (lambda g, x: dilated(g, x, 4, "a"), (1, 4, 9, 9), [1, 4, 9, 9], 2),
 }
 

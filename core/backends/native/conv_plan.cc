@@ -69,7 +69,7 @@ double FarPixelCycles(const GemmPlan& plan, int64_t pixel_bytes) {
 // for each of them.
 double FarWeightCycles(const GemmPlan& g, int64_t pixel_bytes) {
   const double bytes = static_cast<double>(g.m) * g.k * g.element_bytes;
-  if (g.core.far_caches && HasFarRows(g)) {
+  if (HasFarRows(g)) {
     const double pixels = pixel_bytes > g.core.near_bytes() ? static_cast<double>(g.row_blocks() * pixel_bytes) : 0;
     return g.batch * ((g.row_blocks() > 1 ? bytes / 2 : g.panels() * bytes) + pixels) / kFarBytesPerCycle;
   }
