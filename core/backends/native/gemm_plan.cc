@@ -16,7 +16,10 @@ constexpr double kShortTileChainCycles = 5.05;
 // (Zen 3, 197x384x384 and 3136x64x256: 98 -> 100.5 GFLOP/s of 102; of panels that tasks copy, 512 channels of 28x28 to
 // 256 and 128 to 512 94 -> 95 to 96% of the peak, narrower images level; of pixels as P, 384 channels of 14x14 to 64
 // and 160 of 7x7 to 960 90 -> 93 and 83 -> 87, others 0 to 2; of other tiles, and of Q where it lies, nothing. Emerald
-// Rapids, any tile, per cent of the peak: 3136x64x256 90 -> 94, 64x768x768 99 -> 101; by AVX2 128x768x768 94 -> 97).
+// Rapids, any tile, per cent of the peak: 3136x64x256 90 -> 94, 64x768x768 99 -> 101; by AVX2 128x768x768 94 -> 97.
+// Granite Rapids, GFLOP/s: x86-64-v3, 4x3, 128x768x768 112 -> 121, 128x768x3072 111 -> 120, 64x768x768 111 -> 123, and
+// the core's clock is a twelfth faster with them; AVX-512, Q where it lies, 128x784x512 165 -> 186, 1024x196x256 176 ->
+// 190, 2048x49x512 125 -> 141, but by AVX2, whose registers do not hold the rows' addresses, 103 -> 91).
 constexpr int64_t kUnrolled = 4;
 // Of a tile whose results go far. Where they lie a plane apart, of a row: wide tiles have fewer of them (Emerald
 // Rapids, per cent of the peak: pointwise, 64 channels of 56x56 to 256 84 by 13x2, 88 by 6x4, 83 by 8x2; 16 of 112x112
@@ -166,8 +169,12 @@ double EstimateCycles(const GemmPlan& plan) {
 }
 
 int64_t GemmPlan::unrolled_steps() const {
-  const bool counts = core.waits_for_l2() ? nv == 2 && source != ColumnSource::kDirect
-                                          : core.far_caches && source != ColumnSource::kDirect && !transpose_output;
+  bool counts = false;
+  if (core.waits_for_l2()) {
+    counts = nv > 1 && source != ColumnSource::kDirect;
+  } else if (core.far_caches) {
+    counts = !transpose_output && (source != ColumnSource::kDirect || core.vector_bytes == 64);
+  }
   return counts && kc % kUnrolled == 0 && k % kUnrolled == 0 ? kUnrolled : 1;
 }
 

@@ -345,6 +345,9 @@ TEST(GemmPlanTest, StepsAreUnrolledWhereTheyDivideK) {
   plan.kc = 130;  // blocks of 130, 130, 124
   EXPECT_EQ(plan.unrolled_steps(), 1);
   EXPECT_EQ(PlanGemm(small, ColumnSource::kPacked, 4, 1, 197, 384, 383).unrolled_steps(), 1);
+  plan = PlanGemm(small, ColumnSource::kPacked, 4, 1, 128, 768, 768);
+  ASSERT_EQ(plan.nv, 3);
+  EXPECT_EQ(plan.unrolled_steps(), 4);
   EXPECT_EQ(PlanGemm(Core{}, ColumnSource::kPacked, 4, 1, 197, 384, 384).unrolled_steps(), 1);
   EXPECT_EQ(PlanGemm(small, ColumnSource::kOnTheFly, 4, 1, 256, 784, 512).unrolled_steps(), 4);
   EXPECT_EQ(PlanGemm(small, ColumnSource::kDirect, 4, 1, 256, 784, 512).unrolled_steps(), 1);
@@ -397,6 +400,8 @@ TEST(GemmPlanTest, FarCachesHaveKBlockedAndPixelsAskedFor) {
     EXPECT_TRUE(PlanGemm(c, ColumnSource::kPacked, 4, 1, 3136, 64, 256).prefetch_p());
     EXPECT_FALSE(PlanGemm(c, ColumnSource::kPacked, 4, 1, 49, 64, 256).prefetch_p()) << "L2 holds the rows";
   }
+  EXPECT_EQ(PlanGemm(core, ColumnSource::kDirect, 4, 1, 128, 784, 512).unrolled_steps(), 4);
+  EXPECT_EQ(PlanGemm(avx2, ColumnSource::kDirect, 4, 1, 128, 784, 512).unrolled_steps(), 1) << "addresses of rows";
   EXPECT_FALSE(PlanGemm(Core{}, ColumnSource::kPacked, 4, 1, 3136, 64, 256).prefetch_p());
   EXPECT_FALSE(PlanGemm(Core{}, ColumnSource::kPacked, 4, 1, 64, 192, 192).prefetch) << "a near cache holds them";
 }
