@@ -1,5 +1,7 @@
 #include "core/backends/native/microkernel.h"
 
+#include <algorithm>
+
 #include "core/backends/native/rounding.h"
 #include "mlir/IR/BuiltinTypes.h"
 
@@ -70,14 +72,32 @@ std::vector<Value> EmitRegisterTile(KernelBuilder& kb, const RegisterTile& tile,
         return out;
       };
   const int64_t outer_stride = tile.inner_of_q ? tile.q_k_stride : tile.p_k_stride;
-  return kb.For(begin, end, tile.unrolled, accumulators, [&](Value k, std::vector<Value> sums) {
-    for (int64_t u = 0; u < tile.unrolled; ++u) {
-      asks = tile.prefetch && u % ask_every == 0;
-      Value step = kb.Add(k, u);
-      sums = nest(0, step, kb.Mul(step, outer_stride), sums);
-    }
-    return sums;
+  auto steps = [&](Value first, Value last, const std::vector<Value>& in) {
+    return kb.For(first, last, tile.unrolled, in, [&](Value k, std::vector<Value> sums) {
+      for (int64_t u = 0; u < tile.unrolled; ++u) {
+        asks = tile.prefetch && u % ask_every == 0;
+        Value step = kb.Add(k, u);
+        sums = nest(0, step, kb.Mul(step, outer_stride), sums);
+      }
+      return sums;
+    });
+  };
+  int64_t first = 0, last = 0;
+  if (tile.lines_ahead == 0 || !IsConstant(begin, &first) || !IsConstant(end, &last)) {
+    return steps(begin, end, accumulators);
+  }
+  // Turns of some steps, before each of which some lines are asked for; then the other steps.
+  const int64_t groups = (last - first) / tile.unrolled;
+  const int64_t lines = CeilDiv(tile.lines_ahead, std::max<int64_t>(groups, 1));
+  const int64_t turns = tile.lines_ahead / lines;
+  const int64_t turn_steps = std::max<int64_t>(groups / std::max<int64_t>(turns, 1), 1) * tile.unrolled;
+  for (int64_t line = turns * lines; line < tile.lines_ahead; ++line) tile.ask(kb, kb.Int(line));
+  std::vector<Value> sums = kb.For(kb.Int(0), kb.Int(turns), 1, accumulators, [&](Value turn, std::vector<Value> in) {
+    for (int64_t i = 0; i < lines; ++i) tile.ask(kb, kb.Add(kb.Mul(turn, lines), i));
+    const Value from = kb.Add(kb.Mul(turn, turn_steps), begin);
+    return steps(from, kb.Add(from, turn_steps), in);
   });
+  return steps(kb.Int(first + turns * turn_steps), end, sums);
 }
 
 }  // namespace inlay::native

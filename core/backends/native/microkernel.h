@@ -41,6 +41,10 @@ struct RegisterTile {
   mlir::Value prefetch, prefetch_step;
   int64_t prefetch_lines = 1;
   int64_t ask_every = 1;  // steps, of those that are unrolled
+  // Lines that the tile asks for in order while it is computed, a few at a time: more than a core has fill buffers for
+  // would wait for each other, and the multiply-adds for them.
+  int64_t lines_ahead = 0;
+  std::function<void(KernelBuilder&, mlir::Value line)> ask;
   // Unless null: an element of P that another tile meets; step k asks for the line of what lies k * next_p_step
   // further.
   mlir::Value next_p;

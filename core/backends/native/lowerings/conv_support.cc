@@ -44,7 +44,7 @@ std::pair<Value, Value> ImageAndChannel(Ops& o, const Node& conv, int64_t groups
 
 Ahead PrefetchPixels(Kernel& k, const Node& n, const Core& core, int64_t groups, bool flat, Value open_image,
                      int64_t lanes) {
-  if (!flat || k.ResultBytes(n.out()) <= core.l2_bytes) return nullptr;
+  if (!flat || k.ResultBytes(n.out()) <= (core.far_caches ? core.l2_bytes / 8 : core.l2_bytes)) return nullptr;
   return [&k, &n, groups, open_image, lanes](KernelBuilder&, Value batch, Value row, Value column) {
     const auto [image, channel] = ImageAndChannel(k.o, n, groups, open_image, batch, row);
     k.PrefetchResult(n.out(), {image, channel, Index(column, 1)}, lanes);
