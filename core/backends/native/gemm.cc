@@ -17,8 +17,8 @@ constexpr int64_t kManyPanels = 8;
 // 99, 64 KiB 95).
 constexpr int64_t kAheadBytes = 8 << 10;
 
-// Of results, and as many of what is added to them: more are asked for in steps (Granite Rapids, us: 64 channels of 56x56
-// to 256 and a residual 925 -> 726, without 698 -> 616, 128 of 28x28 to 512 and a residual 716 -> 625).
+// Of results, and as many of what is added to them: more are asked for in steps (Granite Rapids, us: 64 channels of
+// 56x56 to 256 and a residual 925 -> 726, without 698 -> 616, 128 of 28x28 to 512 and a residual 716 -> 625).
 constexpr int64_t kLinesAtOnce = 16;
 
 // Emits one task. A panel is emitted once for the full ones and once more where the last differs.
@@ -41,8 +41,8 @@ class TaskEmitter {
     bool partial = plan_.n_last() < plan_.nr();
     // Padded columns cost nothing to compute: only a narrower panel, or one that must not be read in full, is worth
     // code of its own; or many others, whose results then go from the registers to where they belong.
-    const bool whole_tiles = plan_.k_blocks() <= 1 && !g_.transpose_output;
-    const bool spares_others = g_.inline_epilogue && whole_tiles && plan_.panels() >= kManyPanels;
+    const bool spares_others =
+        g_.inline_epilogue && plan_.k_blocks() <= 1 && !g_.transpose_output && plan_.panels() >= kManyPanels;
     bool separate = plan_.nv_last != plan_.nv || (partial && (plan_.source != ColumnSource::kPacked || spares_others));
     if (plan_.panels() == 1) {
       Panel(plan_.nv_last, plan_.n_last(), kb_.Int(plan_.n_last()));
@@ -71,45 +71,46 @@ class TaskEmitter {
     tile_begin_ = kb_.Mul(row_block_, tiles);
     tile_end_ = kb_.Min(kb_.Int(plan_.m / plan_.mr), kb_.Add(tile_begin_, tiles));
     Value is_last_block = kb_.Equal(row_block_, kb_.Int(plan_.row_blocks() - 1));
-    if (plan_.k_blocks() <= 1 && !g_.transpose_output) {
-      Value q = ColumnBlock(kb_.Int(0), kb_.Int(plan_.k));
-      ForTiles(tile_begin_, tile_end_, [&](Value tile) { WholeTile(plan_.mr, tile, q); });
-      if (plan_.m_tail() > 0) {
-        kb_.If(is_last_block, [&] { WholeTile(plan_.m_tail(), kb_.Int(plan_.m / plan_.mr), q); });
-      }
-      return;
-    }
+    auto all_tiles = [&](const std::function<void(int64_t rows, Value tile)>& body) {
+      ForTiles(tile_begin_, tile_end_, [&](Value tile) { body(plan_.mr, tile); });
+      if (plan_.m_tail() > 0) kb_.If(is_last_block, [&] { body(plan_.m_tail(), kb_.Int(plan_.m / plan_.mr)); });
+    };
+    // The last block of k goes from the registers to where it belongs.
+    const bool finishes = !g_.transpose_output && (plan_.k_blocks() <= 1 || !g_.tile);
+    const int64_t blocks = plan_.k_blocks() - (finishes ? 1 : 0);
     Value row_begin = kb_.Mul(tile_begin_, plan_.mr);
     Value rows = kb_.Sub(kb_.Min(kb_.Int(plan_.m), kb_.Add(row_begin, tiles * plan_.mr + plan_.m_tail())), row_begin);
     if (plan_.row_blocks() > 1) rows = kb_.Sub(kb_.Min(kb_.Int(plan_.m), kb_.Add(row_begin, plan_.mc)), row_begin);
-    Type vector = KernelBuilder::Vector(plan_.lanes, g_.accumulator);
-    kb_.For(kb_.Int(0), kb_.Mul(rows, nv_), 1,
-            [&](Value i) { kb_.Store(kb_.Zero(vector), kb_.At(scratch_, kb_.Mul(i, plan_.lanes), g_.accumulator)); });
-    kb_.For(plan_.k_blocks(), [&](Value block) {
+    if (blocks > 0) {
+      const Value zero = kb_.Zero(KernelBuilder::Vector(plan_.lanes, g_.accumulator));
+      kb_.For(kb_.Int(0), kb_.Mul(rows, nv_), 1,
+              [&](Value i) { kb_.Store(zero, kb_.At(scratch_, kb_.Mul(i, plan_.lanes), g_.accumulator)); });
+    }
+    kb_.For(std::max<int64_t>(blocks, 0), [&](Value block) {
       Value k_begin = kb_.Mul(block, plan_.kc);
       Value k_end = kb_.Min(kb_.Int(plan_.k), kb_.Add(k_begin, plan_.kc));
       Value q = ColumnBlock(k_begin, k_end);
       Value is_last = kb_.Equal(block, kb_.Int(plan_.k_blocks() - 1));
-      auto partial_tile = [&](int64_t tile_rows, Value tile) {
-        if (g_.ahead) kb_.If(is_last, [&] { Ahead(tile_rows, tile); });
-        Value slab =
-            kb_.At(scratch_, kb_.Mul(kb_.Sub(tile, tile_begin_), plan_.mr * nv_ * plan_.lanes), g_.accumulator);
-        std::vector<Value> in;
-        for (int64_t i = 0; i < tile_rows * nv_; ++i) {
-          in.push_back(kb_.Load(vector, kb_.At(slab, i * plan_.lanes, g_.accumulator)));
-        }
-        StoreAll(Tile(tile_rows, tile, q, k_begin, k_end, in), slab);
-      };
-      ForTiles(tile_begin_, tile_end_, [&](Value tile) { partial_tile(plan_.mr, tile); });
-      if (plan_.m_tail() > 0) {
-        kb_.If(is_last_block, [&] { partial_tile(plan_.m_tail(), kb_.Int(plan_.m / plan_.mr)); });
-      }
+      all_tiles([&](int64_t tile_rows, Value tile) {
+        if (g_.ahead && !finishes) kb_.If(is_last, [&] { Ahead(tile_rows, tile); });
+        const std::vector<Value> in = LoadAll(tile_rows, SlabOf(tile));
+        StoreAll(Tile(tile_rows, tile, q, k_begin, k_end, in), SlabOf(tile));
+      });
     });
-    if (g_.transpose_output) {
+    if (finishes) {
+      const Value k_begin = kb_.Int(std::max<int64_t>(blocks, 0) * plan_.kc);
+      Value q = ColumnBlock(k_begin, kb_.Int(plan_.k));
+      all_tiles([&](int64_t tile_rows, Value tile) { LastTile(tile_rows, tile, q, k_begin, blocks > 0); });
+    } else if (g_.transpose_output) {
       TransposedEpilogue(row_begin, rows);
     } else {
-      EpilogueOverSlab(row_begin, rows);
+      EpilogueOverSlab(row_begin, rows, scratch_);
     }
+  }
+
+  // Of a tile's sums over blocks of k.
+  Value SlabOf(Value tile) {
+    return kb_.At(scratch_, kb_.Mul(kb_.Sub(tile, tile_begin_), plan_.mr * nv_ * plan_.lanes), g_.accumulator);
   }
 
   // Whether a block's first tile packs the panel as it reads it: beside its multiply-adds the stores cost nothing (64
@@ -304,17 +305,20 @@ class TaskEmitter {
     });
   }
 
-  void WholeTile(int64_t rows, Value tile, Value q) {
+  // A tile's steps from k_begin to the end, on top of the slab's sums where it `adds`, and its epilogue.
+  void LastTile(int64_t rows, Value tile, Value q, Value k_begin, bool adds) {
     const bool asks_in_steps = g_.ahead && !g_.tile && plan_.core.far_caches && rows * nv_ > kLinesAtOnce;
     if (!asks_in_steps) Ahead(rows, tile);
-    std::vector<Value> zeros(rows * nv_, kb_.Zero(KernelBuilder::Vector(plan_.lanes, g_.accumulator)));
-    std::vector<Value> acc = Tile(rows, tile, q, kb_.Int(0), kb_.Int(plan_.k), zeros, asks_in_steps);
+    const Value slab = adds ? SlabOf(tile) : scratch_;
+    std::vector<Value> sums(rows * nv_, kb_.Zero(KernelBuilder::Vector(plan_.lanes, g_.accumulator)));
+    if (adds) sums = LoadAll(rows, slab);
+    std::vector<Value> acc = Tile(rows, tile, q, k_begin, kb_.Int(plan_.k), sums, asks_in_steps);
     Value row = kb_.Mul(tile, plan_.mr);
     int64_t columns;
     bool full = IsConstant(columns_, &columns) && columns == nv_ * plan_.lanes;
     if (!g_.inline_epilogue || !full) {
-      StoreAll(acc, scratch_);  // what a tile of its own has not stored
-      EpilogueOverSlab(row, kb_.Int(rows));
+      StoreAll(acc, slab);  // what a tile of its own has not stored
+      EpilogueOverSlab(row, kb_.Int(rows), slab);
       return;
     }
     for (int64_t r = 0; r < rows; ++r) {
@@ -329,7 +333,16 @@ class TaskEmitter {
     for (size_t i = 0; i < values.size(); ++i) kb_.Store(values[i], kb_.At(to, i * plan_.lanes, g_.accumulator));
   }
 
-  void EpilogueOverSlab(Value row_begin, Value rows) {
+  std::vector<Value> LoadAll(int64_t rows, Value from) {
+    const Type vector = KernelBuilder::Vector(plan_.lanes, g_.accumulator);
+    std::vector<Value> values;
+    for (int64_t i = 0; i < rows * nv_; ++i) {
+      values.push_back(kb_.Load(vector, kb_.At(from, i * plan_.lanes, g_.accumulator)));
+    }
+    return values;
+  }
+
+  void EpilogueOverSlab(Value row_begin, Value rows, Value slab) {
     Value first_column = kb_.Mul(panel_, plan_.nr());
     Type vector = KernelBuilder::Vector(plan_.lanes, g_.accumulator);
     Value vectors = kb_.Div(columns_, plan_.lanes);
@@ -338,7 +351,7 @@ class TaskEmitter {
     if (IsConstant(columns_, &columns))
       step = columns / plan_.lanes % 2 == 0 ? 2 : columns / plan_.lanes % 3 == 0 ? 3 : 1;
     kb_.For(kb_.Int(0), rows, 1, [&](Value r) {
-      Value from = kb_.At(scratch_, kb_.Mul(r, nv_ * plan_.lanes), g_.accumulator);
+      Value from = kb_.At(slab, kb_.Mul(r, nv_ * plan_.lanes), g_.accumulator);
       Value row = kb_.Add(row_begin, r);
       auto apply = [&](Value column, Type type) {
         g_.epilogue(kb_, batch_, row, kb_.Add(first_column, column),

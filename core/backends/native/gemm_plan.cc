@@ -21,12 +21,11 @@ constexpr double kShortTileChainCycles = 5.05;
 // the core's clock is a twelfth faster with them; AVX-512, Q where it lies, 128x784x512 165 -> 186, 1024x196x256 176 ->
 // 190, 2048x49x512 125 -> 141, but by AVX2, whose registers do not hold the rows' addresses, 103 -> 91).
 constexpr int64_t kUnrolled = 4;
-// Of a tile whose results go far. Where they lie a plane apart, of a row: wide tiles have fewer of them (Emerald
-// Rapids, per cent of the peak: pointwise, 64 channels of 56x56 to 256 84 by 13x2, 88 by 6x4, 83 by 8x2; 16 of 112x112
-// to 96 58 and 65). A product's, of a line that the core has no fill buffer for (3136x256x64 95 by 6x4, 96 by 13x2, 98
-// by 8x2; 12544x64x64 95, 93, 96; 3136x512x64 96, 96, 98).
-constexpr double kFarRowCycles = 4, kFarLineCycles = 6;
-constexpr int64_t kFillBuffers = 16;
+// Of a tile whose results go far: each of its rows is a stream of its own, so that wide tiles have fewer of them
+// (Emerald Rapids, per cent of the peak, rows a plane apart: pointwise, 64 channels of 56x56 to 256 84 by 13x2, 88 by
+// 6x4, 83 by 8x2; 16 of 112x112 to 96 58 and 65. Granite Rapids, a product's, asked for, GFLOP/s by 8x2, 13x2, 6x4:
+// 12544x64x64 176, 186, 207, 3136x256x64 173, 178, 180; in quieter minutes 182 and 201).
+constexpr double kFarRowCycles = 4;
 // Rows of a block of a product's whose results go far, so that what all panels write of them lies in L2 together: panel
 // by panel, their lines would come and go a few at a time, and where rows are 1 KiB apart share few sets (3136x256x64
 // by 13x2: 74 in one block, 90 in blocks of 65 rows).
@@ -49,9 +48,17 @@ double ChainCycles(const Core& core) { return core.waits_for_l2() ? 5.2 : 5; }
 // 89 and 100, 104, 97).
 constexpr double kMissingAccumulatorCycles = 0.16;
 constexpr int64_t kEnoughAccumulators = 16, kVeryFewRows = 8;  // of P: below, weights come late whatever the tile
-// And where it reads more than two vectors of a panel that L1 does not hold (9x3 89 to 93, 8x3 87 to 100 from one shape
-// to the next; 35x512x512 92 by 5x4, 98 by 12x2).
+// Of pixels, where a tile reads more than two vectors of a panel that L1 does not hold.
 constexpr double kWidePanelCycles = 0.5;
+// Of a product's tile, for each vector and broadcast element of a step. It has time for them, but the core is as fast
+// as its power allows, and loads take of that (Granite Rapids, GFLOP/s, quiet minutes: 128x768x768 by 8x2 185, 9x3 197,
+// 8x3 198, 6x4 205; 128x768x3072 183, 188, 184, 203; 197x384x384 by 11x2 200, 211, 209, 210; 256x128x128 by 8x2 194,
+// 6x4 206. The loop of multiply-adds behind them is faster, too, so that per cents of it do not show it. Whole models,
+// pairs: GPT-2 1.055, ViT-small 1.04, BERT-base 1.03, MiniLM level). Wide panels want more accumulators, or more of Q
+// comes at a time than L2 gives (20x768x768 by 10x2 179, 5x4 166; 100x256x256 194 and 186; 35x512x512 by 12x2 184, 5x4
+// 177).
+constexpr double kLoadCycles = 0.16;
+constexpr int64_t kEnoughOfWidePanels = 24, kRowsOfManyLoads = 16;  // 12x768x768 by 12x2 182, 6x4 167
 
 // Parts of L2.
 int64_t PackedBlockBytes(const Core& core) { return std::min<int64_t>(core.l2_bytes * 3 / 16, 96 << 10); }
@@ -120,12 +127,7 @@ bool ResultsGoFar(const GemmPlan& plan) {
          plan.m * plan.n * plan.element_bytes > plan.core.l2_bytes / 2;
 }
 
-double FarCycles(const GemmPlan& plan, int64_t rows, int64_t vectors) {
-  if (!ResultsGoFar(plan)) return 0;
-  if (plan.source != ColumnSource::kPacked) return kFarRowCycles * rows;
-  return kFarLineCycles *
-         std::max<int64_t>(rows * vectors * plan.lanes * plan.element_bytes / kLineBytes - kFillBuffers, 0);
-}
+double FarCycles(const GemmPlan& plan, int64_t rows) { return ResultsGoFar(plan) ? kFarRowCycles * rows : 0; }
 
 // Weights of many MB, of which few pixels make use, come late whatever the tile (3x3 of 512 channels of 7x7, weights
 // from memory: 93% of the peak by 7x2, 81 by 14x2).
@@ -147,12 +149,16 @@ double TileCycles(const GemmPlan& plan, int64_t rows, int64_t vectors) {
   const double loading = in_l1 ? 0 : 2.0 * step_bytes / (plan.lanes * plan.element_bytes);
   double per_step = std::max({rows * vectors / 2.0, (rows + vectors) / LoadsPerCycle(plan.core), chain, loading});
   if (WaitsForFewAccumulators(plan)) {
-    per_step +=
-        kMissingAccumulatorCycles * static_cast<double>(std::max(kEnoughAccumulators - rows * vectors, int64_t{0}));
-    if (vectors > 2 && !in_l1) per_step += kWidePanelCycles;
+    const bool is_wide = vectors > 2;
+    const int64_t enough = is_wide && !plan.transpose_output ? kEnoughOfWidePanels : kEnoughAccumulators;
+    per_step += kMissingAccumulatorCycles * static_cast<double>(std::max(enough - rows * vectors, int64_t{0}));
+    if (!plan.transpose_output) {
+      if (plan.m >= kRowsOfManyLoads) per_step += kLoadCycles * static_cast<double>(rows + vectors);
+    } else if (is_wide && !in_l1) {
+      per_step += kWidePanelCycles;
+    }
   }
-  return per_step * plan.k + (is_short ? kShortTileOverheadCycles : kTileOverheadCycles) +
-         FarCycles(plan, rows, vectors);
+  return per_step * plan.k + (is_short ? kShortTileOverheadCycles : kTileOverheadCycles) + FarCycles(plan, rows);
 }
 
 }  // namespace
