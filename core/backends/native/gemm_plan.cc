@@ -48,7 +48,8 @@ double ChainCycles(const Core& core) { return core.waits_for_l2() ? 5.2 : 5; }
 // 89 and 100, 104, 97).
 constexpr double kMissingAccumulatorCycles = 0.16;
 constexpr int64_t kEnoughAccumulators = 16, kVeryFewRows = 8;  // of P: below, weights come late whatever the tile
-// Of pixels, where a tile reads more than two vectors of a panel that L1 does not hold.
+// And where it reads more than two vectors of a panel that L1 does not hold (9x3 89 to 93, 8x3 87 to 100 from one shape
+// to the next; 35x512x512 92 by 5x4, 98 by 12x2).
 constexpr double kWidePanelCycles = 0.5;
 // Of a product's tile, for each vector and broadcast element of a step. It has time for them, but the core is as fast
 // as its power allows, and loads take of that (Granite Rapids, GFLOP/s, quiet minutes: 128x768x768 by 8x2 185, 9x3 197,
@@ -138,8 +139,8 @@ bool WaitsForFewAccumulators(const GemmPlan& plan) {
 }
 
 // Two fused multiply-adds and up to two loads a cycle, a chain's next only after its last, and half a vector a cycle
-// from L2, where a panel that L1 does not hold comes from at every tile.
-double TileCycles(const GemmPlan& plan, int64_t rows, int64_t vectors) {
+// from L2, where a panel that L1 does not hold comes from at every tile. `counts_loads`: what power they take, too.
+double TileCycles(const GemmPlan& plan, int64_t rows, int64_t vectors, bool counts_loads) {
   if (rows == 0) return 0;
   const bool is_short = plan.core.waits_for_l2() && plan.core.vector_bytes == 32 && rows == 5 && vectors == 2 &&
                         plan.unrolled_steps() > 1;
@@ -150,10 +151,10 @@ double TileCycles(const GemmPlan& plan, int64_t rows, int64_t vectors) {
   double per_step = std::max({rows * vectors / 2.0, (rows + vectors) / LoadsPerCycle(plan.core), chain, loading});
   if (WaitsForFewAccumulators(plan)) {
     const bool is_wide = vectors > 2;
-    const int64_t enough = is_wide && !plan.transpose_output ? kEnoughOfWidePanels : kEnoughAccumulators;
+    const int64_t enough = is_wide && counts_loads ? kEnoughOfWidePanels : kEnoughAccumulators;
     per_step += kMissingAccumulatorCycles * static_cast<double>(std::max(enough - rows * vectors, int64_t{0}));
-    if (!plan.transpose_output) {
-      if (plan.m >= kRowsOfManyLoads) per_step += kLoadCycles * static_cast<double>(rows + vectors);
+    if (counts_loads) {
+      per_step += kLoadCycles * static_cast<double>(rows + vectors);
     } else if (is_wide && !in_l1) {
       per_step += kWidePanelCycles;
     }
@@ -161,11 +162,10 @@ double TileCycles(const GemmPlan& plan, int64_t rows, int64_t vectors) {
   return per_step * plan.k + (is_short ? kShortTileOverheadCycles : kTileOverheadCycles) + FarCycles(plan, rows);
 }
 
-}  // namespace
-
-double EstimateCycles(const GemmPlan& plan) {
+double Cycles(const GemmPlan& plan, bool counts_loads) {
   auto panel = [&](int64_t vectors) {
-    return (plan.m / plan.mr) * TileCycles(plan, plan.mr, vectors) + TileCycles(plan, plan.m_tail(), vectors);
+    return (plan.m / plan.mr) * TileCycles(plan, plan.mr, vectors, counts_loads) +
+           TileCycles(plan, plan.m_tail(), vectors, counts_loads);
   };
   double cycles = plan.batch * ((plan.panels() - 1) * panel(plan.nv) + panel(plan.nv_last));
   if (plan.m_tail() > 0) cycles *= kTailPenalty;
@@ -173,6 +173,10 @@ double EstimateCycles(const GemmPlan& plan) {
   // Else the narrower panel: 8x32 was seen 1-3% ahead of 8x48 wherever the two tie.
   return cycles * (1 + 0.004 * plan.nv);
 }
+
+}  // namespace
+
+double EstimateCycles(const GemmPlan& plan) { return Cycles(plan, false); }
 
 int64_t GemmPlan::unrolled_steps() const {
   bool counts = false;
@@ -222,6 +226,7 @@ void ChooseTile(const Core& core, int64_t fixed_mr, GemmPlan* plan) {
   GemmPlan best = *plan;
   double best_cycles = -1;
   const int64_t most = core.far_caches ? 14 : 13;  // not timed on others
+  const bool counts_loads = WaitsForFewAccumulators(*plan) && !plan->transpose_output && plan->m >= kRowsOfManyLoads;
   const int64_t low = fixed_mr > 0 ? fixed_mr : 1, high = fixed_mr > 0 ? fixed_mr : std::min(plan->m, most);
   for (int64_t mr = low; mr <= high; ++mr) {
     for (int64_t nv = 1; nv <= 8; ++nv) {
@@ -231,7 +236,7 @@ void ChooseTile(const Core& core, int64_t fixed_mr, GemmPlan* plan) {
       plan->nv_last = RoundUp(plan->n_last(), plan->lanes) / plan->lanes;
       if (plan->panels() == 1 && plan->nv != plan->nv_last) continue;  // the same as a smaller nv
       if (!LastPanelFitsRegisters(core, *plan)) continue;
-      double cycles = EstimateCycles(*plan);
+      double cycles = Cycles(*plan, counts_loads);
       if (best_cycles < 0 || cycles < best_cycles) {
         best_cycles = cycles;
         best = *plan;
