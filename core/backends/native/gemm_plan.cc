@@ -59,7 +59,8 @@ constexpr double kWidePanelCycles = 0.5;
 // comes at a time than L2 gives (20x768x768 by 10x2 179, 5x4 166; 100x256x256 194 and 186; 35x512x512 by 12x2 184, 5x4
 // 177).
 constexpr double kLoadCycles = 0.16;
-constexpr int64_t kEnoughOfWidePanels = 24, kRowsOfManyLoads = 16;  // 12x768x768 by 12x2 182, 6x4 167
+constexpr int64_t kEnoughOfWidePanels = 24, kManySteps = 256;
+constexpr int64_t kRowsOfManyLoads = 16;  // 12x768x768 by 12x2 182, by 6x4 167
 
 // Parts of L2.
 int64_t PackedBlockBytes(const Core& core) { return std::min<int64_t>(core.l2_bytes * 3 / 16, 96 << 10); }
@@ -138,6 +139,16 @@ bool WaitsForFewAccumulators(const GemmPlan& plan) {
          plan.m >= kVeryFewRows && !is_far;
 }
 
+// Whether the tile is chosen by what its loads take of the power, too: of products, and of pixels that tasks copy, of
+// many channels (ResNet-50, us: 512 channels of 28x28 to 128 591 -> 551, to 256 1208 -> 1120, 3x3/2 of 128 of 56x56
+// 1250
+// -> 1205; of few, or with far results, tiles of 6x4 lose as much: 128 of 28x28 to 512 568 -> 697, 7x7/2 1389 -> 1612).
+bool CountsLoads(const GemmPlan& plan) {
+  if (!plan.core.far_caches || plan.core.vector_bytes != 64 || plan.transpose_output) return false;
+  if (plan.source == ColumnSource::kOnTheFly) return plan.k >= kManySteps && !ResultsGoFar(plan);
+  return plan.source == ColumnSource::kPacked && plan.m >= kRowsOfManyLoads;
+}
+
 // Two fused multiply-adds and up to two loads a cycle, a chain's next only after its last, and half a vector a cycle
 // from L2, where a panel that L1 does not hold comes from at every tile. `counts_loads`: what power they take, too.
 double TileCycles(const GemmPlan& plan, int64_t rows, int64_t vectors, bool counts_loads) {
@@ -153,12 +164,9 @@ double TileCycles(const GemmPlan& plan, int64_t rows, int64_t vectors, bool coun
     const bool is_wide = vectors > 2;
     const int64_t enough = is_wide && counts_loads ? kEnoughOfWidePanels : kEnoughAccumulators;
     per_step += kMissingAccumulatorCycles * static_cast<double>(std::max(enough - rows * vectors, int64_t{0}));
-    if (counts_loads) {
-      per_step += kLoadCycles * static_cast<double>(rows + vectors);
-    } else if (is_wide && !in_l1) {
-      per_step += kWidePanelCycles;
-    }
+    if (is_wide && !in_l1 && !counts_loads) per_step += kWidePanelCycles;
   }
+  if (counts_loads) per_step += kLoadCycles * static_cast<double>(rows + vectors);
   return per_step * plan.k + (is_short ? kShortTileOverheadCycles : kTileOverheadCycles) + FarCycles(plan, rows);
 }
 
@@ -226,7 +234,7 @@ void ChooseTile(const Core& core, int64_t fixed_mr, GemmPlan* plan) {
   GemmPlan best = *plan;
   double best_cycles = -1;
   const int64_t most = core.far_caches ? 14 : 13;  // not timed on others
-  const bool counts_loads = WaitsForFewAccumulators(*plan) && !plan->transpose_output && plan->m >= kRowsOfManyLoads;
+  const bool counts_loads = CountsLoads(*plan);
   const int64_t low = fixed_mr > 0 ? fixed_mr : 1, high = fixed_mr > 0 ? fixed_mr : std::min(plan->m, most);
   for (int64_t mr = low; mr <= high; ++mr) {
     for (int64_t nv = 1; nv <= 8; ++nv) {
