@@ -90,9 +90,8 @@ class TaskEmitter {
       Value k_begin = kb_.Mul(block, plan_.kc);
       Value k_end = kb_.Min(kb_.Int(plan_.k), kb_.Add(k_begin, plan_.kc));
       Value q = ColumnBlock(k_begin, k_end);
-      Value is_last = kb_.Equal(block, kb_.Int(plan_.k_blocks() - 1));
       all_tiles([&](int64_t tile_rows, Value tile) {
-        if (g_.ahead && !finishes) kb_.If(is_last, [&] { Ahead(tile_rows, tile); });
+        if (g_.ahead && !finishes) kb_.If(kb_.Equal(block, kb_.Int(blocks - 1)), [&] { Ahead(tile_rows, tile); });
         const std::vector<Value> in = LoadAll(tile_rows, SlabOf(tile));
         StoreAll(Tile(tile_rows, tile, q, k_begin, k_end, in), SlabOf(tile));
       });

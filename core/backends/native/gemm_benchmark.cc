@@ -85,7 +85,7 @@ void Measure(const std::string& cpu, int64_t m, int64_t n, int64_t k, const std:
     int64_t per_batch = source == ColumnSource::kPacked ? plan.k * plan.packed_columns() : n * k;
     g.q.batch_offset = [=](KernelBuilder& kb, Value batch) { return kb.Mul(batch, per_batch); };
     g.inline_epilogue = light;
-    if (Setting("AHEAD", 0)) {
+    if (Setting("AHEAD", ResultsComeLate(plan, 4 * m * n))) {
       g.ahead = [&](KernelBuilder& kb, Value batch, Value row, Value column) {
         kb.Prefetch(kb.At(p[3], kb.Add(kb.Mul(kb.Add(kb.Mul(batch, m), row), n), column), g.accumulator), true);
       };

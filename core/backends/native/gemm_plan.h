@@ -106,6 +106,10 @@ GemmPlan PlanTransposedGemm(const Core& core, int64_t element_bytes, int64_t bat
 // Whether a tile's accumulators, a row of Q and a broadcast element of P have registers.
 bool FitsRegisters(const Core& core, int64_t rows, int64_t vectors);
 
+// Whether a product's results, with what is added to them, are so large that they come late, and so few steps stand
+// before each line of them, that its tiles ask for them.
+bool ResultsComeLate(const GemmPlan& plan, int64_t bytes);
+
 // Whether P is more than a part of L2 where what L2 does not hold comes late.
 bool HasFarRows(const GemmPlan& plan);
 // Then cuts the rows into blocks, each of which all panels of Q meet in L2. For kOnTheFly whose first tiles pack: each

@@ -33,6 +33,7 @@ struct Case {
   bool cut = false;
   bool prefetch = false;
   bool far_caches = false;
+  bool ahead = false;  // no line of the result that nobody asked for
 };
 
 template <typename T>
@@ -124,14 +125,14 @@ void Check(const std::string& cpu, const Case& c) {
     EXPECT_GT(plan.row_blocks(), 1);
   }
   Buffer<T> a(c.batch * c.m * c.k), b(c.batch * c.k * c.n);
-  Buffer<Acc> bias(c.n), out(c.batch * c.m * c.n + 64);
+  Buffer<Acc> bias(c.n), out(c.batch * c.m * c.n + 64), asked(out.size);
   Buffer<Packed> packed(plan.packed_elements());
   Buffer<char> scratch(plan.scratch_bytes() + 64);
   std::mt19937 random(7);
   for (int64_t i = 0; i < a.size; ++i) a.data[i] = static_cast<T>(static_cast<int>(random() % 17) - 8);
   for (int64_t i = 0; i < b.size; ++i) b.data[i] = static_cast<T>(static_cast<int>(random() % 13) - 6);
   for (int64_t i = 0; i < c.n; ++i) bias.data[i] = static_cast<Acc>(i % 5);
-  for (int64_t i = 0; i < out.size; ++i) out.data[i] = static_cast<Acc>(77);
+  for (int64_t i = 0; i < out.size; ++i) out.data[i] = asked.data[i] = static_cast<Acc>(77);
 
   auto matrix = [&](KernelBuilder& kb, Value pointer) {
     StridedMatrix q;
@@ -149,11 +150,14 @@ void Check(const std::string& cpu, const Case& c) {
                       kb.At(p[1], kb.Mul(batch, plan.k * plan.packed_columns()), ElementType<Packed>(kb.b)));
     });
   });
-  KernelJit::Function run = jit.Compile(6, [&](KernelBuilder& kb, const std::vector<Value>& p) {
+  KernelJit::Function run = jit.Compile(7, [&](KernelBuilder& kb, const std::vector<Value>& p) {
     GemmKernel g;
     g.plan = plan;
     g.accumulator = ElementType<Acc>(kb.b);
     g.inline_epilogue = c.inline_epilogue;
+    auto element = [&](KernelBuilder& kb, Value pointer, Value batch, Value row, Value column) {
+      return kb.At(pointer, kb.Add(kb.Mul(kb.Add(kb.Mul(batch, c.m), row), c.n), column), g.accumulator);
+    };
     g.p.pointer = p[0];
     g.p.element = ElementType<T>(kb.b);
     g.p.row_stride = c.k;
@@ -170,13 +174,18 @@ void Check(const std::string& cpu, const Case& c) {
       Value sum = mlir::isa<mlir::FloatType>(g.accumulator)
                       ? kb.b.create<mlir::arith::AddFOp>(kb.loc, acc, x).getResult()
                       : kb.Add(acc, x);
-      kb.Store(sum, kb.At(p[4], kb.Add(kb.Mul(kb.Add(kb.Mul(batch, c.m), row), c.n), column), g.accumulator));
+      kb.Store(sum, element(kb, p[4], batch, row, column));
     };
+    if (c.ahead) {
+      g.ahead = [&](KernelBuilder& kb, Value batch, Value row, Value column) {
+        kb.Store(kb.Zero(g.accumulator), element(kb, p[6], batch, row, column));
+      };
+    }
     EmitGemmTasks(kb, g, kb.Int(0), kb.Int(plan.tasks()), p[5]);
   });
   void* pack_args[] = {b.data, packed.data};
   if (c.source == ColumnSource::kPacked) pack(pack_args);
-  void* args[] = {a.data, b.data, packed.data, bias.data, out.data, scratch.data};
+  void* args[] = {a.data, b.data, packed.data, bias.data, out.data, scratch.data, asked.data};
   run(args);
   for (int64_t s = 0; s < c.batch; ++s) {
     for (int64_t i = 0; i < c.m; ++i) {
@@ -190,7 +199,17 @@ void Check(const std::string& cpu, const Case& c) {
       }
     }
   }
-  for (int64_t i = c.batch * c.m * c.n; i < out.size; ++i) ASSERT_EQ(out.data[i], static_cast<Acc>(77));
+  for (int64_t i = c.batch * c.m * c.n; i < out.size; ++i) {
+    ASSERT_EQ(out.data[i], static_cast<Acc>(77));
+    ASSERT_EQ(asked.data[i], static_cast<Acc>(77));
+  }
+  for (int64_t row = 0; c.ahead && row < c.batch * c.m; ++row) {
+    int64_t last = -plan.lanes;
+    for (int64_t j = 0; j < c.n; ++j) {
+      if (asked.data[row * c.n + j] == static_cast<Acc>(0)) last = j;
+      ASSERT_LT(j - last, plan.lanes) << "row " << row << " column " << j;
+    }
+  }
 }
 
 class GemmTest : public ::testing::TestWithParam<std::string> {
@@ -382,6 +401,17 @@ TEST(GemmPlanTest, FarResultsAreWrittenByWideTiles) {
   EXPECT_GT(PlanGemm(core, ColumnSource::kPacked, 4, 1, 512, 3072, 768).mc, 72) << "blocks of rows would read Q anew";
 }
 
+TEST(GemmPlanTest, FarResultsOfFewStepsAreAskedFor) {
+  auto late = [](const Core& core, int64_t m, int64_t n, int64_t k) {
+    return ResultsComeLate(PlanGemm(core, ColumnSource::kPacked, 4, 1, m, n, k), 4 * m * n);
+  };
+  const Core far = WithFarCaches(Core{});
+  EXPECT_TRUE(late(far, 3136, 256, 64));
+  EXPECT_FALSE(late(far, 1024, 1024, 768)) << "many steps for each line";
+  EXPECT_FALSE(late(far, 49, 256, 64)) << "L2 holds them";
+  EXPECT_FALSE(late(Core{}, 3136, 256, 64));
+}
+
 // Loads cost power where caches are far: tiles with fewer of them for each multiply-add, if they have enough rows.
 TEST(GemmPlanTest, FewLoadsWhereTheyCostPower) {
   auto loads = [](const Core& core, int64_t m, int64_t n, int64_t k) {
@@ -509,6 +539,24 @@ TEST_P(GemmTest, FarCaches) {
       Case rows{2, m, n, k % 1000, false, source};
       rows.far_caches = rows.prefetch = true;
       Check<float>(GetParam(), rows);
+    }
+  }
+}
+
+// Few steps for a tile's lines and many, none at all, and blocks of k.
+TEST_P(GemmTest, ResultsAreAskedForInSteps) {
+  for (const bool far_caches : {false, true}) {
+    for (const int64_t k : {0, 1, 3, 20, 64, 147}) {
+      for (const ColumnSource source : {ColumnSource::kPacked, ColumnSource::kDirect, ColumnSource::kOnTheFly}) {
+        for (const int64_t n : {67, 96}) {
+          Case c{1, 57, n, k, false, source, /*inline_epilogue=*/n == 96};
+          c.ahead = true;
+          c.far_caches = far_caches;
+          Check<float>(GetParam(), c);
+          c.force_kc = 33;
+          if (k > 33) Check<float>(GetParam(), c);
+        }
+      }
     }
   }
 }

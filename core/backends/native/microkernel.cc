@@ -1,7 +1,5 @@
 #include "core/backends/native/microkernel.h"
 
-#include <algorithm>
-
 #include "core/backends/native/rounding.h"
 #include "mlir/IR/BuiltinTypes.h"
 
@@ -82,16 +80,16 @@ std::vector<Value> EmitRegisterTile(KernelBuilder& kb, const RegisterTile& tile,
       return sums;
     });
   };
-  int64_t first = 0, last = 0;
-  if (tile.lines_ahead == 0 || !IsConstant(begin, &first) || !IsConstant(end, &last)) {
-    return steps(begin, end, accumulators);
-  }
   // Turns of some steps, before each of which some lines are asked for; then the other steps.
-  const int64_t groups = (last - first) / tile.unrolled;
-  const int64_t lines = CeilDiv(tile.lines_ahead, std::max<int64_t>(groups, 1));
-  const int64_t turns = tile.lines_ahead / lines;
-  const int64_t turn_steps = std::max<int64_t>(groups / std::max<int64_t>(turns, 1), 1) * tile.unrolled;
+  int64_t first = 0, last = 0, turns = 0, turn_steps = 0, lines = 0;
+  const int64_t groups = IsConstant(begin, &first) && IsConstant(end, &last) ? (last - first) / tile.unrolled : 0;
+  if (tile.lines_ahead > 0 && groups > 0) {
+    lines = CeilDiv(tile.lines_ahead, groups);
+    turns = tile.lines_ahead / lines;
+    turn_steps = groups / turns * tile.unrolled;
+  }
   for (int64_t line = turns * lines; line < tile.lines_ahead; ++line) tile.ask(kb, kb.Int(line));
+  if (turns == 0) return steps(begin, end, accumulators);
   std::vector<Value> sums = kb.For(kb.Int(0), kb.Int(turns), 1, accumulators, [&](Value turn, std::vector<Value> in) {
     for (int64_t i = 0; i < lines; ++i) tile.ask(kb, kb.Add(kb.Mul(turn, lines), i));
     const Value from = kb.Add(kb.Mul(turn, turn_steps), begin);

@@ -107,11 +107,6 @@ Indices ProductShape::At(Kernel& k, Value batch_index, Value row, Value column, 
   return at;
 }
 
-// Of a product whose results are asked for where caches are far: so few for each line that it comes late (Granite
-// Rapids, GFLOP/s: 12544x64x64 178 -> 199, 3136x64x64 190 -> 199, 3136x64x256 190 -> 196, 3136x384x96 206 -> 218;
-// 128x3072x768 203 -> 186).
-constexpr int64_t kFewSteps = 256;
-
 void StoreProduct(FunctionEmitter& f, Kernel& kernel, const Node& n, const ProductShape& shape, GemmKernel* gemm) {
   const Tensor& out = n.out();
   gemm->inline_epilogue = InlineEpilogue(f, n);
@@ -120,9 +115,8 @@ void StoreProduct(FunctionEmitter& f, Kernel& kernel, const Node& n, const Produ
   };
   const int64_t element_bytes = ir::ByteSize(f.StoredTensor(n).dtype), bytes = kernel.ResultBytes(out);
   const bool reads = bytes > out.NumElements() * element_bytes;
-  const Core& core = f.cpu().core;
-  const bool asks = AsksForResults(core, bytes, gemm->plan.n * element_bytes, reads) ||
-                    (core.far_caches && gemm->plan.k <= kFewSteps && bytes > core.l2_bytes / 4);
+  const bool asks =
+      AsksForResults(f.cpu().core, bytes, gemm->plan.n * element_bytes, reads) || ResultsComeLate(gemm->plan, bytes);
   if (!asks) return;
   gemm->ahead = [&kernel, &out, shape, lanes = gemm->plan.lanes](KernelBuilder&, Value batch, Value row, Value column) {
     kernel.PrefetchResult(out, shape.At(kernel, batch, row, column, lanes), lanes);
