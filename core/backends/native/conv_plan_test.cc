@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "core/backends/native/testing/kernel_jit.h"
+#include "core/backends/native/testing/cores.h"
 
 namespace inlay::native {
 namespace {

@@ -10,6 +10,7 @@
 #include <tuple>
 #include <vector>
 
+#include "core/backends/native/testing/cores.h"
 #include "core/backends/native/testing/kernel_jit.h"
 #include "mlir/IR/BuiltinTypes.h"
 

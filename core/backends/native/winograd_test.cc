@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/backends/native/testing/cores.h"
 #include "core/backends/native/testing/kernel_jit.h"
 #include "mlir/IR/BuiltinTypes.h"
 

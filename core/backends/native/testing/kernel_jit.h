@@ -37,14 +37,6 @@ class KernelJit {
 // max(acc + bias, 0) as fused operators compute it: NaN stays NaN.
 mlir::Value BiasRelu(KernelBuilder& kb, mlir::Value acc, mlir::Value bias);
 
-// The core with the caches of Intel's servers.
-inline Core WithFarCaches(Core core) {
-  core.far_caches = true;
-  core.l1_bytes = 48 << 10;
-  core.l2_bytes = 2 << 20;
-  return core;
-}
-
 }  // namespace inlay::native::testing
 
 #endif  // INLAY_CORE_BACKENDS_NATIVE_TESTING_KERNEL_JIT_H_

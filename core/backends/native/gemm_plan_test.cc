@@ -1,0 +1,220 @@
+// Which tiles, blocks and cuts a contraction gets, from its shape and the core's caches.
+#include "core/backends/native/gemm_plan.h"
+
+#include <gtest/gtest.h>
+
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "core/backends/native/testing/cores.h"
+
+namespace inlay::native {
+namespace {
+
+using testing::WithFarCaches;
+
+// With 16 registers LLVM spills an accumulator of the innermost loop where tiles are cut too large.
+TEST(GemmPlanTest, LeavesRegistersForWhatATileNeedsBesideItsAccumulators) {
+  const Core avx2 = Core{32, 16, 32 << 10, 512 << 10};
+  for (int64_t m : {1, 2, 6, 16, 64, 384}) {
+    for (int64_t n = 1; n <= 200; ++n) {
+      const GemmPlan plan = PlanGemm(avx2, ColumnSource::kDirect, 4, 1, m, n, 64);
+      const int64_t whole = plan.nv == 1 ? 0 : plan.mr * plan.nv + plan.nv + 1;
+      EXPECT_LE(whole, plan.nv > 4 ? 15 : 16) << m << "x" << n;
+      const int64_t last = plan.nv_last == 1 ? 0 : plan.mr * plan.nv_last + plan.nv_last + 1;
+      EXPECT_LE(last + (n % 8 == 0 ? 0 : 1), 16) << m << "x" << n;
+    }
+  }
+}
+
+TEST(GemmPlanTest, BlocksStayInSmallCaches) {
+  const int64_t k = 960, pixels = 49;
+  const Core small = Core{32, 16, 32 << 10, 512 << 10}, large = Core{32, 16, 48 << 10, 1 << 20};
+  const GemmPlan blocked = PlanTransposedGemm(small, 4, 1, pixels, 160, k, 0, pixels * 4);
+  EXPECT_LE(blocked.kc * (blocked.nr() + pixels) * 4, small.l1_bytes);
+  EXPECT_EQ(PlanTransposedGemm(large, 4, 1, pixels, 160, k, 0, pixels * 4).kc, k);
+  const GemmPlan rows = PlanGemm(small, ColumnSource::kPacked, 4, 1, 3136, 64, 256);
+  EXPECT_LE(rows.mc * rows.k * 4, small.l2_bytes / 2);
+}
+
+TEST(GemmPlanTest, LongKIsBlockedWhereL2WouldHoldFewRows) {
+  const Core small{32, 16, 32 << 10, 512 << 10};
+  for (int64_t m : {32, 64, 128, 197, 1000}) {
+    const GemmPlan plan = PlanGemm(small, ColumnSource::kPacked, 4, 1, m, 768, 3072);
+    EXPECT_GT(plan.k_blocks(), 1) << m;
+    EXPECT_LE(plan.mc * plan.kc * 4, small.l2_bytes / 2) << m;
+    EXPECT_GE(plan.mc, std::min<int64_t>(m, 64)) << m;
+    EXPECT_LE(plan.scratch_bytes(), kMaxScratchBytes) << m;
+  }
+  // Whole: enough rows, few rows anyway, a larger L2.
+  EXPECT_EQ(PlanGemm(small, ColumnSource::kPacked, 4, 1, 128, 3072, 768).k_blocks(), 1);
+  EXPECT_EQ(PlanGemm(small, ColumnSource::kPacked, 4, 1, 16, 768, 3072).k_blocks(), 1);
+  EXPECT_EQ(PlanGemm(Core{}, ColumnSource::kPacked, 4, 1, 128, 768, 3072).k_blocks(), 1);
+}
+
+// With one multiply-add a cycle P may come from L3, so that Q is read once.
+TEST(GemmPlanTest, OneMultiplyAddACycleLeavesRowsTogether) {
+  const Core one{64, 32, 32 << 10, 1 << 20, 1}, two{64, 32, 32 << 10, 1 << 20, 2};
+  EXPECT_EQ(PlanGemm(one, ColumnSource::kPacked, 4, 1, 128, 768, 3072).row_blocks(), 1);
+  EXPECT_GT(PlanGemm(one, ColumnSource::kPacked, 4, 1, 512, 768, 3072).row_blocks(), 1);
+  EXPECT_GT(PlanGemm(two, ColumnSource::kPacked, 4, 1, 128, 768, 3072).row_blocks(), 1);
+  EXPECT_GT(PlanGemm(one, ColumnSource::kPacked, 4, 1, 3136, 64, 256).row_blocks(), 4);  // Q is near anyway
+}
+
+TEST(GemmPlanTest, StepsAreUnrolledWhereTheyDivideK) {
+  const Core small{32, 16, 32 << 10, 512 << 10};
+  GemmPlan plan = PlanGemm(small, ColumnSource::kPacked, 4, 1, 197, 384, 384);
+  ASSERT_EQ(plan.nv, 2);
+  EXPECT_EQ(plan.unrolled_steps(), 4);
+  plan.kc = 130;  // blocks of 130, 130, 124
+  EXPECT_EQ(plan.unrolled_steps(), 1);
+  EXPECT_EQ(PlanGemm(small, ColumnSource::kPacked, 4, 1, 197, 384, 383).unrolled_steps(), 1);
+  plan = PlanGemm(small, ColumnSource::kPacked, 4, 1, 128, 768, 768);
+  ASSERT_EQ(plan.nv, 3);
+  EXPECT_EQ(plan.unrolled_steps(), 4);
+  EXPECT_EQ(PlanGemm(Core{}, ColumnSource::kPacked, 4, 1, 197, 384, 384).unrolled_steps(), 1);
+  EXPECT_EQ(PlanGemm(small, ColumnSource::kOnTheFly, 4, 1, 256, 784, 512).unrolled_steps(), 4);
+  EXPECT_EQ(PlanGemm(small, ColumnSource::kDirect, 4, 1, 256, 784, 512).unrolled_steps(), 1);
+  plan = PlanTransposedGemm(small, 4, 1, 49, 2048, 512, 0, kLineBytes);
+  ASSERT_EQ(plan.nv, 2);
+  EXPECT_EQ(plan.k_blocks(), 3);
+  EXPECT_EQ(plan.unrolled_steps(), 4) << "blocks of " << plan.kc;
+  EXPECT_EQ(PlanTransposedGemm(WithFarCaches(Core{}), 4, 1, 49, 2048, 512, 0, kLineBytes).unrolled_steps(), 1);
+}
+
+TEST(GemmPlanTest, TilesOfFiveRowsBeginSooner) {
+  const Core small{32, 16, 32 << 10, 512 << 10};
+  for (const ColumnSource source : {ColumnSource::kPacked, ColumnSource::kOnTheFly}) {
+    for (const int64_t k : {32, 64, 96}) EXPECT_EQ(PlanGemm(small, source, 4, 1, 3136, 256, k).mr, 5) << k;
+    EXPECT_EQ(PlanGemm(small, source, 4, 1, 3136, 64, 256).mr, 6);
+    EXPECT_EQ(PlanGemm(small, source, 4, 1, 3136, 256, 63).mr, 6) << "steps that are not unrolled";
+  }
+}
+
+TEST(GemmPlanTest, FarResultsAreWrittenByWideTiles) {
+  const Core core = WithFarCaches(Core{});
+  for (const auto& [m, n] : {std::pair<int64_t, int64_t>{3136, 256}, {12544, 64}, {3136, 512}}) {
+    const GemmPlan plan = PlanGemm(core, ColumnSource::kPacked, 4, 1, m, n, 64);
+    EXPECT_GE(plan.nv, 3) << m << " " << n;
+    EXPECT_LE(plan.mc, 72) << m << " " << n;
+    const GemmPlan near = PlanGemm(Core{}, ColumnSource::kPacked, 4, 1, m, n, 64);
+    EXPECT_LE(near.nv, 2) << m << " " << n;
+    EXPECT_GT(near.mc, 1000) << m << " " << n;
+    EXPECT_GE(PlanGemm(core, ColumnSource::kDirect, 4, 1, n, m, 64).nv, 3) << "rows lie apart";
+  }
+  EXPECT_EQ(PlanGemm(core, ColumnSource::kPacked, 4, 1, 3136, 64, 64).row_blocks(), 1) << "L2 holds the results";
+  EXPECT_GT(PlanGemm(core, ColumnSource::kPacked, 4, 1, 512, 3072, 768).mc, 72) << "blocks of rows would read Q anew";
+}
+
+TEST(GemmPlanTest, FarResultsOfFewStepsAreAskedFor) {
+  auto late = [](const Core& core, int64_t m, int64_t n, int64_t k) {
+    return ResultsComeLate(PlanGemm(core, ColumnSource::kPacked, 4, 1, m, n, k), 4 * m * n);
+  };
+  const Core far = WithFarCaches(Core{});
+  EXPECT_TRUE(late(far, 3136, 256, 64));
+  EXPECT_FALSE(late(far, 1024, 1024, 768)) << "many steps for each line";
+  EXPECT_FALSE(late(far, 49, 256, 64)) << "L2 holds them";
+  EXPECT_FALSE(late(Core{}, 3136, 256, 64));
+}
+
+// Loads cost power where caches are far: tiles with fewer of them for each multiply-add, if they have enough rows.
+TEST(GemmPlanTest, FewLoadsWhereTheyCostPower) {
+  auto loads = [](const Core& core, int64_t m, int64_t n, int64_t k) {
+    const GemmPlan plan = PlanGemm(core, ColumnSource::kPacked, 4, 1, m, n, k);
+    return static_cast<double>(plan.mr + plan.nv) / static_cast<double>(plan.mr * plan.nv);
+  };
+  const Core far = WithFarCaches(Core{});
+  EXPECT_LT(loads(far, 128, 768, 768), 0.5);
+  EXPECT_LT(loads(far, 197, 1536, 384), 0.5);
+  EXPECT_GT(loads(Core{}, 128, 768, 768), 0.5);
+  EXPECT_EQ(PlanGemm(far, ColumnSource::kPacked, 4, 1, 12, 768, 768).mr, 12);
+  EXPECT_EQ(PlanGemm(far, ColumnSource::kPacked, 4, 1, 20, 768, 768).mr, 10);
+}
+
+TEST(GemmPlanTest, FarCachesHaveKBlockedAndPixelsAskedFor) {
+  const Core core = WithFarCaches(Core{}), avx2 = WithFarCaches(Core{32, 16});
+  for (const Core& c : {core, avx2}) {
+    const GemmPlan pixels = PlanTransposedGemm(c, 4, 1, 196, 256, 1024, 0, 64);
+    EXPECT_LE(pixels.kc * (pixels.nr() * 4 + 64), c.l1_bytes);
+    EXPECT_TRUE(pixels.prefetch_p());
+    const GemmPlan blocked = PlanGemm(c, ColumnSource::kPacked, 4, 1, 128, 768, 3072);
+    EXPECT_GT(blocked.k_blocks(), 1);
+    EXPECT_LE(blocked.kc * (blocked.mc + 2 * blocked.nr()) * 4, c.l2_bytes / 4);
+    EXPECT_EQ(PlanGemm(c, ColumnSource::kPacked, 4, 1, 128, 768, 768).k_blocks(), 1);
+    EXPECT_EQ(PlanGemm(c, ColumnSource::kPacked, 4, 1, 1, 768, 30720).k_blocks(), 1) << "one row streams";
+    EXPECT_EQ(blocked.unrolled_steps(), 4) << "of any tile";
+    EXPECT_TRUE(CopiesRows(c, 256, 1024, 196 * 4));
+    EXPECT_TRUE(PlanGemm(c, ColumnSource::kPacked, 4, 1, 64, 192, 192).prefetch);
+    EXPECT_TRUE(PlanTransposedGemm(c, 4, 1, 196, 64, 384, 0, 64).prefetch);
+    EXPECT_TRUE(PlanGemm(c, ColumnSource::kPacked, 4, 1, 3136, 64, 256).prefetch_p());
+    EXPECT_FALSE(PlanGemm(c, ColumnSource::kPacked, 4, 1, 49, 64, 256).prefetch_p()) << "L2 holds the rows";
+  }
+  EXPECT_EQ(PlanGemm(core, ColumnSource::kDirect, 4, 1, 128, 784, 512).unrolled_steps(), 4);
+  EXPECT_EQ(PlanGemm(avx2, ColumnSource::kDirect, 4, 1, 128, 784, 512).unrolled_steps(), 1) << "addresses of rows";
+  EXPECT_FALSE(PlanGemm(Core{}, ColumnSource::kPacked, 4, 1, 3136, 64, 256).prefetch_p());
+  EXPECT_FALSE(PlanGemm(Core{}, ColumnSource::kPacked, 4, 1, 64, 192, 192).prefetch) << "a near cache holds them";
+}
+
+TEST(GemmPlanTest, FarRowsAreCopied) {
+  const Core small{32, 16, 32 << 10, 512 << 10};
+  EXPECT_TRUE(CopiesRows(small, 256, 1024, 196 * 4));
+  EXPECT_FALSE(CopiesRows(small, 24, 1024, 196 * 4));
+  // Rows of fewer that share their sets of L1: images of 32x32, of 64x64.
+  EXPECT_TRUE(CopiesRows(small, 40, 40, 4096));
+  EXPECT_TRUE(CopiesRows(small, 40, 16, 16384));
+  EXPECT_FALSE(CopiesRows(small, 40, 40, 31 * 31 * 4));
+  EXPECT_FALSE(CopiesRows(small, 8, 40, 4096));
+  // Where L1 is larger, only rows that share so few sets of L2 that it can't hold a panel.
+  EXPECT_FALSE(CopiesRows(Core{}, 256, 1024, 196 * 4));
+  EXPECT_FALSE(CopiesRows(Core{}, 256, 128, 4096));
+  EXPECT_TRUE(CopiesRows(Core{}, 256, 256, 4096));
+  EXPECT_FALSE(CopiesRows(Core{}, 16, 256, 4096));
+}
+
+TEST(GemmPlanTest, TasksAreManyWhereTheyAreWorthIt) {
+  GemmPlan few = PlanGemm(Core{}, ColumnSource::kPacked, 4, 1, 196, 96, 384);
+  ASSERT_EQ(few.tasks(), 3);
+  CutForThreads(&few);
+  EXPECT_GE(few.tasks(), 12);
+  EXPECT_TRUE(few.rows_fastest);
+  GemmPlan copied = PlanGemm(Core{}, ColumnSource::kOnTheFly, 4, 1, 784, 16, 784);
+  ASSERT_EQ(copied.tasks(), 1);
+  CutForThreads(&copied);
+  EXPECT_EQ(copied.tasks(), 8);
+  GemmPlan transposed = PlanTransposedGemm(Core{}, 4, 1, 196, 96, 384, 7, 64);
+  CutForThreads(&transposed);
+  EXPECT_EQ(transposed.tasks(), 12);
+  EXPECT_EQ(transposed.m % transposed.mc, 0) << "each of two threads, and of four, has as many pixels";
+  EXPECT_FALSE(transposed.rows_fastest) << "a thread's share is pixels";
+  GemmPlan copied_rows = PlanGemm(Core{}, ColumnSource::kOnTheFly, 4, 1, 576, 196, 96);
+  ASSERT_EQ(copied_rows.panels(), 7);
+  CutForThreads(&copied_rows);
+  EXPECT_EQ(copied_rows.row_blocks(), 2) << "a thread's share is weights";
+  GemmPlan copied_panels = PlanGemm(Core{}, ColumnSource::kOnTheFly, 4, 1, 512, 784, 128);
+  ASSERT_EQ(copied_panels.tasks(), 17) << "two for one of 16 threads, and one for each other";
+  CutForThreads(&copied_panels);
+  EXPECT_GE(copied_panels.tasks(), 48);
+  EXPECT_TRUE(copied_panels.rows_fastest) << "what is copied again is near";
+  GemmPlan many = PlanGemm(Core{}, ColumnSource::kPacked, 4, 1, 128, 768, 768);
+  ASSERT_EQ(many.tasks(), 24);
+  CutForThreads(&many);
+  EXPECT_EQ(many.tasks(), 48) << "three for each of 16 threads, of which 24 tasks would leave half idle half the time";
+  EXPECT_TRUE(many.rows_fastest) << "one thread computes panel after panel, as without cuts";
+  GemmPlan narrow = PlanTransposedGemm(Core{}, 4, 1, 49, 160, 960, 7, 64);
+  CutForThreads(&narrow);
+  EXPECT_EQ(narrow.tasks(), 5) << "blocks of less than two squares of vectors";
+  for (const auto& [m, n, k, source] :
+       std::vector<std::tuple<int64_t, int64_t, int64_t, ColumnSource>>{{1, 96, 384, ColumnSource::kPacked},
+                                                                        {196, 96, 2, ColumnSource::kPacked},
+                                                                        {150, 96, 384, ColumnSource::kOnTheFly},
+                                                                        {196, 3072, 384, ColumnSource::kPacked}}) {
+    GemmPlan plan = PlanGemm(Core{}, source, 4, 1, m, n, k);
+    const int64_t tasks = plan.tasks();
+    CutForThreads(&plan);
+    EXPECT_EQ(plan.tasks(), tasks) << m << " " << n << " " << k;
+  }
+}
+
+}  // namespace
+}  // namespace inlay::native
