@@ -52,12 +52,13 @@ constexpr int64_t kEnoughAccumulators = 16, kVeryFewRows = 8;  // of P: below, w
 // to the next; 35x512x512 92 by 5x4, 98 by 12x2).
 constexpr double kWidePanelCycles = 0.5;
 // Of a product's tile, for each vector and broadcast element of a step. It has time for them, but the core is as fast
-// as its power allows, and loads take of that (Granite Rapids, GFLOP/s, quiet minutes: 128x768x768 by 8x2 185, 9x3 197,
-// 8x3 198, 6x4 205; 128x768x3072 183, 188, 184, 203; 197x384x384 by 11x2 200, 211, 209, 210; 256x128x128 by 8x2 194,
-// 6x4 206. The loop of multiply-adds behind them is faster, too, so that per cents of it do not show it. Whole models,
-// pairs: GPT-2 1.055, ViT-small 1.04, BERT-base 1.03, MiniLM level). Wide panels want more accumulators, or more of Q
-// comes at a time than L2 gives (20x768x768 by 10x2 179, 5x4 166; 100x256x256 194 and 186; 35x512x512 by 12x2 184, 5x4
-// 177).
+// as its power allows, and loads take of that (Granite Rapids, GFLOP/s, medians of seven runs in turns: 128x768x768 by
+// 8x2 185, 9x3 197, 8x3 198, 6x4 205; 128x768x3072 183, 188, 184, 203; 197x384x384 by 11x2 200, 211, 209, 210;
+// 256x128x128 by 8x2 194, 6x4 206. The loop of multiply-adds behind them is faster, too, so that per cents of it do not
+// show it. Whole models, pairs: GPT-2 1.04 to 1.08, of which most is its blocks of k, ViT-small 1.015 to 1.06,
+// BERT-base 1.00 to 1.04, least when there is power to spare, MiniLM level). Wide panels want more accumulators, or
+// more of Q comes at a time than L2 gives (20x768x768 by 10x2 179, 5x4 166; 100x256x256 194 and 186; 35x512x512 by 12x2
+// 184, 5x4 177).
 constexpr double kLoadCycles = 0.16;
 constexpr int64_t kEnoughOfWidePanels = 24, kManySteps = 256;
 constexpr int64_t kRowsOfManyLoads = 16;  // 12x768x768 by 12x2 182, by 6x4 167
@@ -140,9 +141,9 @@ bool WaitsForFewAccumulators(const GemmPlan& plan) {
 }
 
 // Whether the tile is chosen by what its loads take of the power, too: of products, and of pixels that tasks copy, of
-// many channels (ResNet-50, us: 512 channels of 28x28 to 128 591 -> 551, to 256 1208 -> 1120, 3x3/2 of 128 of 56x56
-// 1250
-// -> 1205; of few, or with far results, tiles of 6x4 lose as much: 128 of 28x28 to 512 568 -> 697, 7x7/2 1389 -> 1612).
+// many channels (us inside ResNet-50: 512 channels of 28x28 to 128 591 -> 551, to 256 1208 -> 1120, 3x3/2 of 128 of
+// 56x56 1250 -> 1205; of few, or with far results, tiles of 6x4 lose as much: 128 of 28x28 to 512 568 -> 697, 7x7/2
+// 1389 -> 1612).
 bool CountsLoads(const GemmPlan& plan) {
   if (!plan.core.far_caches || plan.core.vector_bytes != 64 || plan.transpose_output) return false;
   if (plan.source == ColumnSource::kOnTheFly) return plan.k >= kManySteps && !ResultsGoFar(plan);
