@@ -203,6 +203,10 @@ TEST_P(ConvTest, ThreeByThree) {
   Check(GetParam(), {1, 90, 19, 1, {1, 9, 33}, k133, k1, k1, k011, k011});  // k is blocked
 }
 
+TEST_P(ConvTest, NoChannels) {
+  for (int64_t extent : {4, 7, 14}) Check(GetParam(), {1, 0, 150, 1, {1, extent, extent}, k1, k1, k1, k0, k0});
+}
+
 TEST_P(ConvTest, PixelRows) {
   // Many output channels, few pixels.
   for (int64_t extent : {4, 7, 14}) {

@@ -77,16 +77,16 @@ class TaskEmitter {
     };
     // The last block of k goes from the registers to where it belongs.
     const bool finishes = !g_.transpose_output && (plan_.k_blocks() <= 1 || !g_.tile);
-    const int64_t blocks = plan_.k_blocks() - (finishes ? 1 : 0);
+    const int64_t blocks = std::max<int64_t>(plan_.k_blocks() - (finishes ? 1 : 0), 0);
     Value row_begin = kb_.Mul(tile_begin_, plan_.mr);
     Value rows = kb_.Sub(kb_.Min(kb_.Int(plan_.m), kb_.Add(row_begin, tiles * plan_.mr + plan_.m_tail())), row_begin);
     if (plan_.row_blocks() > 1) rows = kb_.Sub(kb_.Min(kb_.Int(plan_.m), kb_.Add(row_begin, plan_.mc)), row_begin);
-    if (blocks > 0) {
+    if (!finishes || blocks > 0) {
       const Value zero = kb_.Zero(KernelBuilder::Vector(plan_.lanes, g_.accumulator));
       kb_.For(kb_.Int(0), kb_.Mul(rows, nv_), 1,
               [&](Value i) { kb_.Store(zero, kb_.At(scratch_, kb_.Mul(i, plan_.lanes), g_.accumulator)); });
     }
-    kb_.For(std::max<int64_t>(blocks, 0), [&](Value block) {
+    kb_.For(blocks, [&](Value block) {
       Value k_begin = kb_.Mul(block, plan_.kc);
       Value k_end = kb_.Min(kb_.Int(plan_.k), kb_.Add(k_begin, plan_.kc));
       Value q = ColumnBlock(k_begin, k_end);
@@ -97,7 +97,7 @@ class TaskEmitter {
       });
     });
     if (finishes) {
-      const Value k_begin = kb_.Int(std::max<int64_t>(blocks, 0) * plan_.kc);
+      const Value k_begin = kb_.Int(blocks * plan_.kc);
       Value q = ColumnBlock(k_begin, kb_.Int(plan_.k));
       all_tiles([&](int64_t tile_rows, Value tile) { LastTile(tile_rows, tile, q, k_begin, blocks > 0); });
     } else if (g_.transpose_output) {
