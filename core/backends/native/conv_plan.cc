@@ -206,8 +206,7 @@ ConvPlan PlanConv(const Core& core, const ConvShape& shape, int64_t element_byte
   plan.gemm.kc = whole_channels(plan.gemm.kc);
   const int64_t pixel_bytes = channels * shape.in_elements() * element_bytes;
   const int64_t plane_bytes = channels * plan.plane_elements() * element_bytes;
-  // Of what L2 does not hold beside the rest.
-  plan.gemm.prefetch = pointwise && core.waits_for_l3() && pixel_bytes > core.l2_bytes / 2;
+  plan.gemm.prefetch = pointwise && RowsComeLate(core, pixel_bytes);
   plan.cycles = PanelCycles(plan, pixel_bytes);
   if (shape.reversed) return plan;
   auto consider = [&](int64_t mr) {

@@ -94,9 +94,11 @@ TEST(ConvPlanTest, PixelsReadInPlaceAreAskedForWhereL2DoesNotHoldThem) {
 
 TEST(ConvPlanTest, OneMultiplyAddACycleDoesNotWaitForL2) {
   const Core core{64, 32, 32 << 10, 1 << 20, 1};
-  const ConvPlan far = PlanPointwise(core, 256, 56, 128);
-  EXPECT_EQ(far.gemm.source, ColumnSource::kDirect);
-  EXPECT_FALSE(far.gemm.prefetch);
+  const ConvPlan near = PlanPointwise(core, 128, 28, 128), far = PlanPointwise(core, 256, 56, 128);
+  EXPECT_EQ(near.gemm.source, ColumnSource::kDirect);
+  EXPECT_FALSE(near.gemm.prefetch);
+  EXPECT_EQ(far.gemm.source, ColumnSource::kOnTheFly);
+  EXPECT_TRUE(far.gemm.prefetch);
   EXPECT_EQ(PlanPointwise(core, 1536, 14, 384).method, ConvMethod::kPixelRows);
   // One vector of output channels: as many pixels as there are registers.
   const ConvPlan grouped = PlanConv(core, GroupsOf(16, 64, 56, 1), 4);

@@ -20,7 +20,9 @@ namespace {
 using mlir::Type;
 using mlir::Value;
 using testing::KernelJit;
+using testing::Unchanged;
 using testing::WithFarCaches;
+using testing::WithOneMultiplyAdd;
 
 struct Case {
   int64_t n, c, m, groups;
@@ -99,9 +101,9 @@ void ExpectAskedFor(const ConvPlan& plan, const std::vector<float>& asked) {
 // The result, and 32 elements more that nothing should write.
 std::vector<float> Compute(const std::string& cpu, const ConvShape& shape, const std::vector<float>& x,
                            const std::vector<float>& w, bool inline_epilogue, bool cut = false,
-                           bool far_caches = false) {
+                           Core (*with)(Core) = Unchanged) {
   KernelJit jit(cpu);
-  ConvPlan plan = PlanConv(far_caches ? WithFarCaches(jit.core()) : jit.core(), shape, 4);
+  ConvPlan plan = PlanConv(with(jit.core()), shape, 4);
   if (cut) {
     const int64_t uncut = plan.tasks();
     CutForThreads(&plan);
@@ -153,7 +155,7 @@ std::vector<float> Compute(const std::string& cpu, const ConvShape& shape, const
 }
 
 // cut: into more tasks, for threads.
-void Check(const std::string& cpu, const Case& c, bool cut = false, bool far_caches = false) {
+void Check(const std::string& cpu, const Case& c, bool cut = false, Core (*with)(Core) = Unchanged) {
   Spatial out = OutputExtent(c);
   SCOPED_TRACE(cpu + " in " + std::to_string(c.c) + "x" + std::to_string(c.in[1]) + "x" + std::to_string(c.in[2]) +
                " out " + std::to_string(c.m) + "x" + std::to_string(out[1]) + "x" + std::to_string(out[2]) +
@@ -165,7 +167,7 @@ void Check(const std::string& cpu, const Case& c, bool cut = false, bool far_cac
   std::vector<float> x = Random(c.n * c.c * shape.in_elements(), 1), w = Random(c.m * c.c / c.groups * shape.taps(), 2);
   std::vector<float> want = Reference(c, out, x, w);
   want.resize(want.size() + 32, 77.0f);
-  std::vector<float> y = Compute(cpu, shape, x, w, c.n == 2, cut, far_caches);
+  std::vector<float> y = Compute(cpu, shape, x, w, c.n == 2, cut, with);
   for (size_t i = 0; i < want.size(); ++i) ASSERT_EQ(want[i], y[i]) << "at " << i;
 }
 
@@ -221,8 +223,10 @@ TEST_P(ConvTest, PixelRows) {
   Check(GetParam(), {1, 9, 70, 1, {3, 7, 7}, {3, 3, 3}, k1, {1, 1, 2}, {1, 1, 2}, {1, 1, 2}});
 }
 
-TEST_P(ConvTest, FarCaches) {
-  const auto check = [](const Case& c) { Check(GetParam(), c, false, true); };
+TEST_P(ConvTest, PixelsAskedFor) {
+  const auto check = [](const Case& c) {
+    for (auto with : {WithFarCaches, WithOneMultiplyAdd}) Check(GetParam(), c, false, with);
+  };
   // More pixels than half of L2: the next panel's are asked for.
   check({1, 300, 49, 1, {1, 33, 33}, k1, k1, k1, k0, k0});
   check({2, 300, 70, 1, {1, 32, 32}, k1, k1, k1, k0, k0});

@@ -306,7 +306,7 @@ class TaskEmitter {
 
   // A tile's steps from k_begin to the end, on top of the slab's sums where it `adds`, and its epilogue.
   void LastTile(int64_t rows, Value tile, Value q, Value k_begin, bool adds) {
-    const bool asks_in_steps = g_.ahead && !g_.tile && plan_.core.far_caches && rows * nv_ > kLinesAtOnce;
+    const bool asks_in_steps = g_.ahead && !g_.tile && plan_.core.asks_in_steps() && rows * nv_ > kLinesAtOnce;
     if (!asks_in_steps) Ahead(rows, tile);
     const Value slab = adds ? SlabOf(tile) : scratch_;
     std::vector<Value> sums(rows * nv_, kb_.Zero(KernelBuilder::Vector(plan_.lanes, g_.accumulator)));

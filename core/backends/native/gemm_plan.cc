@@ -193,12 +193,14 @@ int64_t GemmPlan::unrolled_steps() const {
     counts = nv > 1 && source != ColumnSource::kDirect;
   } else if (core.far_caches) {
     counts = !transpose_output && (source != ColumnSource::kDirect || core.vector_bytes == 64);
+  } else if (core.asks_in_steps()) {
+    counts = !transpose_output && source == ColumnSource::kOnTheFly;
   }
   return counts && kc % kUnrolled == 0 && k % kUnrolled == 0 ? kUnrolled : 1;
 }
 
 bool GemmPlan::prefetch_p() const {
-  if (!core.far_caches || transpose_output) return core.far_caches;
+  if (!core.asks_in_steps() || transpose_output) return core.asks_in_steps();
   return source == ColumnSource::kPacked && k_blocks() == 1 && m * k * element_bytes > PrefetchRowsBytes(core);
 }
 
@@ -340,7 +342,13 @@ bool ResultsComeLate(const GemmPlan& plan, int64_t bytes) {
   // Granite Rapids, GFLOP/s, without and with: 12544x64x64 178 and 199, 3136x64x64 190 and 199, 3136x64x256 190 and
   // 196, 3136x384x96 206 and 218; 128x3072x768 203 and 186.
   constexpr int64_t kFewSteps = 256;
-  return plan.core.far_caches && plan.k <= kFewSteps && bytes > plan.core.l2_bytes / 4;
+  return plan.core.asks_in_steps() && plan.k <= kFewSteps && bytes > plan.core.l2_bytes / 4;
+}
+
+int64_t LateImageBytes(const Core& core) {
+  // What comes late does so though L2 could hold it: other layers were there in between (Granite Rapids, 64 channels of
+  // 56x56 to 64, inside ResNet-50: 282 -> 212 us).
+  return core.asks_in_steps() ? core.l2_bytes / 8 : core.l2_bytes;
 }
 
 bool HasFarRows(const GemmPlan& plan) {
@@ -371,7 +379,15 @@ bool CopiesRows(const Core& core, int64_t m, int64_t k, int64_t stride_bytes) {
     return m >= (far ? kMinCopiedFarRows : kMinCopiedRows);
   }
   if (m < kMinCopiedRows) return false;
+  // Where they come from behind L2, the copy asks for the next panel's (Zen 4, busy minutes, GFLOP/s: 256 channels of
+  // 56x56 to 64 97 -> 112, to 128 103 -> 113, 512 of 28x28 to 128 110 -> 116; without asking 83, 94, 102).
+  if (core.asks_in_steps() && k * stride_bytes > core.l2_bytes) return true;
   return stride_bytes % kLineBytes == 0 && k * 2 > LinesHeld(stride_bytes, kL2WayBytes, core.l2_bytes / kL2WayBytes);
+}
+
+bool RowsComeLate(const Core& core, int64_t bytes) {
+  // What L2 does not hold beside the rest.
+  return (core.waits_for_l3() || core.asks_in_steps()) && bytes > core.l2_bytes / 2;
 }
 
 // The largest of `threads` shares of the tasks, equal in number, as a part of all.

@@ -33,6 +33,9 @@ struct Core {
   bool blocks_k_for_l1() const { return has_small_l1() || far_caches; }
   // What L2 does not hold comes late (Intel's: 30 GB/s a core, from L3 as from memory).
   bool waits_for_l3() const { return waits_for_l2() || far_caches; }
+  // Whether tiles ask for what comes late a line or two at a time, beside their multiply-adds: what is asked for all at
+  // once waits for fill buffers. With one multiply-add a cycle a step has slots for it.
+  bool asks_in_steps() const { return far_caches || multiply_adds == 1; }
   int64_t near_bytes() const { return l2_bytes * 5 / 8; }   // of L2, beside all else
   int64_t row_block_bytes() const { return l2_bytes / 2; }  // of P, which all panels read
 };
@@ -110,6 +113,9 @@ bool FitsRegisters(const Core& core, int64_t rows, int64_t vectors);
 // before each line of them, that its tiles ask for them.
 bool ResultsComeLate(const GemmPlan& plan, int64_t bytes);
 
+// Bytes of an image's results, with what is added to them, from which on the tiles of its convolution ask for them.
+int64_t LateImageBytes(const Core& core);
+
 // Whether P is more than a part of L2 where what L2 does not hold comes late.
 bool HasFarRows(const GemmPlan& plan);
 // Then cuts the rows into blocks, each of which all panels of Q meet in L2. For kOnTheFly whose first tiles pack: each
@@ -122,6 +128,9 @@ void CutForThreads(GemmPlan* plan);
 // Whether tasks better copy Q's panels, whose rows are contiguous and `stride_bytes` apart, than read them there:
 // kOnTheFly or kDirect.
 bool CopiesRows(const Core& core, int64_t m, int64_t k, int64_t stride_bytes);
+
+// Whether Q's rows, which lie apart, are of so many bytes that tiles better ask for the next panel's.
+bool RowsComeLate(const Core& core, int64_t bytes);
 
 // The model behind the choice: core cycles that the register tiles need, loads and the latency of a chain counted.
 double EstimateCycles(const GemmPlan& plan);

@@ -13,6 +13,7 @@ namespace inlay::native {
 namespace {
 
 using testing::WithFarCaches;
+using testing::WithOneMultiplyAdd;
 
 // With 16 registers LLVM spills an accumulator of the innermost loop where tiles are cut too large.
 TEST(GemmPlanTest, LeavesRegistersForWhatATileNeedsBesideItsAccumulators) {
@@ -113,6 +114,7 @@ TEST(GemmPlanTest, FarResultsOfFewStepsAreAskedFor) {
   };
   const Core far = WithFarCaches(Core{});
   EXPECT_TRUE(late(far, 3136, 256, 64));
+  EXPECT_TRUE(late(WithOneMultiplyAdd(Core{}), 3136, 256, 64));
   EXPECT_FALSE(late(far, 1024, 1024, 768)) << "many steps for each line";
   EXPECT_FALSE(late(far, 49, 256, 64)) << "L2 holds them";
   EXPECT_FALSE(late(Core{}, 3136, 256, 64));
@@ -154,6 +156,21 @@ TEST(GemmPlanTest, FarCachesHaveKBlockedAndPixelsAskedFor) {
   EXPECT_EQ(PlanGemm(avx2, ColumnSource::kDirect, 4, 1, 128, 784, 512).unrolled_steps(), 1) << "addresses of rows";
   EXPECT_FALSE(PlanGemm(Core{}, ColumnSource::kPacked, 4, 1, 3136, 64, 256).prefetch_p());
   EXPECT_FALSE(PlanGemm(Core{}, ColumnSource::kPacked, 4, 1, 64, 192, 192).prefetch) << "a near cache holds them";
+}
+
+// Beside one multiply-add a cycle there is time to ask for what comes late.
+TEST(GemmPlanTest, OneMultiplyAddACycleAsksInSteps) {
+  const Core one = WithOneMultiplyAdd(Core{});
+  EXPECT_TRUE(PlanTransposedGemm(one, 4, 1, 196, 256, 1024, 0, 64).prefetch_p());
+  EXPECT_TRUE(PlanGemm(one, ColumnSource::kPacked, 4, 1, 3136, 64, 256).prefetch_p());
+  EXPECT_EQ(PlanGemm(one, ColumnSource::kOnTheFly, 4, 1, 256, 784, 512).unrolled_steps(), 4);
+  EXPECT_EQ(PlanGemm(one, ColumnSource::kPacked, 4, 1, 197, 384, 384).unrolled_steps(), 1);
+  EXPECT_LT(LateImageBytes(one), LateImageBytes(Core{}));
+  EXPECT_TRUE(CopiesRows(one, 64, 256, 3136 * 4));
+  EXPECT_FALSE(CopiesRows(one, 64, 256, 784 * 4)) << "L2 holds the pixels";
+  EXPECT_TRUE(RowsComeLate(one, 4 * 512 * 4096));
+  EXPECT_FALSE(RowsComeLate(one, 4 * 100 * 1000)) << "L2 holds the rows";
+  EXPECT_FALSE(RowsComeLate(Core{}, 4 * 512 * 4096));
 }
 
 TEST(GemmPlanTest, FarRowsAreCopied) {

@@ -23,7 +23,9 @@ namespace {
 using mlir::Type;
 using mlir::Value;
 using testing::KernelJit;
+using testing::Unchanged;
 using testing::WithFarCaches;
+using testing::WithOneMultiplyAdd;
 
 struct Case {
   int64_t batch, m, n, k;
@@ -33,7 +35,7 @@ struct Case {
   int64_t force_kc = 0, force_mc = 0;
   bool cut = false;
   bool prefetch = false;
-  bool far_caches = false;
+  Core (*with)(Core) = Unchanged;
   bool ahead = false;  // no line of the result that nobody asked for
 };
 
@@ -115,8 +117,7 @@ void Check(const std::string& cpu, const Case& c) {
   SCOPED_TRACE(cpu + " batch " + std::to_string(c.batch) + " m " + std::to_string(c.m) + " n " + std::to_string(c.n) +
                " k " + std::to_string(c.k));
   KernelJit jit(cpu);
-  GemmPlan plan =
-      PlanGemm(c.far_caches ? WithFarCaches(jit.core()) : jit.core(), c.source, sizeof(Acc), c.batch, c.m, c.n, c.k);
+  GemmPlan plan = PlanGemm(c.with(jit.core()), c.source, sizeof(Acc), c.batch, c.m, c.n, c.k);
   if (c.force_kc) plan.kc = c.force_kc;
   if (c.force_mc) plan.mc = RoundUp(c.force_mc, plan.mr);
   if (plan.mc >= plan.m) plan.mc = plan.m;
@@ -328,29 +329,33 @@ TEST(KernelBuilderTest, FarConstantOffsets) {
   munmap(memory, kBytes);
 }
 
-// Blocks of k, steps of four of any tile, and a line of each of the next panel's rows asked for at a time.
-TEST_P(GemmTest, FarCaches) {
-  for (auto [m, n, k] : {std::tuple{64, 70, 3084}, {33, 41, 3083}, {70, 100, 36}, {7, 19, 40}, {1063, 34, 260}}) {
-    Case c{1, m, n, k};
-    c.far_caches = true;
-    Check<float>(GetParam(), c);
-    for (ColumnSource source : {ColumnSource::kDirect, ColumnSource::kOnTheFly}) {
-      Case rows{2, m, n, k % 1000, false, source};
-      rows.far_caches = rows.prefetch = true;
-      Check<float>(GetParam(), rows);
+// Where caches are far also blocks of k, and steps of four of any tile. A line of each of the next panel's rows asked
+// for at a time.
+TEST_P(GemmTest, RowsAreAskedForInSteps) {
+  for (auto with : {WithFarCaches, WithOneMultiplyAdd}) {
+    for (auto [m, n, k] : {std::tuple{64, 70, 3084}, {33, 41, 3083}, {70, 100, 36}, {7, 19, 40}, {1063, 34, 260}}) {
+      Case c{1, m, n, k};
+      c.with = with;
+      Check<float>(GetParam(), c);
+      for (ColumnSource source : {ColumnSource::kDirect, ColumnSource::kOnTheFly}) {
+        Case rows{2, m, n, k % 1000, false, source};
+        rows.with = with;
+        rows.prefetch = true;
+        Check<float>(GetParam(), rows);
+      }
     }
   }
 }
 
 // Few steps for a tile's lines and many, none at all, and blocks of k.
 TEST_P(GemmTest, ResultsAreAskedForInSteps) {
-  for (const bool far_caches : {false, true}) {
+  for (auto with : {Unchanged, WithFarCaches, WithOneMultiplyAdd}) {
     for (const int64_t k : {0, 1, 3, 20, 64, 147}) {
       for (const ColumnSource source : {ColumnSource::kPacked, ColumnSource::kDirect, ColumnSource::kOnTheFly}) {
         for (const int64_t n : {67, 96}) {
           Case c{1, 57, n, k, false, source, /*inline_epilogue=*/n == 96};
           c.ahead = true;
-          c.far_caches = far_caches;
+          c.with = with;
           Check<float>(GetParam(), c);
           c.force_kc = 33;
           if (k > 33) Check<float>(GetParam(), c);

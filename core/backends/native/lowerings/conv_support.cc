@@ -44,10 +44,7 @@ std::pair<Value, Value> ImageAndChannel(Ops& o, const Node& conv, int64_t groups
 
 Ahead PrefetchPixels(Kernel& k, const Node& n, const Core& core, int64_t groups, bool flat, Value open_image,
                      int64_t lanes) {
-  // What is far comes late though L2 could hold it: other layers were there in between (Granite Rapids, 64 channels of
-  // 56x56 to 64, inside ResNet-50: 282 -> 212 us).
-  const int64_t held = core.far_caches ? core.l2_bytes / 8 : core.l2_bytes;
-  if (!flat || k.ResultBytes(n.out()) <= held) return nullptr;
+  if (!flat || k.ResultBytes(n.out()) <= LateImageBytes(core)) return nullptr;
   return [&k, &n, groups, open_image, lanes](KernelBuilder&, Value batch, Value row, Value column) {
     const auto [image, channel] = ImageAndChannel(k.o, n, groups, open_image, batch, row);
     k.PrefetchResult(n.out(), {image, channel, Index(column, 1)}, lanes);

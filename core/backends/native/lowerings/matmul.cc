@@ -54,8 +54,13 @@ absl::Status EmitMatmul(FunctionEmitter& f, const Node& n) {
   bool constant = f.IsConstantParam(*b.view.base);
   ColumnSource source = SourceOf(f.cpu().core, b, constant, m, ir::ByteSize(ta.dtype));
   GemmPlan plan = PlanGemm(f.cpu().core, source, types.accumulator_bytes, batch, m, columns, k);
+  const bool copies_rows = source == ColumnSource::kOnTheFly && b.column_stride == Extent(1);
+  // Not of blocks of k, which follow each other in a panel.
+  if (copies_rows && plan.k_blocks() == 1) {
+    plan.prefetch = RowsComeLate(f.cpu().core, k * columns * ir::ByteSize(ta.dtype));
+  }
   // Transposing is too much to do twice.
-  if (source != ColumnSource::kOnTheFly || b.column_stride == Extent(1)) CutForThreads(&plan);
+  if (source != ColumnSource::kOnTheFly || copies_rows) CutForThreads(&plan);
 
   const bool widens = types.dtype != types.accumulator_dtype && plan.panels() > 1;
   Buffer wide;

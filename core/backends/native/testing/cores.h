@@ -14,6 +14,16 @@ inline Core WithFarCaches(Core core) {
   return core;
 }
 
+// The core of Zen 4 with AVX-512.
+inline Core WithOneMultiplyAdd(Core core) {
+  core.multiply_adds = 1;
+  core.l1_bytes = 32 << 10;
+  core.l2_bytes = 1 << 20;
+  return core;
+}
+
+inline Core Unchanged(Core core) { return core; }
+
 }  // namespace inlay::native::testing
 
 #endif  // INLAY_CORE_BACKENDS_NATIVE_TESTING_CORES_H_
