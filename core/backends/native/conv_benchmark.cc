@@ -1,7 +1,6 @@
 // Time of each distinct convolution of a model, one core: conv_benchmark [cpu] [resnet50|mobilenet|grouped|depthwise]
 // [layer name part], or of those named as c,m,groups,in,kernel,stride,pad: conv_benchmark cpu shapes c,m,... c,m,...
-// CUT=1: with the tasks that threads get. KC, MC, PREFETCH and AHEAD override the plan; of pointwise ones MR
-// and NV do.
+// CUT=1: with the tasks that threads get. KC, MC, PREFETCH and AHEAD override the plan; of pointwise ones MR and NV do.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -154,15 +153,18 @@ double Measure(const std::string& cpu, const Layer& l, double* flops) {
     kernel.input = p[0];
     kernel.weights = p[1];
     kernel.inline_epilogue = getenv("SLAB") == nullptr;
+    auto channel = [&](Value batch, Value row) { return kb.Add(kb.Mul(batch, l.m / l.groups), row); };
+    auto result = [&](Value channel, Value column) {
+      return kb.At(p[2], kb.Add(kb.Mul(channel, s.pixels()), column), kb.b.getF32Type());
+    };
     kernel.epilogue = [&](KernelBuilder& kb, Value batch, Value row, Value column, Value acc) {
-      Value channel = kb.Add(kb.Mul(batch, l.m / l.groups), row);
-      Value b = kb.Load(kb.b.getF32Type(), kb.At(p[4], channel, kb.b.getF32Type()));
-      kb.Store(BiasRelu(kb, acc, b), kb.At(p[2], kb.Add(kb.Mul(channel, s.pixels()), column), kb.b.getF32Type()));
+      const Value of = channel(batch, row);
+      Value b = kb.Load(kb.b.getF32Type(), kb.At(p[4], of, kb.b.getF32Type()));
+      kb.Store(BiasRelu(kb, acc, b), result(of, column));
     };
     if (Setting("AHEAD", 4 * l.m * s.pixels() > LateImageBytes(plan.gemm.core))) {
       kernel.ahead = [&](KernelBuilder& kb, Value batch, Value row, Value column) {
-        Value channel = kb.Add(kb.Mul(batch, l.m / l.groups), row);
-        kb.Prefetch(kb.At(p[2], kb.Add(kb.Mul(channel, s.pixels()), column), kb.b.getF32Type()), true);
+        kb.Prefetch(result(channel(batch, row), column), true);
       };
     }
     EmitConvTasks(kb, kernel, kb.Int(0), kb.Int(plan.tasks()), p[3]);

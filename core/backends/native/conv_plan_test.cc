@@ -9,6 +9,7 @@ namespace inlay::native {
 namespace {
 
 using testing::WithFarCaches;
+using testing::WithOneMultiplyAdd;
 
 ConvPlan PlanPointwise(const Core& core, int64_t channels, int64_t extent, int64_t outputs) {
   ConvShape shape;
@@ -80,7 +81,7 @@ TEST(ConvPlanTest, FarCachesHaveWeightsInBlocksOfRows) {
 TEST(ConvPlanTest, PixelsReadInPlaceAreAskedForWhereL2DoesNotHoldThem) {
   const ConvShape far = GroupsOf(24, 48, 56, 2);
   ConvShape near = GroupsOf(24, 48, 14, 2);
-  const Core slow{32, 16, 32 << 10, 512 << 10}, fast{64, 32, 32 << 10, 1 << 20, 1};
+  const Core slow{32, 16, 32 << 10, 512 << 10}, fast = WithOneMultiplyAdd(Core{});
   ASSERT_TRUE(PlanConv(slow, far, 4).pixels_in_place());
   EXPECT_TRUE(PlanConv(slow, far, 4).prefetches_pixels());
   EXPECT_FALSE(PlanConv(slow, near, 4).prefetches_pixels());
@@ -93,7 +94,7 @@ TEST(ConvPlanTest, PixelsReadInPlaceAreAskedForWhereL2DoesNotHoldThem) {
 }
 
 TEST(ConvPlanTest, OneMultiplyAddACycleDoesNotWaitForL2) {
-  const Core core{64, 32, 32 << 10, 1 << 20, 1};
+  const Core core = WithOneMultiplyAdd(Core{});
   const ConvPlan near = PlanPointwise(core, 128, 28, 128), far = PlanPointwise(core, 256, 56, 128);
   EXPECT_EQ(near.gemm.source, ColumnSource::kDirect);
   EXPECT_FALSE(near.gemm.prefetch);
@@ -108,7 +109,7 @@ TEST(ConvPlanTest, OneMultiplyAddACycleDoesNotWaitForL2) {
 
 // What a step of a large tile brings to L1 is no more than the plane.
 TEST(ConvPlanTest, SmallPlanesOfAGroupAreNotCutInK) {
-  const ConvPlan plan = PlanConv(Core{64, 32, 32 << 10, 1 << 20, 1}, GroupsOf(16, 768, 7, 2), 4);
+  const ConvPlan plan = PlanConv(WithOneMultiplyAdd(Core{}), GroupsOf(16, 768, 7, 2), 4);
   EXPECT_EQ(plan.method, ConvMethod::kPixelRows);
   EXPECT_EQ(plan.gemm.k_blocks(), 1);
 }

@@ -379,8 +379,9 @@ bool CopiesRows(const Core& core, int64_t m, int64_t k, int64_t stride_bytes) {
     return m >= (far ? kMinCopiedFarRows : kMinCopiedRows);
   }
   if (m < kMinCopiedRows) return false;
-  // Where they come from behind L2, the copy asks for the next panel's (Zen 4, busy minutes, GFLOP/s: 256 channels of
-  // 56x56 to 64 97 -> 112, to 128 103 -> 113, 512 of 28x28 to 128 110 -> 116; without asking 83, 94, 102).
+  // Where they come from behind L2, the copy asks for the next panel's (Zen 4, busy minutes, GFLOP/s where they lie,
+  // copied, copied and asked for: 256 channels of 56x56 to 64 91, 83, 103, to 128 94, 94, 106, 512 of 28x28 to 128 101,
+  // 102, 105).
   if (core.asks_in_steps() && k * stride_bytes > core.l2_bytes) return true;
   return stride_bytes % kLineBytes == 0 && k * 2 > LinesHeld(stride_bytes, kL2WayBytes, core.l2_bytes / kL2WayBytes);
 }

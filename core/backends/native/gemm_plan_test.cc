@@ -56,7 +56,7 @@ TEST(GemmPlanTest, LongKIsBlockedWhereL2WouldHoldFewRows) {
 
 // With one multiply-add a cycle P may come from L3, so that Q is read once.
 TEST(GemmPlanTest, OneMultiplyAddACycleLeavesRowsTogether) {
-  const Core one{64, 32, 32 << 10, 1 << 20, 1}, two{64, 32, 32 << 10, 1 << 20, 2};
+  const Core one = WithOneMultiplyAdd(Core{}), two{64, 32, 32 << 10, 1 << 20, 2};
   EXPECT_EQ(PlanGemm(one, ColumnSource::kPacked, 4, 1, 128, 768, 3072).row_blocks(), 1);
   EXPECT_GT(PlanGemm(one, ColumnSource::kPacked, 4, 1, 512, 768, 3072).row_blocks(), 1);
   EXPECT_GT(PlanGemm(two, ColumnSource::kPacked, 4, 1, 128, 768, 3072).row_blocks(), 1);
