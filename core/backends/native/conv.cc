@@ -73,6 +73,7 @@ void EmitPixelRows(KernelBuilder& kb, const ConvKernel& kernel, Value begin, Val
   g.epilogue = kernel.epilogue;
   g.ahead = kernel.ahead;
   g.transpose_output = true;
+  g.inline_epilogue = kernel.inline_epilogue;
   g.p.pointer = kernel.input;
   g.p.element = plan.padded_input ? kernel.accumulator : kernel.input_elements.stored;
   g.p.row_stride = 1;

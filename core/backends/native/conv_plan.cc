@@ -35,6 +35,8 @@ bool IsPixelTile(const ConvShape& s, int64_t mr) {
 int64_t PixelStepBytes(const Core& core, const ConvShape& s, int64_t mr, int64_t element_bytes) {
   constexpr int64_t kSmallPixels = 64;
   if (s.taps() == 1) {
+    // A step takes as many cycles as a tile has accumulators, and the next tile's pixels are asked for.
+    if (core.multiply_adds == 1) return 0;
     if (s.pixels() <= kSmallPixels) return s.pixels() * element_bytes;
     return core.far_caches && s.pixels() * element_bytes % kLineBytes != 0 ? 2 * kLineBytes : kLineBytes;
   }
@@ -44,12 +46,15 @@ int64_t PixelStepBytes(const Core& core, const ConvShape& s, int64_t mr, int64_t
   return std::min(window, s.in_elements() * element_bytes) / s.taps();
 }
 
-// What transposing the accumulators costs beside the tiles, and packing pixels: measured on Zen 5.
+// What transposing the accumulators costs beside the tiles, and packing pixels: measured on Zen 5. With one
+// multiply-add a cycle, most is done beside them (Zen 4, 192 channels of 14x14 to 64: 109.5 -> 113.6 GFLOP/s; for
+// nothing, 32 of 28x28 to 192 would lose 13%).
 double TransposedCycles(const GemmPlan& plan) {
+  const double per_element = plan.core.multiply_adds == 1 ? 0.2 : 0.6;
   int64_t square = plan.lanes * plan.lanes;
   double squares = static_cast<double>(plan.m / plan.lanes) * plan.packed_columns() / plan.lanes;
   double scalars = static_cast<double>(plan.m % plan.lanes) * plan.n;
-  return EstimateCycles(plan) + plan.batch * (squares * square * 0.6 + scalars * 4);
+  return EstimateCycles(plan) + plan.batch * (squares * square * per_element + scalars * 4);
 }
 
 // Every panel of weights reads all pixels again, which lie apart (Zen 3, 1024 channels of 14x14 to 256: 82 GFLOP/s, 92

@@ -107,6 +107,16 @@ TEST(ConvPlanTest, OneMultiplyAddACycleDoesNotWaitForL2) {
   EXPECT_EQ(grouped.gemm.mr, 28);
 }
 
+TEST(ConvPlanTest, OneMultiplyAddACycleHasWeightsFromL2InTime) {
+  const Core core = WithOneMultiplyAdd(Core{});
+  for (int64_t channels : {512, 1024, 2048}) EXPECT_EQ(PlanPointwise(core, channels, 7, 512).gemm.kc, 512);
+  // Pixels of several taps are asked for by nobody.
+  EXPECT_LT(PlanConv(core, GroupsOf(512, 512, 7, 2), 4).gemm.kc, 256);
+  // And results are transposed beside the multiply-adds.
+  EXPECT_EQ(PlanPointwise(core, 192, 14, 64).method, ConvMethod::kPixelRows);
+  EXPECT_EQ(PlanPointwise(core, 128, 28, 512).method, ConvMethod::kPointwise);
+}
+
 // What a step of a large tile brings to L1 is no more than the plane.
 TEST(ConvPlanTest, SmallPlanesOfAGroupAreNotCutInK) {
   const ConvPlan plan = PlanConv(WithOneMultiplyAdd(Core{}), GroupsOf(16, 768, 7, 2), 4);

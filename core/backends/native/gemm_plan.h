@@ -102,7 +102,7 @@ GemmPlan PlanGemm(const Core& core, ColumnSource source, int64_t element_bytes, 
                   int64_t k);
 
 // kPacked with transpose_output. `mr` > 0 fixes the rows of a tile. `step_bytes`: of P that a step on k brings to L1
-// and that other tiles, or other steps, use again.
+// and that other tiles, or other steps, use again; 0 where L2 gives a tile all that it wants in time.
 GemmPlan PlanTransposedGemm(const Core& core, int64_t element_bytes, int64_t batch, int64_t m, int64_t n, int64_t k,
                             int64_t mr, int64_t step_bytes);
 

@@ -37,6 +37,7 @@ struct Case {
   bool prefetch = false;
   Core (*with)(Core) = Unchanged;
   bool ahead = false;  // no line of the result that nobody asked for
+  bool transpose_output = false;
 };
 
 template <typename T>
@@ -117,7 +118,9 @@ void Check(const std::string& cpu, const Case& c) {
   SCOPED_TRACE(cpu + " batch " + std::to_string(c.batch) + " m " + std::to_string(c.m) + " n " + std::to_string(c.n) +
                " k " + std::to_string(c.k));
   KernelJit jit(cpu);
-  GemmPlan plan = PlanGemm(c.with(jit.core()), c.source, sizeof(Acc), c.batch, c.m, c.n, c.k);
+  const Core core = c.with(jit.core());
+  GemmPlan plan = c.transpose_output ? PlanTransposedGemm(core, sizeof(Acc), c.batch, c.m, c.n, c.k, 0, kLineBytes)
+                                     : PlanGemm(core, c.source, sizeof(Acc), c.batch, c.m, c.n, c.k);
   if (c.force_kc) plan.kc = c.force_kc;
   if (c.force_mc) plan.mc = RoundUp(c.force_mc, plan.mr);
   if (plan.mc >= plan.m) plan.mc = plan.m;
@@ -130,6 +133,7 @@ void Check(const std::string& cpu, const Case& c) {
   Buffer<Acc> bias(c.n), out(c.batch * c.m * c.n + 64), asked(out.size);
   Buffer<Packed> packed(plan.packed_elements());
   Buffer<char> scratch(plan.scratch_bytes() + 64);
+  memset(scratch.data, 77, scratch.size);
   std::mt19937 random(7);
   for (int64_t i = 0; i < a.size; ++i) a.data[i] = static_cast<T>(static_cast<int>(random() % 17) - 8);
   for (int64_t i = 0; i < b.size; ++i) b.data[i] = static_cast<T>(static_cast<int>(random() % 13) - 6);
@@ -157,8 +161,10 @@ void Check(const std::string& cpu, const Case& c) {
     g.plan = plan;
     g.accumulator = ElementType<Acc>(kb.b);
     g.inline_epilogue = c.inline_epilogue;
-    auto element = [&](KernelBuilder& kb, Value pointer, Value batch, Value row, Value column) {
-      return kb.At(pointer, kb.Add(kb.Mul(kb.Add(kb.Mul(batch, c.m), row), c.n), column), g.accumulator);
+    g.transpose_output = c.transpose_output;
+    const int64_t rows = c.transpose_output ? c.n : c.m, columns = c.transpose_output ? c.m : c.n;
+    auto element = [=, &g](KernelBuilder& kb, Value pointer, Value batch, Value row, Value column) {
+      return kb.At(pointer, kb.Add(kb.Mul(kb.Add(kb.Mul(batch, rows), row), columns), column), g.accumulator);
     };
     g.p.pointer = p[0];
     g.p.element = ElementType<T>(kb.b);
@@ -172,7 +178,9 @@ void Check(const std::string& cpu, const Case& c) {
     int64_t q_batch = c.source == ColumnSource::kPacked ? plan.k * plan.packed_columns() : c.k * c.n;
     g.q.batch_offset = [=](KernelBuilder& kb, Value batch) { return kb.Mul(batch, q_batch); };
     g.epilogue = [&](KernelBuilder& kb, Value batch, Value row, Value column, Value acc) {
-      Value x = kb.Load(acc.getType(), kb.At(p[3], column, g.accumulator));
+      Value x = c.transpose_output ? kb.Load(g.accumulator, kb.At(p[3], row, g.accumulator))
+                                   : kb.Load(acc.getType(), kb.At(p[3], column, g.accumulator));
+      if (x.getType() != acc.getType()) x = kb.Splat(x, acc.getType());
       Value sum = mlir::isa<mlir::FloatType>(g.accumulator)
                       ? kb.b.create<mlir::arith::AddFOp>(kb.loc, acc, x).getResult()
                       : kb.Add(acc, x);
@@ -197,7 +205,8 @@ void Check(const std::string& cpu, const Case& c) {
           Acc y = static_cast<Acc>(c.transpose_b ? b.data[(s * c.n + j) * c.k + k] : b.data[(s * c.k + k) * c.n + j]);
           want = static_cast<Acc>(want + static_cast<Acc>(a.data[(s * c.m + i) * c.k + k]) * y);
         }
-        ASSERT_EQ(want, out.data[(s * c.m + i) * c.n + j]) << "batch " << s << " row " << i << " column " << j;
+        const int64_t at = c.transpose_output ? (s * c.n + j) * c.m + i : (s * c.m + i) * c.n + j;
+        ASSERT_EQ(want, out.data[at]) << "batch " << s << " row " << i << " column " << j;
       }
     }
   }
@@ -205,12 +214,12 @@ void Check(const std::string& cpu, const Case& c) {
     ASSERT_EQ(out.data[i], static_cast<Acc>(77));
     ASSERT_EQ(asked.data[i], static_cast<Acc>(77));
   }
-  for (int64_t row = 0; c.ahead && row < c.batch * c.m; ++row) {
-    int64_t last = -plan.lanes;
-    for (int64_t j = 0; j < c.n; ++j) {
-      if (asked.data[row * c.n + j] == static_cast<Acc>(0)) last = j;
-      ASSERT_LT(j - last, plan.lanes) << "row " << row << " column " << j;
-    }
+  for (int64_t i = plan.scratch_bytes(); i < scratch.size; ++i) ASSERT_EQ(scratch.data[i], 77);
+  const int64_t columns = c.transpose_output ? c.m : c.n;
+  for (int64_t i = 0, last = -plan.lanes; c.ahead && i < c.batch * c.m * c.n; ++i) {
+    if (i % columns == 0) last = i - plan.lanes;
+    if (asked.data[i] == static_cast<Acc>(0)) last = i;
+    ASSERT_LT(i - last, plan.lanes) << "row " << i / columns << " column " << i % columns;
   }
 }
 
@@ -248,6 +257,37 @@ TEST_P(GemmTest, StepsOfFour) {
     }
     Check<float>(GetParam(), {1, 43, 80, k, false, ColumnSource::kPacked, false, 20, 0, false, true});
     Check<float>(GetParam(), {1, 43, 80, k, false, ColumnSource::kPacked, false, 18, 12, false, true});
+  }
+}
+
+TEST_P(GemmTest, TransposedOutput) {
+  for (int64_t m : {1, 7, 31, 196, 333}) {
+    for (int64_t n : {1, 17, 64}) {
+      Case c{1, m, n, 40};
+      c.transpose_output = c.ahead = true;
+      c.inline_epilogue = m % 2 == 0;
+      for (auto with : {Unchanged, WithOneMultiplyAdd}) {
+        c.with = with;
+        c.force_kc = 0;
+        Check<float>(GetParam(), c);
+        c.force_kc = 16;  // three blocks
+        Check<float>(GetParam(), c);
+      }
+    }
+  }
+}
+
+TEST_P(GemmTest, TransposedOutputInBlocksOfRows) {
+  for (int64_t rows : {48, 84, 100}) {
+    for (int64_t kc : {0, 9}) {
+      Case c{2, 333, 64, 27};
+      c.transpose_output = c.ahead = true;
+      c.inline_epilogue = rows == 84;
+      c.force_mc = rows;
+      c.force_kc = kc;
+      Check<float>(GetParam(), c);
+      Check<double>(GetParam(), c);
+    }
   }
 }
 
