@@ -163,6 +163,8 @@ TEST(X86CpusTest, Cores) {
   EXPECT_EQ(X86CpuCore("znver4").wide_multiply_adds, 1);
   EXPECT_EQ(X86CpuCore("znver5").wide_multiply_adds, 2);
   EXPECT_EQ(X86CpuCore("x86-64-v4").wide_multiply_adds, 2);
+  EXPECT_TRUE(X86CpuCore("znver3").slow_starts);
+  EXPECT_FALSE(X86CpuCore("x86-64-v3").slow_starts);
   EXPECT_TRUE(X86CpuCore("emeraldrapids").far_caches);
   EXPECT_FALSE(X86CpuCore("znver5").far_caches);
 }

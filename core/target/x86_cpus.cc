@@ -232,6 +232,7 @@ X86Core X86CpuCore(absl::string_view cpu) {
       {"arrowlake", {32 * kKiB, kMiB}},
       {"lunarlake", {32 * kKiB, kMiB}},
       {"sierraforest", {32 * kKiB, kMiB}},
+      {"znver3", {32 * kKiB, 512 * kKiB, 2, /*far_caches=*/false, /*slow_starts=*/true}},
       {"znver4", {32 * kKiB, kMiB, 1}},
       {"znver5", {48 * kKiB, kMiB}},
       {"bdver4", {16 * kKiB, kMiB}},

@@ -21,11 +21,13 @@ std::vector<std::string> X86CpuNames();
 std::vector<std::string> X86FeatureNames();
 
 // Data caches of a core, a core's part of those that several share; multiply-adds a cycle of 512 bits; whether L2 gives
-// less than two multiply-adds a cycle want, and L3 lies across a mesh (Intel's servers).
+// less than two multiply-adds a cycle want, and L3 lies across a mesh (Intel's servers); whether a few accumulators
+// less begin sooner (Zen 3).
 struct X86Core {
   int64_t l1_bytes, l2_bytes;
   int64_t wide_multiply_adds = 2;
   bool far_caches = false;
+  bool slow_starts = false;
 };
 // Of a CPU that is not known: small caches.
 X86Core X86CpuCore(absl::string_view cpu);

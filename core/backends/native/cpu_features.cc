@@ -32,6 +32,7 @@ CpuFeatures FeaturesOf(const target::Target& target) {
   cpu.core.l1_bytes = core.l1_bytes;
   cpu.core.l2_bytes = core.l2_bytes;
   cpu.core.far_caches = core.far_caches;
+  cpu.core.slow_starts = core.slow_starts;
   if (avx512) cpu.core.multiply_adds = core.wide_multiply_adds;
   return cpu;
 }

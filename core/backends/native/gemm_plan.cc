@@ -9,7 +9,8 @@ namespace {
 // Accumulators in and out, loop set-up.
 constexpr int64_t kTileOverheadCycles = 24;
 // Less of a tile of 5x2 whose steps are unrolled, and its chains are shorter than ChainCycles says (Zen 3, per cent of
-// the peak by 6x2 and by 5x2, k of 32, 64, 96, 128: 88, 93, 95, 97 and 93, 96, 97, 97; 384 and 768 level).
+// the peak by 6x2 and by 5x2, k of 32, 64, 96, 128: 88, 93, 95, 97 and 93, 96, 97, 97; 384 and 768 level; AVX2 on Zen
+// 4, k of 64: 99 and 95).
 constexpr int64_t kShortTileOverheadCycles = 12;
 constexpr double kShortTileChainCycles = 5.05;
 // A tile of 6x2 has 25 instructions for a step's six cycles, of which the counter, its jump and a prefetch are five
@@ -159,8 +160,8 @@ bool CountsLoads(const GemmPlan& plan) {
 // from L2, where a panel that L1 does not hold comes from at every tile. `counts_loads`: what power they take, too.
 double TileCycles(const GemmPlan& plan, int64_t rows, int64_t vectors, bool counts_loads) {
   if (rows == 0) return 0;
-  const bool is_short = plan.core.waits_for_l2() && plan.core.vector_bytes == 32 && rows == 5 && vectors == 2 &&
-                        plan.unrolled_steps() > 1;
+  const bool is_short =
+      plan.core.slow_starts && plan.core.vector_bytes == 32 && rows == 5 && vectors == 2 && plan.unrolled_steps() > 1;
   const double chain = is_short ? kShortTileChainCycles : ChainCycles(plan.core);
   const int64_t step_bytes = StepBytes(plan, vectors);
   const bool in_l1 = plan.k * step_bytes <= plan.core.l1_panel_bytes();

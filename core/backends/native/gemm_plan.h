@@ -22,6 +22,7 @@ struct Core {
   int64_t l2_bytes = 1 << 20;
   int64_t multiply_adds = 2;  // vectors a cycle
   bool far_caches = false;    // see below
+  bool slow_starts = false;   // of wide tiles (Zen 3)
 
   int64_t l1_panel_bytes() const { return l1_bytes * 2 / 3; }  // of Q, beside what else a tile meets
   bool has_small_l1() const { return l1_bytes <= 32 << 10; }

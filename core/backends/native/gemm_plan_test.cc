@@ -85,8 +85,11 @@ TEST(GemmPlanTest, StepsAreUnrolledWhereTheyDivideK) {
 }
 
 TEST(GemmPlanTest, TilesOfFiveRowsBeginSooner) {
-  const Core small{32, 16, 32 << 10, 512 << 10};
+  const Core other{32, 16, 32 << 10, 512 << 10};
+  Core small = other;
+  small.slow_starts = true;
   for (const ColumnSource source : {ColumnSource::kPacked, ColumnSource::kOnTheFly}) {
+    EXPECT_EQ(PlanGemm(other, source, 4, 1, 3136, 256, 64).mr, 6);
     for (const int64_t k : {32, 64, 96}) EXPECT_EQ(PlanGemm(small, source, 4, 1, 3136, 256, k).mr, 5) << k;
     EXPECT_EQ(PlanGemm(small, source, 4, 1, 3136, 64, 256).mr, 6);
     EXPECT_EQ(PlanGemm(small, source, 4, 1, 3136, 256, 63).mr, 6) << "steps that are not unrolled";
