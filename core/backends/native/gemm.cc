@@ -380,8 +380,8 @@ class TaskEmitter {
     });
   }
 
-  // What is left of whole vectors, by shorter ones, halves of halves: a long epilogue of elements one by one would be
-  // most of the work (80,000 rows of 31 by 31 with a sigmoid: 6.6 ms, of which 5 went to 15 columns).
+  // So many elements by whole vectors and shorter ones, halves of halves: a long epilogue of elements one by one would
+  // be most of the work (80,000 rows of 31 by 31 with a sigmoid: 6.6 ms, of which 5 went to 15 columns).
   void ForParts(int64_t rest, const std::function<void(int64_t done, int64_t lanes)>& body) {
     int64_t done = 0;
     for (int64_t lanes = plan_.lanes; lanes > 0; lanes /= 2) {

@@ -298,12 +298,12 @@ GemmPlan PlanTransposedGemm(const Core& core, int64_t element_bytes, int64_t bat
   ChooseTile(core, mr, &plan);
   const int64_t panel_bytes = plan.nr() * element_bytes;
   int64_t kc = TransposedPanelBytes(core) / panel_bytes;
-  // Else L2 would give less than a tile wants: pixels and weights of a block of k are both in L1 (Zen 3, GFLOP/s: 49
-  // pixels of 960 channels to 160 65 -> 92, 3x3 of 256 channels at 14x14 76 -> 98; Emerald Rapids, per cent of the
-  // peak: 196 pixels of 1024 channels to 256 81 -> 92, 3x3 of 128 channels at 28x28 83 -> 100).
   if (step_bytes == 0) {
     kc = std::min(kc, TimelyPanelBytes(core) / panel_bytes);
   } else if (core.blocks_k_for_l1()) {
+    // Else L2 would give less than a tile wants: pixels and weights of a block of k are both in L1 (Zen 3, GFLOP/s: 49
+    // pixels of 960 channels to 160 65 -> 92, 3x3 of 256 channels at 14x14 76 -> 98; Emerald Rapids, per cent of the
+    // peak: 196 pixels of 1024 channels to 256 81 -> 92, 3x3 of 128 channels at 28x28 83 -> 100).
     kc = std::min(kc, core.l1_bytes * 3 / 4 / (panel_bytes + step_bytes));
   }
   kc = std::max<int64_t>(kc, 64);
