@@ -17,6 +17,9 @@ constexpr int64_t kMaxInPlaceRows = 4;
 constexpr double kNearWeightBytes = 4 << 20, kMemoryBytesPerCycle = 20;
 constexpr double kFarBytesPerCycle = 8;  // from Intel's L3 as from memory
 constexpr double kFarLineCycles = 3;     // of a line from L3 that comes late
+// Where every tile asks for the next one's (Zen 4, GFLOP/s by pixels as P and by kPointwise, which reads them once: 128
+// channels of 56x56 to 64 111.4 and 113.3, 256 of 75x75 to 96 110.8 and 113.2; 1536 of 14x14 to 384 111 and 104).
+constexpr double kAskedLineCycles = 0.4;
 
 // Of pixels that a task gathers from planes: of fewer, each part of their rows would have to. Of several taps that
 // costs too much (Zen 3, 48 channels of 56x56 to 192 by 3x3/2: 2 to 4%).
@@ -51,9 +54,9 @@ int64_t PixelStepBytes(const Core& core, const ConvShape& s, int64_t mr, int64_t
 // nothing, 32 of 28x28 to 192 would lose 13%).
 double TransposedCycles(const GemmPlan& plan) {
   const double per_element = plan.core.multiply_adds == 1 ? 0.2 : 0.6;
-  int64_t square = plan.lanes * plan.lanes;
-  double squares = static_cast<double>(plan.m / plan.lanes) * plan.packed_columns() / plan.lanes;
-  double scalars = static_cast<double>(plan.m % plan.lanes) * plan.n;
+  int64_t square = plan.lanes * plan.lanes, rest = plan.m % plan.lanes;
+  double squares = static_cast<double>(plan.m / plan.lanes + (rest > 1 ? 1 : 0)) * plan.packed_columns() / plan.lanes;
+  double scalars = rest == 1 ? static_cast<double>(plan.n) : 0;
   return EstimateCycles(plan) + plan.batch * (squares * square * per_element + scalars * 4);
 }
 
@@ -64,8 +67,9 @@ double FarPixelCycles(const GemmPlan& plan, int64_t pixel_bytes) {
   // Where caches are far, L2 should hold a panel of weights beside them (Granite Rapids, 512 channels of 28x28 to 128:
   // 76% of the peak, 95 by kPointwise).
   const int64_t near = plan.core.far_caches ? plan.core.near_bytes() : plan.core.l2_bytes;
-  if (!plan.core.waits_for_l3() || pixel_bytes <= near) return 0;
-  return kFarLineCycles * plan.batch * plan.panels() * pixel_bytes / kLineBytes;
+  if (!(plan.core.waits_for_l3() || plan.prefetch_p()) || pixel_bytes <= near) return 0;
+  return (plan.core.waits_for_l3() ? kFarLineCycles : kAskedLineCycles) * plan.batch * plan.panels() * pixel_bytes /
+         kLineBytes;
 }
 
 // Every panel of pixels reads all weights again; more than a core has of an L3 that others share come from memory, and

@@ -117,6 +117,20 @@ TEST(ConvPlanTest, OneMultiplyAddACycleHasWeightsFromL2InTime) {
   EXPECT_EQ(PlanPointwise(core, 128, 28, 512).method, ConvMethod::kPointwise);
 }
 
+// Of images whose pixels fill their last vector least; rows of a square that is not full are transposed, too.
+TEST(ConvPlanTest, OneMultiplyAddACycleHasPixelsOfSmallImagesAsRows) {
+  const Core core = WithOneMultiplyAdd(Core{});
+  for (int64_t width : {10, 14}) {
+    for (int64_t outputs : {64, 256, 576}) {
+      EXPECT_EQ(PlanPointwise(core, 96, width, outputs).method, ConvMethod::kPixelRows) << width << " " << outputs;
+    }
+  }
+  // Those that L2 does not hold are read once.
+  for (int64_t outputs : {64, 128}) {
+    EXPECT_EQ(PlanPointwise(core, 256, 75, outputs).method, ConvMethod::kPointwise) << outputs;
+  }
+}
+
 // What a step of a large tile brings to L1 is no more than the plane.
 TEST(ConvPlanTest, SmallPlanesOfAGroupAreNotCutInK) {
   const ConvPlan plan = PlanConv(WithOneMultiplyAdd(Core{}), GroupsOf(16, 768, 7, 2), 4);

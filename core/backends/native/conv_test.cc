@@ -89,11 +89,12 @@ std::vector<float> Reference(const Case& c, const Spatial& out, const std::vecto
 void ExpectAskedFor(const ConvPlan& plan, const std::vector<float>& asked) {
   const ConvShape& shape = plan.shape;
   if (plan.method == ConvMethod::kBands || plan.is_depthwise()) return;
+  constexpr int64_t kLine = kLineBytes / static_cast<int64_t>(sizeof(float));
   for (int64_t plane = 0; plane < shape.n * shape.m; ++plane) {
-    int64_t last = -plan.lanes;
+    int64_t last = -kLine;
     for (int64_t i = 0; i < shape.pixels(); ++i) {
       if (asked[plane * shape.pixels() + i] == 0) last = i;
-      ASSERT_LT(i - last, plan.lanes) << "plane " << plane << " pixel " << i;
+      ASSERT_LT(i - last, kLine) << "plane " << plane << " pixel " << i;
     }
   }
 }

@@ -1,6 +1,7 @@
 #include "core/backends/native/gemm.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "core/backends/native/packing.h"
 #include "core/backends/native/rounding.h"
@@ -16,10 +17,6 @@ constexpr int64_t kManyPanels = 8;
 // From memory, at 15 GB/s (Granite Rapids, 1024x4096 by 4 rows: 2 KiB 89% of reading it, 4 KiB 90, 8 and 16 KiB 104 and
 // 99, 64 KiB 95).
 constexpr int64_t kAheadBytes = 8 << 10;
-
-// Of results, and as many of what is added to them: more are asked for in steps (Granite Rapids, us: 64 channels of
-// 56x56 to 256 and a residual 925 -> 726, without 698 -> 616, 128 of 28x28 to 512 and a residual 716 -> 625).
-constexpr int64_t kLinesAtOnce = 16;
 
 // Emits one task. A panel is emitted once for the full ones and once more where the last differs.
 class TaskEmitter {
@@ -97,7 +94,7 @@ class TaskEmitter {
       Value k_end = kb_.Min(kb_.Int(plan_.k), kb_.Add(k_begin, plan_.kc));
       Value q = ColumnBlock(k_begin, k_end);
       all_tiles([&](int64_t tile_rows, Value tile) {
-        if (g_.ahead && !finishes) kb_.If(kb_.Equal(block, kb_.Int(blocks - 1)), [&] { Ahead(tile_rows, tile); });
+        if (g_.ahead && !finishes) kb_.If(kb_.Equal(block, kb_.Int(blocks - 1)), [&] { AskForAll(tile_rows, tile); });
         const std::vector<Value> in = LoadAll(tile_rows, SlabOf(tile));
         StoreAll(Tile(tile_rows, tile, q, k_begin, k_end, in), SlabOf(tile));
       });
@@ -174,23 +171,11 @@ class TaskEmitter {
 
   int64_t LineOfQ() const { return kLineBytes / (g_.q.element.getIntOrFloatBitWidth() / 8); }  // in elements
 
-  // This tile's share of the next panel, whose rows lie apart: no prefetcher of the processor's follows them.
-  void PrefetchRows(Value tile, Value k_begin, Value k_end) {
-    const int64_t share = CeilDiv(plan_.kc, TilesOfPanel());
-    const int64_t line = LineOfQ();
-    Value begin = kb_.Add(k_begin, kb_.Mul(InPanel(tile), share));
-    kb_.For(begin, kb_.Min(kb_.Add(begin, share), k_end), 1, [&](Value k) {
-      Value row = RowAt(k, kb_.Add(panel_, 1));
-      // By a line's last element: where rows begin within a line, this panel's tiles have read the first one.
-      for (int64_t j = line - 1; j < plan_.nr(); j += line) kb_.Prefetch(kb_.At(row, j, g_.q.element));
-    });
-  }
-
-  // How the tiles share out the next panel's rows where lines are late from L3: from `first_tile` on each asks for a
-  // line of some rows, a step in `every` for one. All of a tile's share at once wait for each other (Emerald Rapids,
-  // 256 channels of 56x56 to 64: 79 and 83% of the peak), and so do those of a line a step, for which the core has no
-  // fill buffers (Granite Rapids, the same: 70, with a line in four steps 88); a tile that copies its own panel waits
-  // enough.
+  // How the tiles share out the next panel's rows, which lie apart, so that no prefetcher of the processor's follows
+  // them: from `first_tile` on each asks for a line of some rows, a step in `every` for one. All of a tile's share at
+  // once wait for each other (Emerald Rapids, 256 channels of 56x56 to 64: 79 and 83% of the peak), and so do those of
+  // a line a step, for which the core has no fill buffers (Granite Rapids, the same: 70, with a line in four steps 88);
+  // a tile that copies its own panel waits enough.
   struct RowsAsked {
     int64_t first_tile = 0, every = 1;
   };
@@ -208,9 +193,7 @@ class TaskEmitter {
     int64_t ask_every = 1, prefetch_lines = 1;
     const bool unrolls = g_.p.inner.empty() && rows == plan_.mr && !packs_;
     if (plan_.prefetch && plan_.source != ColumnSource::kPacked) {
-      if (plan_.core.waits_for_l2()) {
-        PrefetchRows(tile, k_begin, k_end);
-      } else if (const RowsAsked asked = AsksForRows(); !packs_ || asked.first_tile == 0) {
+      if (const RowsAsked asked = AsksForRows(); !packs_ || asked.first_tile == 0) {
         const int64_t line = LineOfQ(), lines = CeilDiv(plan_.nr(), line);
         if (unrolls) ask_every = asked.every;
         Value turn = kb_.Min(kb_.Sub(InPanel(tile), kb_.Int(asked.first_tile)), kb_.Int(lines * asked.every - 1));
@@ -262,23 +245,9 @@ class TaskEmitter {
     t.prefetch_step = prefetch_step;
     t.prefetch_lines = prefetch_lines;
     t.ask_every = ask_every;
-    if (asks_for_results && g_.transpose_output) {
-      const int64_t lines = CeilDiv(rows, plan_.lanes);
-      t.lines_ahead = nv_ * plan_.lanes * lines;
-      t.ask = [=, this](KernelBuilder& kb, Value line) {
-        const Value column = kb.Min(kb.Div(line, lines), kb.Sub(columns_, kb.Int(1)));
-        const Value row = kb.Add(kb.Mul(tile, plan_.mr), kb.Mul(kb.Rem(line, lines), plan_.lanes));
-        g_.ahead(kb, batch_, kb.Add(kb.Mul(panel_, plan_.nr()), column), row);
-      };
-    } else if (asks_for_results) {
-      // A run that may begin anywhere in a line: its last column is asked for, too.
-      const int64_t lines = nv_ + (plan_.n * plan_.element_bytes % kLineBytes == 0 ? 0 : 1);
-      t.lines_ahead = rows * lines;
-      t.ask = [=, this](KernelBuilder& kb, Value line) {
-        const Value row = kb.Add(kb.Mul(tile, plan_.mr), kb.Div(line, lines));
-        const Value column = kb.Min(kb.Mul(kb.Rem(line, lines), plan_.lanes), kb.Sub(columns_, kb.Int(1)));
-        g_.ahead(kb, batch_, row, kb.Add(kb.Mul(panel_, plan_.nr()), column));
-      };
+    if (asks_for_results) {
+      t.lines_ahead = LinesAhead(rows);
+      t.ask = [=, this](KernelBuilder&, Value line) { Ask(rows, tile, line); };
     }
     if (plan_.prefetch_p() && plan_.transpose_output && t.inner.empty()) {
       t.next_p = NextPixels(tile, tile_stride, k_begin, k_end);
@@ -301,25 +270,38 @@ class TaskEmitter {
                   g_.p.element);
   }
 
-  // Of a tile. Transposed, the next tile goes on with a run of C, and asks for its end.
-  void Ahead(int64_t rows, Value tile) {
-    if (!g_.ahead) return;
+  // Lines of C that a tile asks for: in each run of it that the tile writes, as many as wherever the run may begin in
+  // a line. Transposed, the next tile goes on with the run, and asks for its end.
+  int64_t LinesAhead(int64_t rows) const { return (g_.transpose_output ? nv_ * plan_.lanes : rows) * LinesOfRun(rows); }
+
+  int64_t LineOfC() const { return kLineBytes / plan_.element_bytes; }  // in elements
+
+  int64_t LinesOfRun(int64_t rows) const {
+    const int64_t line = LineOfC();
+    if (g_.transpose_output) return CeilDiv(rows, line);
+    return CeilDiv(nv_ * plan_.lanes + line - std::gcd(std::gcd(plan_.n, plan_.nr()), line), line);
+  }
+
+  void Ask(int64_t rows, Value tile, Value line) {
+    const int64_t lines = LinesOfRun(rows);
+    const Value run = kb_.Div(line, lines), at = kb_.Rem(line, lines), last = kb_.Sub(columns_, kb_.Int(1));
     const Value row = kb_.Mul(tile, plan_.mr), column = kb_.Mul(panel_, plan_.nr());
     if (g_.transpose_output) {
-      kb_.For(column, kb_.Add(column, columns_), 1, [&](Value j) {
-        for (int64_t r = 0; r < rows; r += plan_.lanes) g_.ahead(kb_, batch_, j, kb_.Add(row, r));
-      });
-      return;
+      g_.ahead(kb_, batch_, kb_.Add(column, kb_.Min(run, last)), kb_.Add(row, kb_.Mul(at, LineOfC())));
+    } else {
+      const Value in_run = kb_.Min(kb_.Mul(at, LineOfC()), last);
+      g_.ahead(kb_, batch_, kb_.Add(row, run), kb_.Add(column, in_run));
     }
-    kb_.For(row, kb_.Add(row, rows), 1, [&](Value r) {
-      AskForRun(kb_, column, columns_, nv_, plan_.lanes, [&](Value at) { g_.ahead(kb_, batch_, r, at); });
-    });
+  }
+
+  void AskForAll(int64_t rows, Value tile) {
+    if (g_.ahead) kb_.For(LinesAhead(rows), [&](Value line) { Ask(rows, tile, line); });
   }
 
   // A tile's steps from k_begin to the end, on top of the slab's sums where it `adds`, and its epilogue.
   void LastTile(int64_t rows, Value tile, Value q, Value k_begin, bool adds) {
-    const bool asks_in_steps = g_.ahead && !g_.tile && plan_.core.asks_in_steps() && rows * nv_ > kLinesAtOnce;
-    if (!asks_in_steps) Ahead(rows, tile);
+    const bool asks_in_steps = g_.ahead && !g_.tile && plan_.core.asks_in_steps();
+    if (!asks_in_steps) AskForAll(rows, tile);
     const Value slab = adds ? SlabOf(tile) : scratch_;
     std::vector<Value> sums(rows * nv_, kb_.Zero(KernelBuilder::Vector(plan_.lanes, g_.accumulator)));
     if (adds) sums = LoadAll(rows, slab);
@@ -410,7 +392,7 @@ class TaskEmitter {
       // None before the first block.
       const Value has_sums = kb_.LaneMask(lanes, kb_.Int(0), kb_.Mul(kb_.Min(block, kb_.Int(1)), lanes));
       all_tiles([&](int64_t tile_rows, Value tile) {
-        if (g_.ahead && !asks_in_steps) kb_.If(is_last, [&] { Ahead(tile_rows, tile); });
+        if (g_.ahead && !asks_in_steps) kb_.If(is_last, [&] { AskForAll(tile_rows, tile); });
         const Value begin = kb_.Mul(kb_.Sub(tile, tile_begin_), plan_.mr);
         auto sum_at = [&](int64_t i) {
           return kb_.At(SumsOf(kb_.Add(begin, i / nv_)), i % nv_ * lanes, g_.accumulator);
@@ -492,15 +474,6 @@ class TaskEmitter {
 };
 
 }  // namespace
-
-void AskForRun(KernelBuilder& kb, Value first, Value columns, int64_t vectors, int64_t lanes,
-               const std::function<void(Value column)>& ask) {
-  const Value last = kb.Sub(columns, kb.Int(1));
-  for (int64_t v = 0; v < vectors; ++v) {
-    ask(kb.Add(first, v == 0 ? kb.Int(0) : kb.Min(kb.Int(v * lanes), last)));
-  }
-  ask(kb.Add(first, last));
-}
 
 void EmitGemmTasks(KernelBuilder& kb, const GemmKernel& kernel, Value begin, Value end, Value scratch) {
   kb.For(begin, end, 1, [&](Value task) {

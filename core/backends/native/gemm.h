@@ -89,11 +89,6 @@ struct GemmKernel {
   bool transpose_output = false;
 };
 
-// Asks for a column in each line of a run of C, `columns` long, of which `vectors` are computed. A run may begin
-// anywhere in a line: its last column is asked for too.
-void AskForRun(KernelBuilder& kb, mlir::Value first, mlir::Value columns, int64_t vectors, int64_t lanes,
-               const std::function<void(mlir::Value column)>& ask);
-
 // Computes tasks [begin, end) of the plan. `scratch`: plan.scratch_bytes(), 64-byte aligned, of this worker alone.
 void EmitGemmTasks(KernelBuilder& kb, const GemmKernel& kernel, mlir::Value begin, mlir::Value end,
                    mlir::Value scratch);

@@ -27,6 +27,11 @@ constexpr int64_t kUnrolled = 4;
 // 6x4, 83 by 8x2; 16 of 112x112 to 96 58 and 65. Granite Rapids, a product's, asked for, GFLOP/s by 8x2, 13x2, 6x4:
 // 12544x64x64 176, 186, 207, 3136x256x64 173, 178, 180; in quieter minutes 182 and 201).
 constexpr double kFarRowCycles = 4;
+// With one multiply-add a cycle a row's end shows wherever it goes, less of one that goes to scratch (Zen 4, per cent
+// of the peak, by 13x2 or 12x2 and by 6x4: pointwise, 64 channels of 56x56 to 64 96 and 98, to 256 96 and 98, 24 to 144
+// 93 and 95; of products, before and by these rules, 784x512x128 98 and 99, 64x50257x96 92 and 95, 1024x1024x32 91 and
+// 93; of 256 steps and more level).
+constexpr double kRowCycles = 2.5, kScratchRowCycles = 1.5;
 // Rows of a block of a product's whose results go far, so that what all panels write of them lies in L2 together: panel
 // by panel, their lines would come and go a few at a time, and where rows are 1 KiB apart share few sets (3136x256x64
 // by 13x2: 74 in one block, 90 in blocks of 65 rows).
@@ -63,6 +68,10 @@ constexpr double kWidePanelCycles = 0.5;
 constexpr double kLoadCycles = 0.16;
 constexpr int64_t kEnoughOfWidePanels = 24, kManySteps = 256;
 constexpr int64_t kRowsOfManyLoads = 16;  // 12x768x768 by 12x2 182, by 6x4 167
+
+// Of P: tiles of more than four vectors are for no more rows (Zen 4, 16 channels of 10x10 to 32 by 2x7 84 GFLOP/s, by
+// 11x2 91).
+constexpr int64_t kRowsOfWidePanels = 8;
 
 // Parts of L2.
 int64_t PackedBlockBytes(const Core& core) { return std::min<int64_t>(core.l2_bytes * 3 / 16, 96 << 10); }
@@ -136,7 +145,12 @@ bool ResultsGoFar(const GemmPlan& plan) {
          plan.m * plan.n * plan.element_bytes > plan.core.l2_bytes / 2;
 }
 
-double FarCycles(const GemmPlan& plan, int64_t rows) { return ResultsGoFar(plan) ? kFarRowCycles * rows : 0; }
+// Of a tile beside its multiply-adds, for each of its rows.
+double RowCycles(const GemmPlan& plan) {
+  if (ResultsGoFar(plan)) return kFarRowCycles;
+  if (plan.core.multiply_adds != 1) return 0;
+  return plan.transpose_output ? kScratchRowCycles : kRowCycles;
+}
 
 // Weights of many MB, of which few pixels make use, come late whatever the tile (3x3 of 512 channels of 7x7, weights
 // from memory: 93% of the peak by 7x2, 81 by 14x2).
@@ -174,7 +188,8 @@ double TileCycles(const GemmPlan& plan, int64_t rows, int64_t vectors, bool coun
     if (is_wide && !in_l1 && !counts_loads) per_step += kWidePanelCycles;
   }
   if (counts_loads) per_step += kLoadCycles * static_cast<double>(rows + vectors);
-  return per_step * plan.k + (is_short ? kShortTileOverheadCycles : kTileOverheadCycles) + FarCycles(plan, rows);
+  return per_step * plan.k + (is_short ? kShortTileOverheadCycles : kTileOverheadCycles) +
+         RowCycles(plan) * static_cast<double>(rows);
 }
 
 double Cycles(const GemmPlan& plan, bool counts_loads) {
@@ -206,7 +221,8 @@ int64_t GemmPlan::unrolled_steps() const {
 }
 
 bool GemmPlan::prefetch_p() const {
-  if (!core.asks_in_steps() || transpose_output) return core.asks_in_steps();
+  if (!core.asks_in_steps()) return false;
+  if (transpose_output) return !core.waits_for_l2();
   return source == ColumnSource::kPacked && k_blocks() == 1 && m * k * element_bytes > PrefetchRowsBytes(core);
 }
 
@@ -250,7 +266,7 @@ void ChooseTile(const Core& core, int64_t fixed_mr, GemmPlan* plan) {
   const int64_t low = fixed_mr > 0 ? fixed_mr : 1, high = fixed_mr > 0 ? fixed_mr : std::min(plan->m, most);
   for (int64_t mr = low; mr <= high; ++mr) {
     for (int64_t nv = 1; nv <= 8; ++nv) {
-      if (!FitsRegisters(core, mr, nv) || (nv > 4 && mr > 2)) continue;
+      if (!FitsRegisters(core, mr, nv) || (nv > 4 && (mr > 2 || plan->m > kRowsOfWidePanels))) continue;
       plan->mr = mr;
       plan->nv = nv;
       plan->nv_last = RoundUp(plan->n_last(), plan->lanes) / plan->lanes;
@@ -355,7 +371,8 @@ bool ResultsComeLate(const GemmPlan& plan, int64_t bytes) {
   // Granite Rapids, GFLOP/s, without and with: 12544x64x64 178 and 199, 3136x64x64 190 and 199, 3136x64x256 190 and
   // 196, 3136x384x96 206 and 218; 128x3072x768 203 and 186.
   constexpr int64_t kFewSteps = 256;
-  return plan.core.asks_in_steps() && plan.k <= kFewSteps && bytes > plan.core.l2_bytes / 4;
+  return plan.core.asks_in_steps() && !plan.core.waits_for_l2() && plan.k <= kFewSteps &&
+         bytes > plan.core.l2_bytes / 4;
 }
 
 int64_t LateImageBytes(const Core& core) {

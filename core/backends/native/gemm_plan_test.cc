@@ -176,6 +176,30 @@ TEST(GemmPlanTest, OneMultiplyAddACycleAsksInSteps) {
   EXPECT_FALSE(RowsComeLate(Core{}, 4 * 512 * 4096));
 }
 
+// Also where a small L1 waits for L2; there results are near unless L2 does not hold them, and pixels as P are not
+// asked for.
+TEST(GemmPlanTest, SmallCoresAskInSteps) {
+  const Core small{32, 16, 32 << 10, 512 << 10};
+  EXPECT_TRUE(small.asks_in_steps());
+  EXPECT_FALSE(Core{}.asks_in_steps());
+  EXPECT_TRUE(RowsComeLate(small, 4 * 256 * 3136));
+  EXPECT_TRUE(PlanGemm(small, ColumnSource::kPacked, 4, 1, 3136, 64, 256).prefetch_p());
+  EXPECT_FALSE(PlanTransposedGemm(small, 4, 1, 196, 256, 1024, 0, 64).prefetch_p());
+  const GemmPlan short_product = PlanGemm(small, ColumnSource::kPacked, 4, 1, 3136, 256, 64);
+  EXPECT_FALSE(ResultsComeLate(short_product, 4 * 3136 * 256));
+}
+
+// A row's end is work beside the multiply-adds: wide tiles have fewer rows.
+TEST(GemmPlanTest, OneMultiplyAddACycleHasWideTilesForFewSteps) {
+  const Core one = WithOneMultiplyAdd(Core{});
+  for (ColumnSource source : {ColumnSource::kDirect, ColumnSource::kOnTheFly, ColumnSource::kPacked}) {
+    EXPECT_EQ(PlanGemm(one, source, 4, 1, 256, 3136, 64).nv, 4);
+    EXPECT_LE(PlanGemm(one, source, 4, 1, 256, 3136, 512).nv, 3);
+    EXPECT_LE(PlanGemm(Core{}, source, 4, 1, 256, 3136, 64).nv, 2);
+  }
+  EXPECT_LE(PlanGemm(one, ColumnSource::kDirect, 4, 1, 32, 100, 16).nv, 4) << "nor by one tile of two rows";
+}
+
 TEST(GemmPlanTest, FarRowsAreCopied) {
   const Core small{32, 16, 32 << 10, 512 << 10};
   EXPECT_TRUE(CopiesRows(small, 256, 1024, 196 * 4));

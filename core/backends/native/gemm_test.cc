@@ -215,11 +215,11 @@ void Check(const std::string& cpu, const Case& c) {
     ASSERT_EQ(asked.data[i], static_cast<Acc>(77));
   }
   for (int64_t i = plan.scratch_bytes(); i < scratch.size; ++i) ASSERT_EQ(scratch.data[i], 77);
-  const int64_t columns = c.transpose_output ? c.m : c.n;
-  for (int64_t i = 0, last = -plan.lanes; c.ahead && i < c.batch * c.m * c.n; ++i) {
-    if (i % columns == 0) last = i - plan.lanes;
+  const int64_t columns = c.transpose_output ? c.m : c.n, line = kLineBytes / static_cast<int64_t>(sizeof(Acc));
+  for (int64_t i = 0, last = -line; c.ahead && i < c.batch * c.m * c.n; ++i) {
+    if (i % columns == 0) last = i - line;
     if (asked.data[i] == static_cast<Acc>(0)) last = i;
-    ASSERT_LT(i - last, plan.lanes) << "row " << i / columns << " column " << i % columns;
+    ASSERT_LT(i - last, line) << "row " << i / columns << " column " << i % columns;
   }
 }
 

@@ -298,11 +298,13 @@ class OpenMatmul {
     void AskForResults(int64_t rows, Value row) {
       o_.For(rows, [&](Value r) {
         const Indices at = RowIndices(o_.KernelBuilder::Add(row_begin_, o_.KernelBuilder::Add(row, r)));
-        AskForRun(o_, first_column_, columns_, plan().nv, plan().lanes, [&](Value column) {
+        // A row may begin anywhere in a line: its last column is asked for, too.
+        const Value last = o_.Sub(columns_, o_.Int(1));
+        for (int64_t v = 0; v <= plan().nv; ++v) {
           Indices element = at;
-          element.push_back(Index(column, 1));
+          element.push_back(Index(o_.KernelBuilder::Add(first_column_, o_.Min(o_.Int(v * plan().lanes), last)), 1));
           kernel_.PrefetchResult(g_->n_.out(), element, plan().lanes);
-        });
+        }
       });
     }
 
