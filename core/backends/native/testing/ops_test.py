@@ -391,8 +391,9 @@ def test_softmax_and_norm(s):
                    tolerance={"f32": (1e-4, 1e-4), "f16": (1e-2, 1e-2), "bf16": (5e-2, 5e-2)}.get(dtype))  # fmt: skip
         s.case("layer_norm", [s.data(dtype, (3, 5, 7)), s.data(dtype, (7,)), s.data(dtype, (1,))], axis=1, label="broadcast",
                tolerance={"f32": (1e-4, 1e-4), "f16": (1e-2, 1e-2), "bf16": (5e-2, 5e-2)}.get(dtype))  # fmt: skip
-        s.case("layer_norm", [s.data(dtype, (300, 37)), s.data(dtype, (37,)), s.data(dtype, (37,))], axis=1, label="rows",
-               tolerance={"f32": (1e-4, 1e-4), "f16": (1e-2, 1e-2), "bf16": (5e-2, 5e-2)}.get(dtype))  # fmt: skip
+        for shape in [(300, 37), (50, 24), (50, 3), (9, 140), (4, 1001)]:
+            s.case("layer_norm", [s.data(dtype, shape), s.data(dtype, shape[1:]), s.data(dtype, shape[1:])], axis=1, label="rows",
+                   tolerance={"f32": (1e-4, 1e-4), "f16": (1e-2, 1e-2), "bf16": (5e-2, 5e-2)}.get(dtype))  # fmt: skip
         for shape in [(2, 3, 7, 9), (4, 5), (2, 3, 17)]:
             c = (shape[1],)
             s.case("batch_norm", [s.data(dtype, shape), s.data(dtype, c), s.data(dtype, c), s.data(dtype, c), s.data(dtype, c, 0.5, 2)],
