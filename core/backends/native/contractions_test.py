@@ -337,6 +337,12 @@ def tokens(suite):
     depthwise_tokens(suite, (9, 16), 33, 3, act="silu", merged=[3, 4, 12])
     depthwise_tokens(suite, (9, 16), 33, 3, pads=[2, 0, 1, 3], act="tanh", tail=residual)
     depthwise_tokens(suite, (9, 16), 20, 3, pads=[0, 4, 5, 6])
+    # Pixels that lie a multiple of L1's ways apart are copied, each row once.
+    for channels in (512, 1024):
+        for kernel, strides in ((3, [1, 1]), (5, [2, 1]), (3, [3, 2]), (2, [4, 3])):
+            depthwise_tokens(suite, (9, 7), channels, kernel, batch=3, strides=strides, act="gelu", flat=kernel != 5)
+    depthwise_tokens(suite, (6, 5), 1024, 3, pads=[0, 4, 5, 6], tail=residual)
+    depthwise_tokens(suite, (300, 3), 512, 7, pads=[3, 0, 3, 6])
     # Not one kernel: dilated, too many taps, few channels, weights of each call, an image that is wanted as well.
     depthwise_tokens(suite, (9, 16), 20, 3, dilations=[1, 2], pads=[1, 2, 1, 2])
     depthwise_tokens(suite, (9, 16), 20, 9)

@@ -24,10 +24,10 @@ void EmitPackDepthwiseWeights(KernelBuilder& kb, const ConvPlan& plan, mlir::Val
                               mlir::Type packed, mlir::Value to);
 
 // What a row of the kernel adds to `sums`, vectors of channels of output columns from `first` on: pixels of the row at
-// x (of `elements`) and taps of the one at w (of the sums' type) lie `pitch` elements apart. Each is loaded once; what
-// falls into the padding is not there.
+// x (of `elements`) lie x_pitch elements apart, taps of the one at w (of the sums' type) w_pitch. Each is loaded once;
+// what falls into the padding is not there.
 std::vector<mlir::Value> EmitChannelRow(KernelBuilder& kb, const ConvShape& shape, const InputElements& elements,
-                                        mlir::Value x, mlir::Value w, int64_t pitch, int64_t first,
+                                        mlir::Value x, int64_t x_pitch, mlir::Value w, int64_t w_pitch, int64_t first,
                                         std::vector<mlir::Value> sums);
 
 // The epilogue of consecutive pixels [first, first + count) of a channel, whose sums lie at `sums`.

@@ -88,7 +88,7 @@ class ChannelTasks {
     sums = kb_.For(begin, end, 1, sums, [&](Value h, std::vector<Value> sums) {
       Value x = kb_.At(x_, kb_.Mul(kb_.Add(top, h), s_.in[2] * lanes_), type_);
       Value w = kb_.At(weights_, kb_.Mul(h, s_.kernel[2] * lanes_), type_);
-      return EmitChannelRow(kb_, s_, InputElements{type_}, x, w, lanes_, first, sums);
+      return EmitChannelRow(kb_, s_, InputElements{type_}, x, lanes_, w, lanes_, first, sums);
     });
     Value to = kb_.At(sums_, kb_.Mul(kb_.Add(kb_.Mul(row, s_.out[2]), first), lanes_), type_);
     for (int64_t c = 0; c < count; ++c) kb_.Store(sums[c], kb_.At(to, c * lanes_, type_));
@@ -107,7 +107,7 @@ class ChannelTasks {
 }  // namespace
 
 std::vector<Value> EmitChannelRow(KernelBuilder& kb, const ConvShape& shape, const InputElements& elements, Value x,
-                                  Value w, int64_t pitch, int64_t first, std::vector<Value> sums) {
+                                  int64_t x_pitch, Value w, int64_t w_pitch, int64_t first, std::vector<Value> sums) {
   const Type vector = sums[0].getType(), element = mlir::getElementTypeOrSelf(vector);
   Type stored = elements.stored;
   if (auto shaped = llvm::dyn_cast<mlir::VectorType>(vector)) {
@@ -123,10 +123,10 @@ std::vector<Value> EmitChannelRow(KernelBuilder& kb, const ConvShape& shape, con
       const int64_t t = j - c * stride;
       if (t < 0 || t >= shape.kernel[2]) continue;
       if (!column) {
-        const Value pixel = kb.Load(stored, kb.At(x, (left + j) * pitch, elements.stored));
+        const Value pixel = kb.Load(stored, kb.At(x, (left + j) * x_pitch, elements.stored));
         column = elements.Convert(kb, pixel, element);
       }
-      if (!taps[t]) taps[t] = kb.Load(vector, kb.At(w, t * pitch, element));
+      if (!taps[t]) taps[t] = kb.Load(vector, kb.At(w, t * w_pitch, element));
       sums[c] = kb.MultiplyAdd(taps[t], column, sums[c]);
     }
   }

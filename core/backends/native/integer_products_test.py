@@ -163,7 +163,7 @@ def convs_last(suite):
             conv_last(suite, (1, 128, 9, 12), (33, 128, 2, 5), signs, pads=[1, 2, 0, 2], dilations=[2, 3], **attrs)
             conv_last(suite, (1, 3, 30, 31), (16, 3, 7, 7), signs, x_is_last=False, strides=[2, 2], pads=[3] * 4,
                       **attrs)  # fmt: skip
-            for channels, extent, kernel, stride in ((19, 5, 3, 1), (40, 20, 3, 2), (144, 9, 5, 1)):  # depthwise
+            for channels, extent, kernel, stride in ((19, 5, 3, 1), (40, 20, 3, 2), (144, 9, 5, 1), (1024, 6, 5, 1)):
                 conv_last(suite, (2, channels, extent, extent + 2), (channels, 1, kernel, kernel), signs, added=True,
                           groups=channels, pads=[kernel // 2] * 4, strides=[stride] * 2, **attrs)  # fmt: skip
         conv_last(suite, (2, 7, 25), (9, 7, 5), signs, pads=[2, 2])
