@@ -67,9 +67,9 @@ double FarPixelCycles(const GemmPlan& plan, int64_t pixel_bytes) {
   // Where caches are far, L2 should hold a panel of weights beside them (Granite Rapids, 512 channels of 28x28 to 128:
   // 76% of the peak, 95 by kPointwise).
   const int64_t near = plan.core.far_caches ? plan.core.near_bytes() : plan.core.l2_bytes;
-  if (!(plan.core.waits_for_l3() || plan.prefetch_p()) || pixel_bytes <= near) return 0;
-  return (plan.core.waits_for_l3() ? kFarLineCycles : kAskedLineCycles) * plan.batch * plan.panels() * pixel_bytes /
-         kLineBytes;
+  if (pixel_bytes <= near) return 0;
+  const double line = plan.core.waits_for_l3() ? kFarLineCycles : plan.prefetch_p() ? kAskedLineCycles : 0;
+  return line * plan.batch * plan.panels() * pixel_bytes / kLineBytes;
 }
 
 // Every panel of pixels reads all weights again; more than a core has of an L3 that others share come from memory, and

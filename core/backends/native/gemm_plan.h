@@ -35,7 +35,7 @@ struct Core {
   // What L2 does not hold comes late (Intel's: 30 GB/s a core, from L3 as from memory).
   bool waits_for_l3() const { return waits_for_l2() || far_caches; }
   // Whether tiles ask for what comes late a line or two at a time, beside their multiply-adds: what is asked for all at
-  // once waits for fill buffers. With one multiply-add a cycle a step has slots for it.
+  // once waits for fill buffers. Not with Zen 5's caches, with which it was not timed.
   bool asks_in_steps() const { return far_caches || multiply_adds == 1 || waits_for_l2(); }
   int64_t near_bytes() const { return l2_bytes * 5 / 8; }   // of L2, beside all else
   int64_t row_block_bytes() const { return l2_bytes / 2; }  // of P, which all panels read

@@ -46,7 +46,7 @@ struct RegisterTile {
   int64_t lines_ahead = 0;
   std::function<void(KernelBuilder&, mlir::Value line)> ask;
   // Unless null: an element of P that another tile meets; step k asks for the line of what lies k * next_p_step
-  // further.
+  // further, unless an unrolled step before it has.
   mlir::Value next_p;
   int64_t next_p_step = 0;
   // Steps of the outermost loop that share its counter; divides the number of steps.

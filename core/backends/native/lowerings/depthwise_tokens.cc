@@ -146,12 +146,10 @@ class DepthwiseTokens {
     });
   }
 
-  // Where a row of those that this one sees is copied to.
+  // Where a row of x that this one sees, so none of the padding, is copied to.
   Value CopyOf(Value h) {
     Ops& o = k_->o;
-    const int64_t rows = s_.kernel[1];
-    const Value row = o.KernelBuilder::Add(o.KernelBuilder::Add(top_, h), RoundUp(s_.pad[1], rows));  // not negative
-    return o.Mul(o.Rem(row, rows), s_.in[2] * Block());
+    return o.Mul(o.Rem(o.KernelBuilder::Add(top_, h), s_.kernel[1]), s_.in[2] * Block());
   }
 
   bool IsInside(int64_t column) const {
