@@ -79,6 +79,12 @@ void EmitPixelRows(KernelBuilder& kb, const ConvKernel& kernel, Value begin, Val
   g.p.row_stride = 1;
   g.p.k_stride = plane;
   g.p.batch_offset = [=](KernelBuilder& kb, Value batch) { return kb.Mul(batch, channels * plane); };
+  if (plan.tiled_input) {
+    const int64_t tiled = plan.tiled_elements();
+    g.p.k_stride = plan.gemm.mr;
+    g.p.tile_stride = plan.gemm.mr * plan.gemm.k;
+    g.p.batch_offset = [=](KernelBuilder& kb, Value batch) { return kb.Mul(batch, tiled); };
+  }
   if (plan.pixels_in_place()) {
     Value zeros = ZeroRow(kb, kernel, scratch);
     g.tile = [&kernel, zeros](KernelBuilder& kb, const TileRequest& tile, const std::vector<Value>& in) {
@@ -114,6 +120,10 @@ void EmitPixelRows(KernelBuilder& kb, const ConvKernel& kernel, Value begin, Val
 
 void EmitPadInput(KernelBuilder& kb, const ConvPlan& plan, Value x, const InputElements& elements, Type accumulator,
                   Value begin, Value end, Value to) {
+  if (plan.tiled_input) {
+    kb.For(begin, end, 1, [&](Value task) { EmitTilePixels(kb, plan, x, elements, accumulator, task, to); });
+    return;
+  }
   kb.For(begin, end, 1, [&](Value plane) {
     const Value from = kb.At(x, kb.Mul(plane, plan.shape.in_elements()), elements.stored);
     EmitPadPlane(kb, plan, from, elements, accumulator, kb.Int(0),

@@ -9,8 +9,8 @@
 
 namespace inlay::native {
 
-// Planes [begin, end) of image * channel: their padded copies, to which all tasks must then be able to look.
-// If plan.padded_input. `to`: plan.padded_elements() of accumulator type (f16 and bf16 are widened here).
+// If plan.padded_input: tasks [begin, end) of plan.copy_tasks(), which make the copy that all of EmitConvTasks read.
+// `to`: plan.padded_elements() of accumulator type (f16 and bf16 are widened here).
 void EmitPadInput(KernelBuilder& kb, const ConvPlan& plan, mlir::Value x, const InputElements& elements,
                   mlir::Type accumulator, mlir::Value begin, mlir::Value end, mlir::Value to);
 

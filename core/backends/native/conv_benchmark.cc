@@ -143,7 +143,7 @@ double Measure(const std::string& cpu, const Layer& l, double* flops) {
   };
   auto pad = jit.Compile(2, [&](KernelBuilder& kb, const std::vector<Value>& p) {
     Type f32 = kb.b.getF32Type();
-    if (plan.padded_input) EmitPadInput(kb, plan, p[0], {f32}, f32, kb.Int(0), kb.Int(l.c), p[1]);
+    if (plan.padded_input) EmitPadInput(kb, plan, p[0], {f32}, f32, kb.Int(0), kb.Int(plan.copy_tasks()), p[1]);
   });
   double compile = jit.compile_ms;
   auto conv = [&](KernelBuilder& kb, const std::vector<Value>& p) {

@@ -60,6 +60,23 @@ double TransposedCycles(const GemmPlan& plan) {
   return EstimateCycles(plan) + plan.batch * (squares * square * per_element + scalars * 4);
 }
 
+// Of a tile, for each block of k after the first: sums from L1 and back.
+constexpr double kBlockCycles = 48;
+
+double BlockCycles(const GemmPlan& g) {
+  if (!g.transpose_output) return 0;
+  return static_cast<double>(g.batch * g.panels() * CeilDiv(g.m, g.mr) * (g.k_blocks() - 1)) * kBlockCycles;
+}
+
+// The same where steps wait for nothing: squares are turned beside the multiply-adds, and what is left shows at every
+// tile (AVX2 on Zen 4, 4x3 and 5x2 of 64, 96 and 128 steps).
+double TiledCycles(const GemmPlan& plan) {
+  constexpr double kElementCycles = 0.25, kTileCycles = 25;
+  const double tiles = static_cast<double>(plan.batch * plan.panels() * CeilDiv(plan.m, plan.mr));
+  const double elements = static_cast<double>(plan.batch * RoundUp(plan.m, plan.lanes) * plan.packed_columns());
+  return EstimateCycles(plan) + BlockCycles(plan) + tiles * kTileCycles + elements * kElementCycles;
+}
+
 // Every panel of weights reads all pixels again, which lie apart (Zen 3, 1024 channels of 14x14 to 256: 82 GFLOP/s, 92
 // by kPointwise; 1280 to 640: 57 to 67, and 95). Of a padded copy its own bytes count: a stride leaves few of x's
 // (1024 of 14x14 to 2048, 1x1/2: 80 by kPanels, 90 by kPixelRows).
@@ -169,6 +186,26 @@ static void ConsiderBands(const Core& core, ConvPlan* plan) {
   }
 }
 
+// From a plane to where tiles read it, of each pixel; and of one whose neighbours the convolution skips.
+constexpr double kTiledPixelCycles = 0.45, kTiledStridedPixelCycles = 1.6;
+// Pixels copied as tiles read them. Where a step's operands are late from L2, pixels that lie in planes want small
+// blocks of k, each of which takes the sums from L1 and back.
+static void ConsiderTiledInput(const Core& core, ConvPlan* plan) {
+  const ConvShape& s = plan->shape;
+  const Spatial ones{1, 1, 1}, zeros{0, 0, 0};
+  if (!core.waits_for_l2() || s.taps() > 1 || s.input_dilation != ones || s.pad != zeros) return;
+  ConvPlan tiled = *plan;
+  tiled.method = ConvMethod::kPixelRows;
+  tiled.padded_input = tiled.tiled_input = true;
+  tiled.gemm = PlanTransposedGemm(core, plan->gemm.element_bytes, s.n * s.groups, s.pixels(), s.m / s.groups,
+                                  s.c / s.groups, /*mr=*/0, /*step_bytes=*/0);
+  tiled.cycles = TiledCycles(tiled.gemm);
+  const double pixels = static_cast<double>(s.n * s.c * s.pixels());
+  const double copy = pixels * (s.is_pointwise() ? kTiledPixelCycles : kTiledStridedPixelCycles);
+  const double other = plan->cycles + BlockCycles(plan->gemm) + (plan->padded_input ? PadCycles(core, *plan) : 0);
+  if (tiled.cycles + copy < other) *plan = tiled;
+}
+
 // Whether tiles of `mr` pixels can be read where they lie.
 static bool CanReadInPlace(const ConvShape& s, int64_t mr, int64_t element_bytes) {
   // Channels that share their sets of L1: 384 of 32x32 with stride 2 at 219 GFLOP/s, 245 padded.
@@ -248,6 +285,7 @@ ConvPlan PlanConv(const Core& core, const ConvShape& shape, int64_t element_byte
     }
   }
   if (!pointwise) ConsiderBands(core, &plan);
+  ConsiderTiledInput(core, &plan);
   return plan;
 }
 
@@ -273,6 +311,7 @@ int64_t ConvPlan::slack_elements() const {
 
 int64_t ConvPlan::padded_elements() const {
   if (method != ConvMethod::kDepthwise && !padded_input) return 0;
+  if (tiled_input) return gemm.batch * tiled_elements();
   return (method == ConvMethod::kDepthwise ? 1 : shape.n * shape.c) * plane_elements() + slack_elements();
 }
 

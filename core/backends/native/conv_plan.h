@@ -62,6 +62,10 @@ struct DepthwiseTile {
   bool direct = false;         // kDepthwise: taps read x itself (where it is of accumulator type), not a padded copy
 };
 
+// Whose pixels a task copies for tiles: a line of each of their planes stays in L1 while all tiles take their part of
+// it.
+inline constexpr int64_t kTiledChannels = 16;
+
 struct ConvPlan {
   ConvShape shape;
   ConvMethod method = ConvMethod::kPanels;
@@ -70,7 +74,9 @@ struct ConvPlan {
   Spatial padded{1, 1, 1};  // extent of a phase plane
   int64_t lanes = 16;
   bool padded_input = false;  // the tasks read the padded copy
-  int64_t band = 0;           // kDepthwise, kBands: output rows that are padded and computed at a time
+  // Of kPixelRows with one tap: the copy has pixels as tiles read them, [tile][k][mr].
+  bool tiled_input = false;
+  int64_t band = 0;  // kDepthwise, kBands: output rows that are padded and computed at a time
   DepthwiseTile depthwise;
   double cycles = 0;  // estimated, of one call; where the input is padded, without that (depthwise: with)
 
@@ -80,6 +86,10 @@ struct ConvPlan {
   // The padded copy of x: of all planes (kPanels, shared by the tasks) or of a band (kDepthwise, each worker's own).
   int64_t padded_elements() const;
   int64_t slack_elements() const;  // read, never used, after the last plane
+  int64_t tiled_elements() const { return RoundUp(gemm.m, gemm.mr) * gemm.k; }  // tiled_input: of a batch element
+  // Of making the copy: planes, or, where it is tiled, blocks of a group's channels.
+  int64_t copy_tasks() const { return tiled_input ? gemm.batch * channel_runs() : shape.n * shape.c; }
+  int64_t channel_runs() const { return CeilDiv(group_channels(), kTiledChannels); }
   bool is_depthwise() const { return method == ConvMethod::kDepthwise || method == ConvMethod::kDepthwiseChannels; }
   int64_t channel_blocks() const { return CeilDiv(shape.m, lanes); }  // kDepthwiseChannels
   int64_t tasks() const;

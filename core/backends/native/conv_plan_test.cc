@@ -50,9 +50,26 @@ TEST(ConvPlanTest, ASmallL1HasPixelsCopiedAndAskedFor) {
   EXPECT_EQ(near.gemm.source, ColumnSource::kOnTheFly);
   EXPECT_FALSE(near.gemm.prefetch);
   EXPECT_EQ(PlanPointwise(core, 144, 56, 24).gemm.source, ColumnSource::kDirect);
-  // More pixels than L2 holds are read by all panels of kPixelRows.
-  EXPECT_EQ(PlanPointwise(core, 1024, 14, 256).method, ConvMethod::kPointwise);
   EXPECT_EQ(PlanPointwise(core, 384, 14, 64).method, ConvMethod::kPixelRows);
+}
+
+// Where L2 is late, a copy of few pixels pays if many output channels read it.
+TEST(ConvPlanTest, TilesReadPixelsFromACopyOfTheirOwn) {
+  const Core late{32, 16, 32 << 10, 512 << 10};
+  for (const auto& [channels, extent, outputs] :
+       {std::tuple{1024, 14, 256}, {256, 14, 1024}, {512, 7, 2048}, {2048, 7, 512}, {480, 7, 96}, {1536, 10, 2048}}) {
+    SCOPED_TRACE(std::to_string(channels) + " of " + std::to_string(extent) + " to " + std::to_string(outputs));
+    const ConvPlan plan = PlanPointwise(late, channels, extent, outputs);
+    EXPECT_EQ(plan.method, ConvMethod::kPixelRows);
+    EXPECT_TRUE(plan.tiled_input);
+    EXPECT_GE(plan.gemm.kc, std::min(channels, 256)) << "not cut for L1's sake";
+    for (const Core& other : {Core{}, WithOneMultiplyAdd(Core{}), WithFarCaches(Core{})}) {
+      EXPECT_FALSE(PlanPointwise(other, channels, extent, outputs).tiled_input);
+    }
+  }
+  EXPECT_FALSE(PlanPointwise(late, 384, 14, 64).tiled_input) << "few output channels";
+  EXPECT_FALSE(PlanPointwise(late, 64, 14, 384).tiled_input) << "few steps";
+  EXPECT_FALSE(PlanPointwise(late, 64, 56, 64).tiled_input) << "many pixels";
 }
 
 TEST(ConvPlanTest, FarCachesHavePixelsCopiedAndAskedFor) {
@@ -146,7 +163,9 @@ TEST(ConvPlanTest, OfStridedPixelsOnlyWhatIsReadMayBeFar) {
   shape.out = {1, 7, 7};
   shape.stride = {1, 2, 2};
   // x exceeds L2, its copy of 7x7 does not.
-  EXPECT_EQ(PlanConv(Core{32, 16, 32 << 10, 512 << 10}, shape, 4).method, ConvMethod::kPixelRows);
+  const ConvPlan plan = PlanConv(Core{32, 16, 32 << 10, 512 << 10}, shape, 4);
+  EXPECT_EQ(plan.method, ConvMethod::kPixelRows);
+  EXPECT_TRUE(plan.tiled_input);
 }
 
 }  // namespace

@@ -168,6 +168,49 @@ void EmitPadPlane(KernelBuilder& kb, const ConvPlan& plan, Value x, const InputE
   });
 }
 
+void EmitTilePixels(KernelBuilder& kb, const ConvPlan& plan, Value x, const InputElements& elements, Type accumulator,
+                    Value task, Value to) {
+  const ConvShape& s = plan.shape;
+  const GemmPlan& g = plan.gemm;
+  const Type element = elements.stored;
+  const int64_t channels = plan.group_channels(), runs = plan.channel_runs();
+  const Value batch = kb.Div(task, runs), begin = kb.Mul(kb.Rem(task, runs), kTiledChannels);
+  const Value end = kb.Min(kb.Int(channels), kb.Add(begin, kTiledChannels));
+  const Value planes = kb.At(x, kb.Mul(batch, channels * s.in_elements()), element);
+  const Value tiles = kb.At(to, kb.Mul(batch, plan.tiled_elements()), accumulator);
+  // Where a pixel of the result lies in a plane of x.
+  auto place = [&](Value pixel) {
+    if (s.is_pointwise()) return pixel;
+    const Value row = kb.Div(pixel, s.out[2]), slice = kb.Div(row, s.out[1]);
+    const Value h = kb.Mul(kb.Rem(row, s.out[1]), s.stride[1]), w = kb.Mul(kb.Rem(pixel, s.out[2]), s.stride[2]);
+    const Value plane = kb.Mul(kb.Mul(slice, s.stride[0]), s.in[1]);
+    return kb.Add(kb.Mul(kb.Add(plane, h), s.in[2]), w);
+  };
+  auto copy = [&](Value tile, int64_t rows) {
+    struct Part {
+      int64_t row, pixels;
+      Value from;
+    };
+    std::vector<Part> parts;  // as loads take them
+    for (int64_t row = 0; row < rows; row += parts.back().pixels) {
+      int64_t pixels = 1;
+      while (s.is_pointwise() && 2 * pixels <= std::min(rows - row, plan.lanes)) pixels *= 2;
+      parts.push_back({row, pixels, place(kb.Add(kb.Mul(tile, g.mr), row))});
+    }
+    kb.For(begin, end, 1, [&](Value c) {
+      const Value plane = kb.At(planes, kb.Mul(c, s.in_elements()), element);
+      const Value at = kb.At(tiles, kb.Mul(kb.Add(kb.Mul(tile, g.k), c), g.mr), accumulator);
+      for (const Part& part : parts) {
+        const Type type = part.pixels == 1 ? element : Type(KernelBuilder::Vector(part.pixels, element));
+        const Value pixels = kb.Load(type, kb.At(plane, part.from, element));
+        kb.Store(elements.Convert(kb, pixels, accumulator), kb.At(at, part.row, accumulator));
+      }
+    });
+  };
+  kb.For(g.m / g.mr, [&](Value tile) { copy(tile, g.mr); });
+  if (g.m_tail() > 0) copy(kb.Int(g.m / g.mr), g.m_tail());
+}
+
 Value TapOffset(KernelBuilder& kb, const ConvPlan& plan, Value d, Value h, Value w) {
   const ConvShape& s = plan.shape;
   Value tap[3] = {d, h, w}, phase = kb.Int(0), at = kb.Int(0);

@@ -26,6 +26,10 @@ struct InputElements {
 void EmitPadPlane(KernelBuilder& kb, const ConvPlan& plan, mlir::Value x, const InputElements& elements,
                   mlir::Type accumulator, mlir::Value out_row, mlir::Value to);
 
+// What `task` of plan.copy_tasks() copies of x for tiles, where plan.tiled_input.
+void EmitTilePixels(KernelBuilder& kb, const ConvPlan& plan, mlir::Value x, const InputElements& elements,
+                    mlir::Type accumulator, mlir::Value task, mlir::Value to);
+
 // Offset in a plane of the tap (d, h, w): where the padded coordinate (d, h, w) * dilation lies.
 mlir::Value TapOffset(KernelBuilder& kb, const ConvPlan& plan, mlir::Value d, mlir::Value h, mlir::Value w);
 

@@ -127,7 +127,7 @@ std::vector<float> Compute(const std::string& cpu, const ConvShape& shape, const
       kernel.weights = p[2];
     }
     if (plan.padded_input) {
-      EmitPadInput(kb, plan, p[0], {f32}, f32, kb.Int(0), kb.Int(shape.n * shape.c), p[3]);
+      EmitPadInput(kb, plan, p[0], {f32}, f32, kb.Int(0), kb.Int(plan.copy_tasks()), p[3]);
       kernel.input = p[3];
     }
     auto element = [&](KernelBuilder& kb, Value pointer, Value batch, Value row, Value column) {
@@ -222,6 +222,17 @@ TEST_P(ConvTest, PixelRows) {
   Check(GetParam(), {1, 100, 40, 1, {1, 28, 28}, k133, k122, k1, k011, k011});
   for (int64_t channels : {95, 96, 331}) Check(GetParam(), {2, channels, 50, 1, {1, 7, 7}, k1, k1, k1, k0, k0});
   Check(GetParam(), {1, 9, 70, 1, {3, 7, 7}, {3, 3, 3}, k1, {1, 1, 2}, {1, 1, 2}, {1, 1, 2}});
+}
+
+// Which tiles read from a copy where L2 is late: whole vectors of pixels and parts of them, strides, runs of channels
+// that are not full, several tasks.
+TEST_P(ConvTest, PixelsAsTilesReadThem) {
+  for (int64_t extent : {1, 7, 10, 14}) {
+    Check(GetParam(), {2, 403, 333, 1, {1, extent, extent}, k1, k1, k1, k0, k0});
+    Check(GetParam(), {1, 804, 40, 2, {1, extent, extent}, k1, k1, k1, k0, k0});
+    Check(GetParam(), {1, 403, 333, 1, {1, 2 * extent, 2 * extent - 1}, k1, k122, k1, k0, k0});
+  }
+  Check(GetParam(), {1, 403, 80, 1, {3, 8, 7}, k1, {2, 3, 1}, k1, k0, k0});
 }
 
 TEST_P(ConvTest, PixelsAskedFor) {

@@ -95,17 +95,31 @@ int64_t RowBlockBytes(const Core& core, int64_t q_bytes) {
 // 256x1024x4096 90 -> 96; 197x384x1536, whose 1.05 MB fit, 98, in blocks of 1024 93).
 int64_t NearBlockBytes(const Core& core) { return core.l2_bytes / 4; }
 
-// Weights that no cache holds between two calls: 128x768x768 rises from 232 to 252 GFLOP/s, 64x768x3072 from 195 to
-// 247. Where L3 is as far as memory, less of them are late (Emerald Rapids, per cent of the peak, weights from memory:
-// 64x192x192 73 -> 103, 128x256x256 84 -> 102, 16x256x256 45 -> 84, 384 channels of 14x14 to 64 74 -> 85; from L2 as
-// before).
-int64_t PrefetchBytes(const Core& core) { return core.far_caches ? 32 << 10 : 256 << 10; }
+// Of weights, which no cache holds between two calls, so that tiles ask for the next panel's; fewer come as soon
+// (GFLOP/s of weights from memory, without and with. Zen 4 by AVX-512: 16x128x48 77 and 108, 16x256x256 95 and 112,
+// 64x192x192 110 and 115, 7x7 pixels of 128 channels to 512 92 and 108; by AVX2 8x512x128 54 and 106, 16x256x256 77 and
+// 113. Emerald Rapids, per cent of the peak: 64x192x192 73 and 103, 16x256x256 45 and 84. Zen 5: 128x768x768 232 and
+// 252, 64x768x3072 195 and 247. From L2: level).
+constexpr int64_t kPrefetchBytes = 8 << 10;
 
-// The same where a panel has one tile only, which reads each line of Q once: what lies in L2 is read faster if nobody
-// asks for it (Granite Rapids, 2 rows by 256x1024 7.2 and 10.8 us, 4 rows 10.2 and 13.8), what comes from memory up to
-// twice as fast if all of it is asked for (768x3072 by 2, 4, 8, 12 rows 761, 1011, 1135, 1277 us, and 633, 770, 807,
-// 838; reading it alone takes 630; by AVX2 752, 1034, 791, 927, and 581, 694, 751, 889). One row has enough under way.
-int64_t FewRowsPrefetchBytes(const Core& core) { return std::max(PrefetchBytes(core), core.l2_bytes / 4); }
+// The same where a panel has one tile only, which reads each line of Q once and asks for what lies further on. One row
+// has enough under way. Intel: what lies in L2 is read faster if nobody asks for it (Granite Rapids, 2 rows by 256x1024
+// 7.2 and 10.8 us, 4 rows 10.2 and 13.8), what comes from memory up to twice as fast if all of it is asked for
+// (768x3072 by 2, 4, 8, 12 rows 761, 1011, 1135, 1277 us, and 633, 770, 807, 838; reading it alone takes 630; by AVX2
+// 752, 1034, 791, 927, and 581, 694, 751, 889). Zen 4 reads as fast as it can without, unless a line's multiply-adds
+// fill its window (768x768 from memory, GFLOP/s without and with: 2 rows 31 and 20, 5 rows 75 and 58, 7 rows 100 and
+// 99, 8 rows 102 and 107, 13 rows by 1024x1024 59 and 88; by AVX2 29 and 21, 39 and 61, 62 and 83, 69 and 102, 58 and
+// 96).
+bool AsksAhead(const Core& core, int64_t rows, int64_t q_bytes) {
+  if (core.multiply_adds == 1) return rows >= 7 && q_bytes > kPrefetchBytes;
+  if (core.waits_for_l2()) return rows >= 5 && q_bytes > kPrefetchBytes;
+  return rows > 1 && q_bytes > core.l2_bytes / 4;
+}
+
+bool AsksForWeights(const GemmPlan& plan) {
+  const int64_t q_bytes = plan.k * plan.n * plan.element_bytes;
+  return plan.m <= plan.mr ? AsksAhead(plan.core, plan.m, q_bytes) : q_bytes > kPrefetchBytes;
+}
 
 // Of P, whose rows are then better asked for: a tile's rows are too many streams for a prefetcher (Emerald Rapids, per
 // cent of the peak: 3136x64x256 95 -> 102, 3136x256x64 95 -> 98, 3136x64x64 97 -> 100; 393 KB of 128x768x768 level).
@@ -327,7 +341,7 @@ GemmPlan PlanTransposedGemm(const Core& core, int64_t element_bytes, int64_t bat
   plan.kc = CeilDiv(k, blocks);
   if (core.waits_for_l2() && k % kUnrolled == 0) plan.kc = RoundUp(plan.kc, kUnrolled);
   BlockRows(TransposedSlabBytes(core) / (plan.nr() * element_bytes), &plan);
-  plan.prefetch = k * n * element_bytes > PrefetchBytes(core);
+  plan.prefetch = AsksForWeights(plan);
   return plan;
 }
 
@@ -360,10 +374,7 @@ GemmPlan PlanGemm(const Core& core, ColumnSource source, int64_t element_bytes, 
     }
   }
   plan.kc = CeilDiv(k, blocks);
-  const int64_t q_bytes = k * n * element_bytes;
-  const bool few = m <= plan.mr;
-  plan.prefetch =
-      source == ColumnSource::kPacked && m > 1 && q_bytes > (few ? FewRowsPrefetchBytes(core) : PrefetchBytes(core));
+  plan.prefetch = source == ColumnSource::kPacked && AsksForWeights(plan);
   return plan;
 }
 

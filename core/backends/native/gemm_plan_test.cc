@@ -158,7 +158,29 @@ TEST(GemmPlanTest, FarCachesHaveKBlockedAndPixelsAskedFor) {
   EXPECT_EQ(PlanGemm(core, ColumnSource::kDirect, 4, 1, 128, 784, 512).unrolled_steps(), 4);
   EXPECT_EQ(PlanGemm(avx2, ColumnSource::kDirect, 4, 1, 128, 784, 512).unrolled_steps(), 1) << "addresses of rows";
   EXPECT_FALSE(PlanGemm(Core{}, ColumnSource::kPacked, 4, 1, 3136, 64, 256).prefetch_p());
-  EXPECT_FALSE(PlanGemm(Core{}, ColumnSource::kPacked, 4, 1, 64, 192, 192).prefetch) << "a near cache holds them";
+  // Weights, however few: some other layer's were in the caches meanwhile.
+  EXPECT_TRUE(PlanGemm(Core{}, ColumnSource::kPacked, 4, 1, 64, 192, 192).prefetch);
+  EXPECT_TRUE(PlanGemm(Core{}, ColumnSource::kPacked, 4, 1, 16, 128, 48).prefetch);
+}
+
+// A panel's only tile asks for what it reads next, unless it reads as fast as memory is anyhow.
+TEST(GemmPlanTest, FewRowsAskForWeightsWhereTheyWouldBeLate) {
+  auto asks = [](const Core& core, int64_t rows, int64_t outputs) {
+    const GemmPlan plan = PlanGemm(core, ColumnSource::kPacked, 4, 1, rows, outputs, 768);
+    EXPECT_LE(rows, plan.mr);
+    const GemmPlan pixels = PlanTransposedGemm(core, 4, 1, rows, outputs, 768, 0, 64);
+    EXPECT_EQ(plan.prefetch, pixels.prefetch);
+    return plan.prefetch;
+  };
+  const Core one = WithOneMultiplyAdd(Core{}), far = WithFarCaches(Core{}), small{32, 16, 32 << 10, 512 << 10};
+  for (const Core& core : {Core{}, one, far, small}) EXPECT_FALSE(asks(core, 1, 768));
+  EXPECT_FALSE(asks(one, 4, 768));
+  EXPECT_TRUE(asks(one, 8, 768));
+  EXPECT_TRUE(asks(one, 8, 64));
+  EXPECT_FALSE(asks(small, 4, 768));
+  EXPECT_TRUE(asks(small, 5, 768));
+  EXPECT_TRUE(asks(far, 2, 768));
+  EXPECT_FALSE(asks(far, 2, 64)) << "from L2 sooner if nobody asks";
 }
 
 // Beside one multiply-add a cycle there is time to ask for what comes late.

@@ -83,7 +83,7 @@ class Contender {
       ConvKernel kernel;
       kernel.plan = plan;
       kernel.accumulator = kernel.input_elements.stored = kernel.weight_element = f32;
-      if (plan.padded_input) EmitPadInput(kb, plan, p[0], {f32}, f32, kb.Int(0), kb.Int(s.n * s.c), p[1]);
+      if (plan.padded_input) EmitPadInput(kb, plan, p[0], {f32}, f32, kb.Int(0), kb.Int(plan.copy_tasks()), p[1]);
       kernel.input = plan.padded_input ? p[1] : p[0];
       kernel.weights = p[3];
       kernel.inline_epilogue = true;
