@@ -136,14 +136,14 @@ def views(suite):
     suite.add("the same with constant b", f.finish([y]), [values((6, 7, 3)), values((5, 7))], constant=(1,))
 
 
-def conv(suite, x, w, constant=True, with_bias=False, tail=None, op="conv", winograd=0, **attrs):
+def conv(suite, x, w, constant=True, with_bias=False, tail=None, op="conv", winograd=0, dtype="f32", **attrs):
     f = FunctionBuilder()
-    args = [f.param("x", "f32", x), f.param("w", "f32", w)]
-    inputs = [values(x), values(w)]
+    args = [f.param("x", dtype, x), f.param("w", dtype, w)]
+    inputs = [values(x, dtype), values(w, dtype)]
     if with_bias:
         channels = w[1] * attrs.get("groups", 1) if op == "conv_transpose" else w[0]
-        args.append(f.param("bias", "f32", (channels,)))
-        inputs.append(values((channels,)))
+        args.append(f.param("bias", dtype, (channels,)))
+        inputs.append(values((channels,), dtype))
     axes = len(x) - 2
     attrs = {"strides": [1] * axes, "dilations": [1] * axes, "pads": [0] * (2 * axes), "groups": 1} | attrs
     if op == "conv_transpose":
@@ -152,7 +152,7 @@ def conv(suite, x, w, constant=True, with_bias=False, tail=None, op="conv", wino
     if tail:
         y = tail(f, y, inputs)
     suite.add(
-        f"{op} {x} {w} {attrs} {winograd}",
+        f"{op} {x} {w} {dtype} {attrs} {winograd}",
         f.finish([y]),
         inputs,
         tolerance=(2e-5, 1e-3) if winograd else None,  # of sums of 600 products, magnitudes 3000 together
@@ -203,6 +203,11 @@ def convs(suite):
         conv(suite, (2, 7, 59, 61), (130, 7, 1, 1), with_bias=True, tail=tail)
         conv(suite, (1, 9, 13, 13), (1700, 9, 1, 1), tail=tail)
         conv(suite, (1, 3, 61, 59), (97, 3, 3, 3), pads=[1] * 4, constant=False, tail=tail)
+    # Few pixels of many channels are copied for the tiles of AVX2, and widened.
+    for dtype in ("f32", "f16"):
+        for strides in ([1, 1], [2, 1]):
+            conv(suite, (2, 303, 9, 7), (210, 303, 1, 1), strides=strides, dtype=dtype, with_bias=True, tail=silu)
+            conv(suite, (1, 606, 14, 13), (404, 303, 1, 1), strides=strides, dtype=dtype, groups=2)
     conv(suite, (1, 3, 30, 30), (8, 3, 7, 7), strides=[2, 2], pads=[3] * 4, constant=False)
     conv(suite, (1, 3, 9, 11), (8, 3, 3, 3), tail=per_row)
     conv(suite, (2, 6, 10, 9), (8, 3, 3, 3), groups=2, dilations=[2, 1], pads=[2, 1, 1, 0])

@@ -111,6 +111,7 @@ def convs(suite):
             conv(suite, (1, 6, 9, 9), (8, 3, 3, 3), signs, constant, groups=2, pads=[1] * 4, x_zero=zero)
         conv(suite, (1, 64, 9, 11), (70, 64, 3, 3), signs, constant, tail=requantised)
         conv(suite, (2, 70, 14, 14), (83, 70, 1, 1), signs, constant, x_zero=7, tail=requantised)
+        conv(suite, (1, 1210, 7, 7), (203, 1210, 1, 1), signs, constant, x_zero=7, tail=requantised)
         conv(suite, (1, 80, 15, 15), (64, 40, 3, 3), signs, constant, groups=2, strides=[2, 2], pads=[1] * 4, x_zero=7)
         conv(suite, (1, 16, 28, 28), (64, 16, 3, 3), signs, constant, pads=[0, 1, 2, 1], tail=requantised)
         conv(suite, (1, 3, 30, 31), (16, 3, 7, 7), signs, constant, strides=[2, 2], pads=[3] * 4, tail=requantised)
