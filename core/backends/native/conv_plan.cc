@@ -68,8 +68,8 @@ double BlockCycles(const GemmPlan& g) {
   return static_cast<double>(g.batch * g.panels() * CeilDiv(g.m, g.mr) * (g.k_blocks() - 1)) * kBlockCycles;
 }
 
-// The same where steps wait for nothing: squares are turned beside the multiply-adds, and what is left shows at every
-// tile (AVX2 on Zen 4, 4x3 and 5x2 of 64, 96 and 128 steps).
+// As TransposedCycles, where steps wait for nothing: squares are turned beside the multiply-adds, and what is left
+// shows at every tile (AVX2 on Zen 4, 4x3 and 5x2 of 64, 96 and 128 steps).
 double TiledCycles(const GemmPlan& plan) {
   constexpr double kElementCycles = 0.25, kTileCycles = 25;
   const double tiles = static_cast<double>(plan.batch * plan.panels() * CeilDiv(plan.m, plan.mr));
@@ -188,6 +188,7 @@ static void ConsiderBands(const Core& core, ConvPlan* plan) {
 
 // From a plane to where tiles read it, of each pixel; and of one whose neighbours the convolution skips.
 constexpr double kTiledPixelCycles = 0.45, kTiledStridedPixelCycles = 1.6;
+
 // Pixels copied as tiles read them. Where a step's operands are late from L2, pixels that lie in planes want small
 // blocks of k, each of which takes the sums from L1 and back.
 static void ConsiderTiledInput(const Core& core, ConvPlan* plan) {

@@ -145,8 +145,8 @@ void EmitDirectConv(FunctionEmitter& f, const Node& n, const ConvPlan& plan, con
   if (padded) {
     input_bytes = RoundUp((plan.padded_elements() + plan.lanes) * types.accumulator_bytes, kLineBytes);
     planes = f.Temporary(ForAll(images, input_bytes));
-    const double cost = static_cast<double>(shape.n * shape.c * plan.plane_elements()) / 4 / plan.copy_tasks();
-    ForImages(f, images, plan.copy_tasks(), cost, kNoScratch,
+    const double elements = static_cast<double>(shape.n * shape.c * plan.plane_elements());
+    ForImages(f, images, plan.copy_tasks(), elements / 4 / std::max<int64_t>(plan.copy_tasks(), 1), kNoScratch,
               [&](Kernel& k, Value begin, Value end, Value, Value image) {
                 EmitPadInput(k.o, plan, OfImage(k, k.Pointer(input.buffer), image, image_bytes), input.elements(k.o),
                              types.Accumulator(k.o), begin, end, OfImage(k, k.Pointer(planes), image, input_bytes));
