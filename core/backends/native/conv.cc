@@ -77,14 +77,10 @@ void EmitPixelRows(KernelBuilder& kb, const ConvKernel& kernel, Value begin, Val
   g.p.pointer = kernel.input;
   g.p.element = plan.padded_input ? kernel.accumulator : kernel.input_elements.stored;
   g.p.row_stride = 1;
-  g.p.k_stride = plane;
-  g.p.batch_offset = [=](KernelBuilder& kb, Value batch) { return kb.Mul(batch, channels * plane); };
-  if (plan.tiled_input) {
-    const int64_t tiled = plan.tiled_elements();
-    g.p.k_stride = plan.gemm.mr;
-    g.p.tile_stride = plan.gemm.mr * plan.gemm.k;
-    g.p.batch_offset = [=](KernelBuilder& kb, Value batch) { return kb.Mul(batch, tiled); };
-  }
+  g.p.k_stride = plan.tiled_input ? plan.gemm.mr : plane;
+  g.p.tile_stride = plan.tiled_input ? plan.gemm.mr * plan.gemm.k : 0;
+  const int64_t image = plan.tiled_input ? plan.gemm.packed_row_elements() : channels * plane;
+  g.p.batch_offset = [=](KernelBuilder& kb, Value batch) { return kb.Mul(batch, image); };
   if (plan.pixels_in_place()) {
     Value zeros = ZeroRow(kb, kernel, scratch);
     g.tile = [&kernel, zeros](KernelBuilder& kb, const TileRequest& tile, const std::vector<Value>& in) {

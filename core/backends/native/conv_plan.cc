@@ -312,7 +312,7 @@ int64_t ConvPlan::slack_elements() const {
 
 int64_t ConvPlan::padded_elements() const {
   if (method != ConvMethod::kDepthwise && !padded_input) return 0;
-  if (tiled_input) return gemm.batch * tiled_elements();
+  if (tiled_input) return gemm.batch * gemm.packed_row_elements();
   return (method == ConvMethod::kDepthwise ? 1 : shape.n * shape.c) * plane_elements() + slack_elements();
 }
 
@@ -338,8 +338,7 @@ int64_t ConvPlan::packed_weight_elements() const {
   if (method == ConvMethod::kDepthwise) return 0;
   if (method == ConvMethod::kDepthwiseChannels) return channel_blocks() * shape.taps() * lanes;
   if (method == ConvMethod::kPixelRows) return shape.groups * gemm.k * gemm.packed_columns();
-  int64_t rows = shape.m / shape.groups;
-  return shape.groups * RoundUp(rows, gemm.mr) * gemm.k;
+  return shape.groups * gemm.packed_row_elements();
 }
 
 int64_t ConvPlan::scratch_bytes() const {

@@ -86,7 +86,6 @@ struct ConvPlan {
   // The padded copy of x: of all planes (kPanels, shared by the tasks) or of a band (kDepthwise, each worker's own).
   int64_t padded_elements() const;
   int64_t slack_elements() const;  // read, never used, after the last plane
-  int64_t tiled_elements() const { return RoundUp(gemm.m, gemm.mr) * gemm.k; }  // tiled_input: of a batch element
   // Of making the copy: planes, or, where it is tiled, blocks of a group's channels.
   int64_t copy_tasks() const { return tiled_input ? gemm.batch * channel_runs() : shape.n * shape.c; }
   int64_t channel_runs() const { return CeilDiv(group_channels(), kTiledChannels); }

@@ -177,7 +177,7 @@ void EmitTilePixels(KernelBuilder& kb, const ConvPlan& plan, Value x, const Inpu
   const Value batch = kb.Div(task, runs), begin = kb.Mul(kb.Rem(task, runs), kTiledChannels);
   const Value end = kb.Min(kb.Int(channels), kb.Add(begin, kTiledChannels));
   const Value planes = kb.At(x, kb.Mul(batch, channels * s.in_elements()), element);
-  const Value tiles = kb.At(to, kb.Mul(batch, plan.tiled_elements()), accumulator);
+  const Value tiles = kb.At(to, kb.Mul(batch, g.packed_row_elements()), accumulator);
   // Where a pixel of the result lies in a plane of x.
   auto place = [&](Value pixel) {
     if (s.is_pointwise()) return pixel;

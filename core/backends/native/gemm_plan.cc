@@ -95,11 +95,11 @@ int64_t RowBlockBytes(const Core& core, int64_t q_bytes) {
 // 256x1024x4096 90 -> 96; 197x384x1536, whose 1.05 MB fit, 98, in blocks of 1024 93).
 int64_t NearBlockBytes(const Core& core) { return core.l2_bytes / 4; }
 
-// Of weights, which no cache holds between two calls, so that tiles ask for the next panel's; fewer come as soon
+// Of weights, which no cache holds between two calls, so that tiles ask for the next panel's; fewer were not timed
 // (GFLOP/s of weights from memory, without and with. Zen 4 by AVX-512: 16x128x48 77 and 108, 16x256x256 95 and 112,
 // 64x192x192 110 and 115, 7x7 pixels of 128 channels to 512 92 and 108; by AVX2 8x512x128 54 and 106, 16x256x256 77 and
 // 113. Emerald Rapids, per cent of the peak: 64x192x192 73 and 103, 16x256x256 45 and 84. Zen 5: 128x768x768 232 and
-// 252, 64x768x3072 195 and 247. From L2: level).
+// 252, 64x768x3072 195 and 247. From L2: level to 3% less).
 constexpr int64_t kPrefetchBytes = 8 << 10;
 
 // The same where a panel has one tile only, which reads each line of Q once and asks for what lies further on. One row

@@ -91,6 +91,8 @@ struct GemmPlan {
 
   int64_t packed_columns() const { return (panels() - 1) * nr() + nv_last * lanes; }
   int64_t packed_elements() const { return batch * k * packed_columns(); }
+  // Of P, where it is packed as tiles read it, [tile][k][mr]: of a batch element.
+  int64_t packed_row_elements() const { return RoundUp(m, mr) * k; }
   // Scratch of one worker: the accumulators of a tile, or of a row block when k is blocked or the output transposed
   // (and then a square of vectors); then Q's packed block.
   int64_t slab_elements() const;

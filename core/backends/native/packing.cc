@@ -170,8 +170,6 @@ void EmitPackColumns(KernelBuilder& kb, const GemmPlan& plan, const StridedMatri
   if (last_differs) panel(kb.Int(plan.panels() - 1), plan.nv_last, plan.n_last());
 }
 
-int64_t RowsPackedElements(const GemmPlan& plan) { return RoundUp(plan.m, plan.mr) * plan.k; }
-
 void EmitPackRows(KernelBuilder& kb, const GemmPlan& plan, const StridedMatrix& from, Value to) {
   kb.For(plan.m, [&](Value i) {
     Value tile = kb.At(to, kb.Add(kb.Mul(kb.Div(i, plan.mr), plan.mr * plan.k), kb.Rem(i, plan.mr)), from.element);

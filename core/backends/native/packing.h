@@ -33,8 +33,7 @@ void EmitPackColumns(KernelBuilder& kb, const GemmPlan& plan, const StridedMatri
                      mlir::Value to);
 
 // P(i, k) = from(k, i) as [m / mr][k][mr] (the last tile padded): a RowOperand with tile_stride = k * mr,
-// k_stride = mr, row_stride = 1. Elements keep their type. RowsPackedElements: the room it takes.
-int64_t RowsPackedElements(const GemmPlan& plan);
+// k_stride = mr, row_stride = 1. Elements keep their type. `to`: plan.packed_row_elements().
 void EmitPackRows(KernelBuilder& kb, const GemmPlan& plan, const StridedMatrix& from, mlir::Value to);
 
 }  // namespace inlay::native
