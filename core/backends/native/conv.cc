@@ -60,7 +60,8 @@ Value ZeroRow(KernelBuilder& kb, const ConvKernel& kernel, Value scratch) {
   return zeros;
 }
 
-// Row = pixel: tiles of consecutive pixels, within an image row or whole ones; k over channels and taps.
+// Row = pixel: tiles of consecutive pixels, within an image row, whole ones, or wherever they lie; k over channels and
+// taps.
 void EmitPixelRows(KernelBuilder& kb, const ConvKernel& kernel, Value begin, Value end, Value scratch) {
   const ConvPlan& plan = kernel.plan;
   const ConvShape& s = plan.shape;
@@ -96,6 +97,12 @@ void EmitPixelRows(KernelBuilder& kb, const ConvKernel& kernel, Value begin, Val
                            }});
     }
     int64_t mr = plan.gemm.mr, width = s.out[2], height = s.out[1];
+    if (!IsPixelTile(s, mr)) {
+      g.p.row_offset = [=](KernelBuilder& kb, Value tile, int64_t r) {
+        const Value pixel = kb.Add(kb.Mul(tile, mr), r);
+        return kb.Add(kb.Mul(kb.Div(pixel, width), padded[2]), kb.Rem(pixel, width));
+      };
+    }
     for (int64_t r = 0; r < mr; ++r) g.p.rows.push_back(r / width * padded[2] + r % width);
     g.p.tile_offset = [=](KernelBuilder& kb, Value tile) {
       if (mr > width) return kb.Mul(tile, mr / width * padded[2]);

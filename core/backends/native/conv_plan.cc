@@ -25,17 +25,13 @@ constexpr double kAskedLineCycles = 0.4;
 // costs too much (Zen 3, 48 channels of 56x56 to 192 by 3x3/2: 2 to 4%).
 constexpr int64_t kManyPanels = 16;
 
-// Rows of a tile must be consecutive pixels of one image row, or whole image rows.
-bool IsPixelTile(const ConvShape& s, int64_t mr) {
-  if (s.out[2] % mr == 0) return true;
-  return s.out[0] == 1 && mr % s.out[2] == 0 && mr / s.out[2] <= s.out[1];
-}
-
 // Bytes of x that a step on k brings to L1 for a tile of `mr` pixels. Of a pointwise convolution: all of a small
 // image's, which the other tiles read next, else a cache line, and the next where tiles begin anywhere in a line
 // (Granite Rapids, weights from memory, per cent of the peak, for one line and for two: 1024 channels of 14x14 to 256
 // 86 and 90, 1536 of 10x10 to 2048 81 and 89, 960 of 14x14 to 160 88 and 91, 728 of 19x19 82 and 87).
-int64_t PixelStepBytes(const Core& core, const ConvShape& s, int64_t mr, int64_t element_bytes) {
+int64_t PixelStepBytes(const Core& core, const ConvPlan& plan, int64_t mr) {
+  const ConvShape& s = plan.shape;
+  const int64_t element_bytes = plan.gemm.element_bytes;
   constexpr int64_t kSmallPixels = 64;
   if (s.taps() == 1) {
     // A step takes as many cycles as a tile has accumulators, and the next tile's pixels are asked for.
@@ -43,9 +39,13 @@ int64_t PixelStepBytes(const Core& core, const ConvShape& s, int64_t mr, int64_t
     if (s.pixels() <= kSmallPixels) return s.pixels() * element_bytes;
     return core.far_caches && s.pixels() * element_bytes % kLineBytes != 0 ? 2 * kLineBytes : kLineBytes;
   }
-  const int64_t rows = (std::max<int64_t>(mr / s.out[2], 1) - 1) * s.stride[1] + s.kernel[1];
+  const bool is_aligned = IsPixelTile(s, mr);
+  const int64_t out_rows = is_aligned ? std::max<int64_t>(mr / s.out[2], 1) : (mr - 2) / s.out[2] + 2;
+  const int64_t rows = (out_rows - 1) * s.stride[1] + s.kernel[1];
   const int64_t columns = (std::min(mr, s.out[2]) - 1) * s.stride[2] + s.kernel[2];
   const int64_t window = s.kernel[0] * rows * (RoundUp(columns * element_bytes, kLineBytes) + kLineBytes);
+  // The columns of a padded copy that a stride takes apart lie in lines of their own.
+  if (!is_aligned) return std::min(window * s.stride[2], plan.plane_elements() * element_bytes) / s.taps();
   return std::min(window, s.in_elements() * element_bytes) / s.taps();
 }
 
@@ -117,6 +117,18 @@ double PanelCycles(const ConvPlan& plan, int64_t pixel_bytes) {
 }  // namespace
 
 static constexpr int64_t kMinBandTasks = 8;
+
+// Pixels of a tile that crosses image rows: each has an address of its own, and two vectors of sums. Of 7 and 14
+// columns whole image rows are 7x1 and 14x1, which are 35 and 25% short of loads (Zen 3, weights from memory, GFLOP/s,
+// before and so: 3x3 of 512 channels of 7x7 92 -> 97, 3x3/2 of 512 of 14x14 80 -> 88; by panels before, 3x3 of 256 of
+// 14x14 91
+// -> 95, of 128 of 28x28 94 -> 97, 5x5/2 of 64 of 28x28 to 128 89 -> 97).
+constexpr int64_t kMaxCrossingPixels = 6, kManyOutputs = 64;
+
+bool IsPixelTile(const ConvShape& s, int64_t mr) {
+  if (s.out[2] % mr == 0) return true;
+  return s.out[0] == 1 && mr % s.out[2] == 0 && mr / s.out[2] <= s.out[1];
+}
 
 ConvShape TransposedConvShape(int64_t n, int64_t c, int64_t m, int64_t groups, const Spatial& in, const Spatial& kernel,
                               const Spatial& stride, const Spatial& dilation, const Spatial& pad, const Spatial& out) {
@@ -259,7 +271,7 @@ ConvPlan PlanConv(const Core& core, const ConvShape& shape, int64_t element_byte
   auto consider = [&](int64_t mr) {
     GemmPlan rows =
         PlanTransposedGemm(core, element_bytes, shape.n * shape.groups, shape.pixels(), shape.m / shape.groups,
-                           channels * shape.taps(), mr, PixelStepBytes(core, shape, mr, element_bytes));
+                           channels * shape.taps(), mr, PixelStepBytes(core, plan, mr));
     rows.kc = whole_channels(rows.kc);
     const double tiles = TransposedCycles(rows);
     double cycles = tiles + FarPixelCycles(rows, pointwise ? pixel_bytes : plane_bytes);
@@ -268,7 +280,8 @@ ConvPlan PlanConv(const Core& core, const ConvShape& shape, int64_t element_byte
     const double again = mr <= shape.out[2] ? 1 - 1.0 / static_cast<double>(rows.panels()) : 1;
     // Widening each scalar as it is read would take as long as its multiplications.
     const double strided = InPlaceSlowdown(rows) * (tiles + again * FarPixelCycles(rows, pixel_bytes));
-    const bool in_place = mr > 0 && !widened && CanReadInPlace(shape, mr, element_bytes) && strided < cycles + padding;
+    const bool in_place = mr > 0 && IsPixelTile(shape, mr) && !widened && CanReadInPlace(shape, mr, element_bytes) &&
+                          strided < cycles + padding;
     if (in_place) cycles = strided;
     // Ties go to the smaller tile: less code, and no slower.
     const double least = plan.cycles + (plan.padded_input ? padding : 0);
@@ -282,7 +295,12 @@ ConvPlan PlanConv(const Core& core, const ConvShape& shape, int64_t element_byte
     consider(0);
   } else {
     for (int64_t mr = kMinPixelTile; mr + 2 <= core.registers; ++mr) {
-      if (IsPixelTile(shape, mr)) consider(mr);
+      // Where L1 holds a group's pixels, 14x1 has its loads in time, and needs no copy (groups of 16 channels of 7x7:
+      // 93 GFLOP/s in place, 87 so); nor do few outputs pay for one that takes columns apart (groups of 24 of 28x28 by
+      // 3x3/2: 89 and 71).
+      const bool pays = pixel_bytes > core.l1_bytes && (shape.stride[2] == 1 || shape.m / shape.groups >= kManyOutputs);
+      const bool crosses = core.waits_for_l2() && shape.out[0] == 1 && mr <= kMaxCrossingPixels && pays;
+      if (IsPixelTile(shape, mr) || crosses) consider(mr);
     }
   }
   if (!pointwise) ConsiderBands(core, &plan);

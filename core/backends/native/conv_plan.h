@@ -110,6 +110,9 @@ struct ConvPlan {
 };
 
 // `element_bytes`: of the accumulators. `widened`: x's elements are narrower.
+// Whether tiles of `mr` pixels are consecutive pixels of one image row, or whole image rows.
+bool IsPixelTile(const ConvShape& s, int64_t mr);
+
 ConvPlan PlanConv(const Core& core, const ConvShape& shape, int64_t element_bytes, bool widened = false);
 
 // Few tasks become more, for plans whose tasks threads share.

@@ -72,6 +72,25 @@ TEST(ConvPlanTest, TilesReadPixelsFromACopyOfTheirOwn) {
   EXPECT_FALSE(PlanPointwise(late, 64, 56, 64).tiled_input) << "many pixels";
 }
 
+// Of 7 and 14 columns, where 14x1 would be short of loads.
+TEST(ConvPlanTest, TilesCrossImageRowsWhereL2IsLate) {
+  const Core late{32, 16, 32 << 10, 512 << 10};
+  for (const auto& [group, extent, stride] : {std::tuple{512, 7, 1}, {512, 7, 2}, {256, 14, 1}, {64, 14, 1}}) {
+    SCOPED_TRACE(std::to_string(group) + " of " + std::to_string(extent) + " by stride " + std::to_string(stride));
+    const ConvShape shape = GroupsOf(group, group, extent, stride);
+    const ConvPlan plan = PlanConv(late, shape, 4);
+    EXPECT_EQ(plan.method, ConvMethod::kPixelRows);
+    EXPECT_FALSE(plan.pixels_in_place());
+    EXPECT_FALSE(IsPixelTile(shape, plan.gemm.mr));
+    EXPECT_EQ(plan.gemm.nv, 2);
+    for (const Core& other : {Core{}, WithOneMultiplyAdd(Core{}), WithFarCaches(Core{})}) {
+      const ConvPlan timely = PlanConv(other, shape, 4);
+      EXPECT_TRUE(timely.method != ConvMethod::kPixelRows || IsPixelTile(shape, timely.gemm.mr));
+    }
+  }
+  EXPECT_TRUE(PlanConv(late, GroupsOf(16, 768, 7, 1), 4).pixels_in_place()) << "L1 holds a group's";
+}
+
 TEST(ConvPlanTest, FarCachesHavePixelsCopiedAndAskedFor) {
   const Core core = WithFarCaches(Core{});
   const ConvPlan far = PlanPointwise(core, 256, 56, 128), near = PlanPointwise(core, 128, 28, 128);

@@ -224,6 +224,18 @@ TEST_P(ConvTest, PixelRows) {
   Check(GetParam(), {1, 9, 70, 1, {3, 7, 7}, {3, 3, 3}, k1, {1, 1, 2}, {1, 1, 2}, {1, 1, 2}});
 }
 
+// Tiles that cross image rows where L2 is late, the last one too; in blocks of k, by strides, dilations, groups,
+// images.
+TEST_P(ConvTest, PixelsAcrossImageRows) {
+  const Spatial k022{0, 2, 2}, k155{1, 5, 5};
+  for (int64_t extent : {5, 7, 13, 14}) {
+    Check(GetParam(), {2, 330, 40, 1, {1, extent, extent + 2}, k133, k1, k1, k011, k011});
+    Check(GetParam(), {1, 150, 49, 1, {1, 2 * extent, 2 * extent + 1}, k133, k122, k1, k011, k0});
+    Check(GetParam(), {2, 300, 96, 2, {1, extent, extent}, k155, k1, k122, {0, 4, 4}, {0, 4, 4}});
+    Check(GetParam(), {1, 300, 33, 1, {1, extent + 3, extent}, {1, 3, 2}, k1, k1, k011, k022});
+  }
+}
+
 // Which tiles read from a copy where L2 is late: whole vectors of pixels and parts of them, strides, runs of channels
 // that are not full, several tasks.
 TEST_P(ConvTest, PixelsAsTilesReadThem) {

@@ -27,6 +27,8 @@ struct RowOperand {
   std::vector<int64_t> rows;  // unless empty: where the rows of a tile lie, in place of i * row_stride
   // Instead of tile_stride: where tile i begins.
   std::function<mlir::Value(KernelBuilder&, mlir::Value tile)> tile_offset;
+  // Instead of all these: where row r of tile i lies.
+  std::function<mlir::Value(KernelBuilder&, mlir::Value tile, int64_t r)> row_offset;
   // Instead of one loop on k: k_stride is the outermost's, these are within it. plan.kc is a multiple of their product.
   std::vector<InnerLoop> inner;
   BatchOffset batch_offset;

@@ -75,6 +75,11 @@ constexpr int64_t kRowsOfWidePanels = 8;
 
 // Parts of L2.
 int64_t PackedBlockBytes(const Core& core) { return std::min<int64_t>(core.l2_bytes * 3 / 16, 96 << 10); }
+// Of a panel that is not cut for it: sums that go to scratch and back cost more where steps wait for L2 (Zen 3, 3x3/2
+// of 128 channels of 56x56, by blocks of 576 and whole: 88 -> 91 GFLOP/s, of 256 of 28x28, by 1152, 88 -> 89).
+int64_t WholePackedBytes(const Core& core) {
+  return core.waits_for_l2() ? std::min<int64_t>(core.l2_bytes * 5 / 16, 160 << 10) : PackedBlockBytes(core);
+}
 int64_t SlabBytes(const Core& core) { return std::min<int64_t>(core.l2_bytes / 4, 128 << 10); }
 int64_t TransposedPanelBytes(const Core& core) { return core.l2_bytes / 4; }
 int64_t TransposedSlabBytes(const Core& core) { return core.l2_bytes / 16; }
@@ -116,8 +121,14 @@ bool AsksAhead(const Core& core, int64_t rows, int64_t q_bytes) {
   return rows > 1 && q_bytes > core.l2_bytes / 4;
 }
 
+// So many tiles of a panel ask more often than it has lines to wait for (Zen 3, by 5x2: 628 tiles of 3136x256x64 98.0
+// -> 99.5 GFLOP/s without, from memory too; 157 of 784x512x128 level).
+constexpr int64_t kManyTilesALineByte = 2;
+
 bool AsksForWeights(const GemmPlan& plan) {
   const int64_t q_bytes = plan.k * plan.n * plan.element_bytes;
+  const int64_t rows_of_a_read = q_bytes <= plan.core.l2_bytes / 2 ? plan.m : plan.mc;
+  if (CeilDiv(rows_of_a_read, plan.mr) > kManyTilesALineByte * plan.nr() * plan.element_bytes) return false;
   return plan.m <= plan.mr ? AsksAhead(plan.core, plan.m, q_bytes) : q_bytes > kPrefetchBytes;
 }
 
@@ -133,6 +144,17 @@ constexpr int64_t kFarBlockBytes = 144 << 10;
 
 // Of P in L2: fewer than kFewRows whose k is whole are not worth it.
 constexpr int64_t kFewRows = 32, kManyRows = 128;
+
+// Of P and two panels, more than L2 has, where steps wait for it: blocks of rows and of k whose part of a panel L1
+// holds (Zen 3, weights from memory, GFLOP/s with 128 rows by 512 and so: 128x768x3072 97 -> 99, 64x768x3072 97.5 ->
+// 99, 128x768x1536, in blocks of 44 rows before, 97 -> 99, 32x768x3072 97 -> 99.5, 197x768x3072 95 -> 96.5).
+constexpr int64_t kRowsOfLateBlock = 64, kStepsOfLateBlock = 256;
+
+bool ComesLate(const GemmPlan& plan, int64_t rows) {
+  const int64_t bytes = plan.k * (rows + 2 * plan.nr()) * plan.element_bytes;
+  return plan.core.waits_for_l2() && plan.m >= kFewRows && bytes > plan.core.l2_bytes;
+}
+
 // Of a product: fewer may be cut for few threads' sake; at most so many are made; and the work below which a task is
 // not cut.
 constexpr int64_t kMinTasks = 16, kEnoughTasks = 64;
@@ -237,6 +259,8 @@ int64_t GemmPlan::unrolled_steps() const {
 bool GemmPlan::prefetch_p() const {
   if (!core.asks_in_steps()) return false;
   if (transpose_output) return !core.waits_for_l2();
+  // Zen 3: 3136x64x256 level to 1% more, 3136x64x64 99.3 -> 97.3 GFLOP/s.
+  if (core.waits_for_l2() && k < kManySteps) return false;
   return source == ColumnSource::kPacked && k_blocks() == 1 && m * k * element_bytes > PrefetchRowsBytes(core);
 }
 
@@ -358,9 +382,12 @@ GemmPlan PlanGemm(const Core& core, ColumnSource source, int64_t element_bytes, 
   int64_t blocks = 1;
   if (source == ColumnSource::kOnTheFly) {
     const int64_t kc = std::max<int64_t>(PackedBlockBytes(core) / (plan.nr() * element_bytes), 64);
-    blocks = std::max<int64_t>(CeilDiv(k, kc), 1);
+    blocks = k * plan.nr() * element_bytes <= WholePackedBytes(core) ? 1 : CeilDiv(k, kc);
     // Where k is blocked, all rows have their accumulators in scratch; each block of rows packs anew.
     BlockRows(blocks > 1 ? SlabBytes(core) / (plan.nr() * element_bytes) / plan.mr * plan.mr : m, &plan);
+  } else if (source == ColumnSource::kPacked && ComesLate(plan, std::min(rows, m))) {
+    BlockRows(kRowsOfLateBlock, &plan);
+    blocks = CeilDiv(k, kStepsOfLateBlock);
   } else if (source == ColumnSource::kPacked && rows < std::min(m, kFewRows)) {
     BlockRows(kManyRows, &plan);
     blocks = CeilDiv(k, core.row_block_bytes() / (plan.mc * element_bytes));
@@ -374,6 +401,7 @@ GemmPlan PlanGemm(const Core& core, ColumnSource source, int64_t element_bytes, 
     }
   }
   plan.kc = CeilDiv(k, blocks);
+  if (core.waits_for_l2() && k % kUnrolled == 0) plan.kc = RoundUp(plan.kc, kUnrolled);
   plan.prefetch = source == ColumnSource::kPacked && AsksForWeights(plan);
   return plan;
 }

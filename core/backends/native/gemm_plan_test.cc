@@ -47,11 +47,29 @@ TEST(GemmPlanTest, LongKIsBlockedWhereL2WouldHoldFewRows) {
     EXPECT_LE(plan.mc * plan.kc * 4, small.l2_bytes / 2) << m;
     EXPECT_GE(plan.mc, std::min<int64_t>(m, 64)) << m;
     EXPECT_LE(plan.scratch_bytes(), kMaxScratchBytes) << m;
+    EXPECT_LE(plan.kc * plan.nr() * 4, small.l1_bytes) << m;
+    EXPECT_EQ(plan.unrolled_steps(), 4) << m;
   }
+  // Two panels of k beside P are more than L2 has.
+  EXPECT_EQ(PlanGemm(small, ColumnSource::kPacked, 4, 1, 128, 768, 1536).kc, 256);
   // Whole: enough rows, few rows anyway, a larger L2.
   EXPECT_EQ(PlanGemm(small, ColumnSource::kPacked, 4, 1, 128, 3072, 768).k_blocks(), 1);
   EXPECT_EQ(PlanGemm(small, ColumnSource::kPacked, 4, 1, 16, 768, 3072).k_blocks(), 1);
   EXPECT_EQ(PlanGemm(Core{}, ColumnSource::kPacked, 4, 1, 128, 768, 3072).k_blocks(), 1);
+}
+
+// Unless scratch, or L2, has no room for the whole panel.
+TEST(GemmPlanTest, PanelsThatTasksPackAreNotCutWhereSumsComeLate) {
+  for (const int64_t l2_bytes : {512 << 10, 1 << 20, 4 << 20}) {
+    const Core small{32, 16, 32 << 10, l2_bytes};
+    EXPECT_EQ(PlanGemm(small, ColumnSource::kOnTheFly, 4, 1, 128, 784, 1152).k_blocks(), 1);
+    const GemmPlan larger = PlanGemm(small, ColumnSource::kOnTheFly, 4, 1, 512, 784, 4608);
+    EXPECT_GT(larger.k_blocks(), 1);
+    for (int64_t k = 1000; k < 4000; k += 100) {
+      EXPECT_LE(PlanGemm(small, ColumnSource::kOnTheFly, 4, 1, 512, 784, k).scratch_bytes(), kMaxScratchBytes) << k;
+    }
+  }
+  EXPECT_EQ(PlanGemm(Core{}, ColumnSource::kOnTheFly, 4, 1, 512, 784, 1152).kc, 576);
 }
 
 // With one multiply-add a cycle P may come from L3, so that Q is read once.
@@ -206,7 +224,11 @@ TEST(GemmPlanTest, SmallCoresAskInSteps) {
   EXPECT_FALSE(Core{}.asks_in_steps());
   EXPECT_TRUE(RowsComeLate(small, 4 * 256 * 3136));
   EXPECT_TRUE(PlanGemm(small, ColumnSource::kPacked, 4, 1, 3136, 64, 256).prefetch_p());
+  EXPECT_FALSE(PlanGemm(small, ColumnSource::kPacked, 4, 1, 3136, 64, 64).prefetch_p()) << "few steps";
   EXPECT_FALSE(PlanTransposedGemm(small, 4, 1, 196, 256, 1024, 0, 64).prefetch_p());
+  EXPECT_TRUE(PlanGemm(small, ColumnSource::kPacked, 4, 1, 197, 384, 384).prefetch);
+  EXPECT_FALSE(PlanGemm(small, ColumnSource::kPacked, 4, 1, 3136, 256, 64).prefetch) << "more tiles than lines";
+  EXPECT_TRUE(PlanGemm(small, ColumnSource::kPacked, 4, 1, 3136, 768, 768).prefetch) << "each row block reads it again";
   const GemmPlan short_product = PlanGemm(small, ColumnSource::kPacked, 4, 1, 3136, 256, 64);
   EXPECT_FALSE(ResultsComeLate(short_product, 4 * 3136 * 256));
 }

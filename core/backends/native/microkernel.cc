@@ -30,7 +30,8 @@ std::vector<Value> EmitRegisterTile(KernelBuilder& kb, const RegisterTile& tile,
   // k: steps done; at: of the operand that has the inner loops.
   auto step = [&](Value k, Value at, const std::vector<Value>& in) {
     Value q = kb.At(tile.q, tile.inner_of_q ? at : kb.Mul(k, tile.q_k_stride), tile.q_element);
-    Value p = kb.At(tile.p, tile.inner_of_q ? kb.Mul(k, tile.p_k_stride) : at, tile.p_element);
+    const Value p_offset = tile.inner_of_q ? kb.Mul(k, tile.p_k_stride) : at;
+    const Value p = tile.p_row_pointers.empty() ? kb.At(tile.p, p_offset, tile.p_element) : Value();
     std::vector<Value> row;
     for (int64_t v = 0; v < tile.vectors; ++v) {
       int64_t columns = tile.q_columns - v * tile.lanes;
@@ -52,7 +53,9 @@ std::vector<Value> EmitRegisterTile(KernelBuilder& kb, const RegisterTile& tile,
     std::vector<Value> out;
     for (int64_t r = 0; r < tile.rows; ++r) {
       int64_t offset = tile.p_rows.empty() ? r * tile.p_row_stride : tile.p_rows[r];
-      Value element = kb.Load(tile.p_element, kb.At(p, offset, tile.p_element));
+      const Value at_row =
+          p ? kb.At(p, offset, tile.p_element) : kb.At(tile.p_row_pointers[r], p_offset, tile.p_element);
+      Value element = kb.Load(tile.p_element, at_row);
       Value splat = kb.Splat(kb.Widen(element, tile.accumulator), vector);
       for (int64_t v = 0; v < tile.vectors; ++v) {
         const Value sum = in[r * tile.vectors + v];

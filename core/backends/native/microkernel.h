@@ -27,6 +27,8 @@ struct RegisterTile {
   mlir::Type p_element;
   int64_t p_row_stride = 0, p_k_stride = 1;
   std::vector<int64_t> p_rows;
+  // Unless empty: where each row's k = 0 lies, in place of p and what is added to it for a row.
+  std::vector<mlir::Value> p_row_pointers;
   // Where k runs over several loops of P (channel, then taps), or of Q: those within a step of the outermost.
   std::vector<InnerLoop> inner;
   bool inner_of_q = false;
