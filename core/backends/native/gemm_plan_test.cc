@@ -59,7 +59,7 @@ TEST(GemmPlanTest, LongKIsBlockedWhereL2WouldHoldFewRows) {
 }
 
 // Unless scratch, or L2, has no room for the whole panel.
-TEST(GemmPlanTest, PanelsThatTasksPackAreNotCutWhereSumsComeLate) {
+TEST(GemmPlanTest, PanelsThatTasksPackAreWholeWhereSumsComeLate) {
   for (const int64_t l2_bytes : {512 << 10, 1 << 20, 4 << 20}) {
     const Core small{32, 16, 32 << 10, l2_bytes};
     EXPECT_EQ(PlanGemm(small, ColumnSource::kOnTheFly, 4, 1, 128, 784, 1152).k_blocks(), 1);
