@@ -216,6 +216,8 @@ TEST(SubprocessTest, PipesAnswerWhenTheChildDies) {
             absl::StatusCode::kDeadlineExceeded);
   ASSERT_TRUE(process->Write("go\n", absl::InfiniteFuture()).ok());
   EXPECT_EQ(process->ReadExactly(&byte, 1, absl::InfiniteFuture()).code(), absl::StatusCode::kUnavailable);
+  // A dying process closes its descriptors one after the other, its input maybe last.
+  EXPECT_FALSE(process->Wait(absl::InfiniteFuture()).ok());
   EXPECT_EQ(process->Write("more", absl::InfiniteFuture()).code(), absl::StatusCode::kUnavailable);
 }
 
