@@ -97,20 +97,21 @@ void EmitPixelRows(KernelBuilder& kb, const ConvKernel& kernel, Value begin, Val
                            }});
     }
     int64_t mr = plan.gemm.mr, width = s.out[2], height = s.out[1];
-    if (!IsPixelTile(s, mr)) {
+    if (IsPixelTile(s, mr)) {
+      for (int64_t r = 0; r < mr; ++r) g.p.rows.push_back(r / width * padded[2] + r % width);
+      g.p.tile_offset = [=](KernelBuilder& kb, Value tile) {
+        if (mr > width) return kb.Mul(tile, mr / width * padded[2]);
+        int64_t tiles = width / mr;
+        Value row = kb.Div(tile, tiles);
+        Value at = kb.Add(kb.Mul(kb.Div(row, height), padded[1]), kb.Rem(row, height));
+        return kb.Add(kb.Mul(at, padded[2]), kb.Mul(kb.Rem(tile, tiles), mr));
+      };
+    } else {
       g.p.row_offset = [=](KernelBuilder& kb, Value tile, int64_t r) {
         const Value pixel = kb.Add(kb.Mul(tile, mr), r);
         return kb.Add(kb.Mul(kb.Div(pixel, width), padded[2]), kb.Rem(pixel, width));
       };
     }
-    for (int64_t r = 0; r < mr; ++r) g.p.rows.push_back(r / width * padded[2] + r % width);
-    g.p.tile_offset = [=](KernelBuilder& kb, Value tile) {
-      if (mr > width) return kb.Mul(tile, mr / width * padded[2]);
-      int64_t tiles = width / mr;
-      Value row = kb.Div(tile, tiles);
-      Value at = kb.Add(kb.Mul(kb.Div(row, height), padded[1]), kb.Rem(row, height));
-      return kb.Add(kb.Mul(at, padded[2]), kb.Mul(kb.Rem(tile, tiles), mr));
-    };
   }
   g.q.pointer = kernel.weights;
   g.q.element = kernel.accumulator;

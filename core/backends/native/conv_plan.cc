@@ -11,6 +11,14 @@ namespace {
 
 // Few output channels leave a tile one vector, which only many rows keep busy: up to what the registers hold.
 constexpr int64_t kMinPixelTile = 4;
+// Of a tile that crosses image rows, so that each of its pixels has an address of its own. Images of 7 and 14 columns
+// have 7x1 and 14x1 else, whose loads or chains take a third longer than their multiply-adds (Zen 3, weights from
+// memory, GFLOP/s, before and so: 3x3 of 512 channels of 7x7 92 -> 97, 3x3/2 of 512 of 14x14 80 -> 88; by panels
+// before, 3x3 of 256 of 14x14 91 -> 95, of 128 of 28x28 94 -> 97, 5x5/2 of 64 of 28x28 to 128 89 -> 97).
+constexpr int64_t kMaxCrossingPixels = 6;
+// Of a group: fewer do not pay for a copy whose columns a stride takes apart (groups of 24 of 28x28 by 3x3/2: 89 in
+// place, 71).
+constexpr int64_t kManyOutputs = 64;
 // Read in place, a tile is code for each column of the kernel, and of few image rows.
 constexpr int64_t kMaxInPlaceTaps = 16;
 constexpr int64_t kMaxInPlaceRows = 4;
@@ -117,13 +125,6 @@ double PanelCycles(const ConvPlan& plan, int64_t pixel_bytes) {
 }  // namespace
 
 static constexpr int64_t kMinBandTasks = 8;
-
-// Pixels of a tile that crosses image rows: each has an address of its own, and two vectors of sums. Of 7 and 14
-// columns whole image rows are 7x1 and 14x1, which are 35 and 25% short of loads (Zen 3, weights from memory, GFLOP/s,
-// before and so: 3x3 of 512 channels of 7x7 92 -> 97, 3x3/2 of 512 of 14x14 80 -> 88; by panels before, 3x3 of 256 of
-// 14x14 91
-// -> 95, of 128 of 28x28 94 -> 97, 5x5/2 of 64 of 28x28 to 128 89 -> 97).
-constexpr int64_t kMaxCrossingPixels = 6, kManyOutputs = 64;
 
 bool IsPixelTile(const ConvShape& s, int64_t mr) {
   if (s.out[2] % mr == 0) return true;
@@ -296,8 +297,7 @@ ConvPlan PlanConv(const Core& core, const ConvShape& shape, int64_t element_byte
   } else {
     for (int64_t mr = kMinPixelTile; mr + 2 <= core.registers; ++mr) {
       // Where L1 holds a group's pixels, 14x1 has its loads in time, and needs no copy (groups of 16 channels of 7x7:
-      // 93 GFLOP/s in place, 87 so); nor do few outputs pay for one that takes columns apart (groups of 24 of 28x28 by
-      // 3x3/2: 89 and 71).
+      // 93 GFLOP/s in place, 87 by tiles that cross).
       const bool pays = pixel_bytes > core.l1_bytes && (shape.stride[2] == 1 || shape.m / shape.groups >= kManyOutputs);
       const bool crosses = core.waits_for_l2() && shape.out[0] == 1 && mr <= kMaxCrossingPixels && pays;
       if (IsPixelTile(shape, mr) || crosses) consider(mr);

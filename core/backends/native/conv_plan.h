@@ -109,10 +109,10 @@ struct ConvPlan {
   void SetPadded(int64_t out_rows);
 };
 
-// `element_bytes`: of the accumulators. `widened`: x's elements are narrower.
-// Whether tiles of `mr` pixels are consecutive pixels of one image row, or whole image rows.
+// Whether each tile of `mr` pixels is a part of one image row, or whole image rows.
 bool IsPixelTile(const ConvShape& s, int64_t mr);
 
+// `element_bytes`: of the accumulators. `widened`: x's elements are narrower.
 ConvPlan PlanConv(const Core& core, const ConvShape& shape, int64_t element_bytes, bool widened = false);
 
 // Few tasks become more, for plans whose tasks threads share.

@@ -231,9 +231,10 @@ class TaskEmitter {
     auto from_k = [&](Value offset) {
       return kb_.At(kb_.At(p_, offset, g_.p.element), kb_.Mul(kb_.Div(k_begin, inner), g_.p.k_stride), g_.p.element);
     };
-    t.p = from_k(tile_offset);
-    for (int64_t r = 0; g_.p.row_offset && r < rows; ++r)
+    if (!g_.p.row_offset) t.p = from_k(tile_offset);
+    for (int64_t r = 0; g_.p.row_offset && r < rows; ++r) {
       t.p_row_pointers.push_back(from_k(g_.p.row_offset(kb_, tile, r)));
+    }
     t.inner = g_.p.inner;
     t.p_element = g_.p.element;
     t.p_row_stride = g_.p.row_stride;

@@ -121,14 +121,16 @@ bool AsksAhead(const Core& core, int64_t rows, int64_t q_bytes) {
   return rows > 1 && q_bytes > core.l2_bytes / 4;
 }
 
-// So many tiles of a panel ask more often than it has lines to wait for (Zen 3, by 5x2: 628 tiles of 3136x256x64 98.0
-// -> 99.5 GFLOP/s without, from memory too; 157 of 784x512x128 level).
-constexpr int64_t kManyTilesALineByte = 2;
+// Tiles of a panel for each byte of its row: more ask far more often than it has lines, and waiting for those costs
+// less (Zen 3, by 5x2: 628 tiles of 3136x256x64 98.0 -> 99.5 GFLOP/s without, from memory too; 157 of 784x512x128
+// level).
+constexpr int64_t kMostTilesAByte = 2;
 
 bool AsksForWeights(const GemmPlan& plan) {
   const int64_t q_bytes = plan.k * plan.n * plan.element_bytes;
-  const int64_t rows_of_a_read = q_bytes <= plan.core.l2_bytes / 2 ? plan.m : plan.mc;
-  if (CeilDiv(rows_of_a_read, plan.mr) > kManyTilesALineByte * plan.nr() * plan.element_bytes) return false;
+  // A panel that stays in L2 is waited for once, whatever the row blocks.
+  const int64_t rows = q_bytes <= plan.core.l2_bytes / 2 ? plan.m : plan.mc;
+  if (CeilDiv(rows, plan.mr) > kMostTilesAByte * plan.nr() * plan.element_bytes) return false;
   return plan.m <= plan.mr ? AsksAhead(plan.core, plan.m, q_bytes) : q_bytes > kPrefetchBytes;
 }
 
@@ -145,8 +147,8 @@ constexpr int64_t kFarBlockBytes = 144 << 10;
 // Of P in L2: fewer than kFewRows whose k is whole are not worth it.
 constexpr int64_t kFewRows = 32, kManyRows = 128;
 
-// Of P and two panels, more than L2 has, where steps wait for it: blocks of rows and of k whose part of a panel L1
-// holds (Zen 3, weights from memory, GFLOP/s with 128 rows by 512 and so: 128x768x3072 97 -> 99, 64x768x3072 97.5 ->
+// Of P and two panels together more than L2 has, where steps wait for it: blocks of rows and of k whose part of a panel
+// L1 holds (Zen 3, weights from memory, GFLOP/s with 128 rows by 512 and so: 128x768x3072 97 -> 99, 64x768x3072 97.5 ->
 // 99, 128x768x1536, in blocks of 44 rows before, 97 -> 99, 32x768x3072 97 -> 99.5, 197x768x3072 95 -> 96.5).
 constexpr int64_t kRowsOfLateBlock = 64, kStepsOfLateBlock = 256;
 
