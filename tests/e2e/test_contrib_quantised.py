@@ -46,8 +46,6 @@ class Nodes:
         if np.issubdtype(dtype, np.floating):
             return self.random.standard_normal(shape).astype(dtype)
         bounds = np.iinfo(dtype)
-        if dtype == np.int8 and not SUMS_ARE_WHOLE:
-            return self.random.integers(-64, 64, shape).astype(dtype)
         return self.random.integers(bounds.min, bounds.max + 1, shape).astype(dtype)
 
     def given(self, value: np.ndarray) -> str:

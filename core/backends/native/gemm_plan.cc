@@ -345,6 +345,12 @@ void BlockRows(int64_t rows, GemmPlan* plan) {
   plan->mc = RoundUp(CeilDiv(plan->m, row_blocks), plan->mr);
 }
 
+// So many blocks of k at most, of whole groups of unrolled steps.
+void BlockSteps(int64_t blocks, GemmPlan* plan) {
+  plan->kc = CeilDiv(plan->k, blocks);
+  if (plan->core.waits_for_l2() && plan->k % kUnrolled == 0) plan->kc = RoundUp(plan->kc, kUnrolled);
+}
+
 }  // namespace
 
 GemmPlan PlanTransposedGemm(const Core& core, int64_t element_bytes, int64_t batch, int64_t m, int64_t n, int64_t k,
@@ -369,8 +375,7 @@ GemmPlan PlanTransposedGemm(const Core& core, int64_t element_bytes, int64_t bat
   }
   kc = std::max<int64_t>(kc, 64);
   int64_t blocks = std::max<int64_t>(CeilDiv(k, kc), 1);
-  plan.kc = CeilDiv(k, blocks);
-  if (core.waits_for_l2() && k % kUnrolled == 0) plan.kc = RoundUp(plan.kc, kUnrolled);
+  BlockSteps(blocks, &plan);
   BlockRows(TransposedSlabBytes(core) / (plan.nr() * element_bytes), &plan);
   plan.prefetch = AsksForWeights(plan);
   return plan;
@@ -407,8 +412,7 @@ GemmPlan PlanGemm(const Core& core, ColumnSource source, int64_t element_bytes, 
       blocks = CeilDiv(k, NearBlockBytes(core) / step_bytes);
     }
   }
-  plan.kc = CeilDiv(k, blocks);
-  if (core.waits_for_l2() && k % kUnrolled == 0) plan.kc = RoundUp(plan.kc, kUnrolled);
+  BlockSteps(blocks, &plan);
   plan.prefetch = source == ColumnSource::kPacked && AsksForWeights(plan);
   return plan;
 }
