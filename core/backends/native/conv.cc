@@ -160,8 +160,8 @@ void EmitPackConvWeights(KernelBuilder& kb, const ConvPlan& plan, Value w, Type 
         kb.For(taps, [&](Value t) {
           Value at = kb.Add(kb.Mul(kb.Add(kb.Mul(c, rows), r), taps), kb.Sub(kb.Int(taps - 1), t));
           Value k = kb.Add(kb.Mul(c, taps), t);
-          Value tile = kb.Add(kb.Mul(kb.Div(r, g.mr), g.mr * g.k), kb.Rem(r, g.mr));
-          kb.Store(kb.Load(element, kb.At(from, at, element)), kb.At(target, kb.Add(tile, kb.Mul(k, g.mr)), packed));
+          const Value row = PackedRow(kb, g, r);
+          kb.Store(kb.Load(element, kb.At(from, at, element)), kb.At(target, kb.Add(row, kb.Mul(k, g.mr)), packed));
         });
       });
     });

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/backends/native/conv.h"
+#include "core/backends/native/gemm_cost.h"
 #include "core/backends/native/testing/kernel_jit.h"
 #include "core/backends/native/testing/measuring.h"
 #include "core/backends/native/testing/peak.h"
@@ -127,6 +128,7 @@ double Measure(const std::string& cpu, const Layer& l, double* flops) {
   plan.gemm.prefetch = Setting("PREFETCH", plan.gemm.prefetch);
   if (plan.method == ConvMethod::kPointwise) {
     plan.gemm.mr = Setting("MR", plan.gemm.mr);
+    plan.gemm.shares_tail = Setting("SHARES_TAIL", plan.gemm.shares_tail);
     plan.gemm.nv = Setting("NV", plan.gemm.nv);
     plan.gemm.nv_last = CeilDiv(plan.gemm.n_last(), plan.lanes);
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/backends/native/depthwise_plan.h"
+#include "core/backends/native/gemm_cost.h"
 #include "core/backends/native/rounding.h"
 
 namespace inlay::native {
@@ -259,7 +260,7 @@ ConvPlan PlanConv(const Core& core, const ConvShape& shape, int64_t element_byte
   const bool copies = !pointwise || CopiesRows(core, shape.m / shape.groups, channels, shape.pixels() * element_bytes);
   const ColumnSource source = copies ? ColumnSource::kOnTheFly : ColumnSource::kDirect;
   plan.gemm = PlanGemm(core, source, element_bytes, shape.n * shape.groups, shape.m / shape.groups, shape.pixels(),
-                       channels * shape.taps());
+                       channels * shape.taps(), TailRows::kShared);
   // A block of k is whole channels, so that the packer's loops are over channels and taps.
   auto whole_channels = [&](int64_t kc) { return std::min(CeilDiv(kc, shape.taps()), channels) * shape.taps(); };
   if (pointwise && copies) BlockFarRows(&plan.gemm);

@@ -186,7 +186,7 @@ void EmitTilePixels(KernelBuilder& kb, const ConvPlan& plan, Value x, const Inpu
     const Value plane = kb.Mul(kb.Mul(slice, s.stride[0]), s.in[1]);
     return kb.Add(kb.Mul(kb.Add(plane, h), s.in[2]), w);
   };
-  auto copy = [&](Value tile, int64_t rows) {
+  auto copy = [&](Value tile, Value first, int64_t rows) {
     struct Part {
       int64_t row, pixels;
       Value from;
@@ -195,7 +195,7 @@ void EmitTilePixels(KernelBuilder& kb, const ConvPlan& plan, Value x, const Inpu
     for (int64_t row = 0; row < rows; row += parts.back().pixels) {
       int64_t pixels = 1;
       while (s.is_pointwise() && 2 * pixels <= std::min(rows - row, plan.lanes)) pixels *= 2;
-      parts.push_back({row, pixels, place(kb.Add(kb.Mul(tile, g.mr), row))});
+      parts.push_back({row, pixels, place(kb.Add(first, row))});
     }
     kb.For(begin, end, 1, [&](Value c) {
       const Value plane = kb.At(planes, kb.Mul(c, s.in_elements()), element);
@@ -207,8 +207,10 @@ void EmitTilePixels(KernelBuilder& kb, const ConvPlan& plan, Value x, const Inpu
       }
     });
   };
-  kb.For(g.m / g.mr, [&](Value tile) { copy(tile, g.mr); });
-  if (g.m_tail() > 0) copy(kb.Int(g.m / g.mr), g.m_tail());
+  const int64_t whole = g.whole_tiles(), lower = g.mr - 1;
+  kb.For(whole, [&](Value tile) { copy(tile, kb.Mul(tile, g.mr), g.mr); });
+  kb.For(g.lower_tiles(), [&](Value i) { copy(kb.Add(i, whole), kb.Add(kb.Mul(i, lower), whole * g.mr), lower); });
+  if (g.m_tail() > 0) copy(kb.Int(whole), kb.Int(whole * g.mr), g.m_tail());
 }
 
 Value TapOffset(KernelBuilder& kb, const ConvPlan& plan, Value d, Value h, Value w) {

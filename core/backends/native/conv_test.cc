@@ -156,15 +156,18 @@ std::vector<float> Compute(const std::string& cpu, const ConvShape& shape, const
 }
 
 // cut: into more tasks, for threads.
+ConvShape ShapeOf(const Case& c) {
+  const Spatial out = OutputExtent(c);
+  if (!c.transposed) return {c.n, c.c, c.m, c.groups, c.in, c.kernel, c.stride, c.dilation, c.pad, out};
+  return TransposedConvShape(c.n, c.c, c.m, c.groups, c.in, c.kernel, c.stride, c.dilation, c.pad, out);
+}
+
 void Check(const std::string& cpu, const Case& c, bool cut = false, Core (*with)(Core) = Unchanged) {
   Spatial out = OutputExtent(c);
   SCOPED_TRACE(cpu + " in " + std::to_string(c.c) + "x" + std::to_string(c.in[1]) + "x" + std::to_string(c.in[2]) +
                " out " + std::to_string(c.m) + "x" + std::to_string(out[1]) + "x" + std::to_string(out[2]) +
                " kernel " + std::to_string(c.kernel[1]) + "x" + std::to_string(c.kernel[2]));
-  ConvShape shape{c.n, c.c, c.m, c.groups, c.in, c.kernel, c.stride, c.dilation, c.pad, out};
-  if (c.transposed) {
-    shape = TransposedConvShape(c.n, c.c, c.m, c.groups, c.in, c.kernel, c.stride, c.dilation, c.pad, out);
-  }
+  const ConvShape shape = ShapeOf(c);
   std::vector<float> x = Random(c.n * c.c * shape.in_elements(), 1), w = Random(c.m * c.c / c.groups * shape.taps(), 2);
   std::vector<float> want = Reference(c, out, x, w);
   want.resize(want.size() + 32, 77.0f);
@@ -245,6 +248,22 @@ TEST_P(ConvTest, PixelsAsTilesReadThem) {
     Check(GetParam(), {1, 403, 333, 1, {1, 2 * extent, 2 * extent - 1}, k1, k122, k1, k0, k0});
   }
   Check(GetParam(), {1, 403, 80, 1, {3, 8, 7}, k1, {2, 3, 1}, k1, k0, k0});
+}
+
+// Rows of pixels, and of weights as they lie and reversed, of groups, in blocks.
+TEST_P(ConvTest, LastTilesShareTheTail) {
+  const Case pixels{1, 403, 512, 1, {1, 7, 7}, k1, k1, k1, k0, k0}, strided{2, 403, 333, 1, {1, 14, 13}, k1, k122, k1},
+      outputs{2, 32, 128, 1, {1, 30, 29}, k1, k1, k1}, grouped{1, 64, 256, 2, {1, 30, 30}, k1, k1, k1},
+      taps{1, 20, 50, 1, {1, 30, 29}, k133, k1, k1, k011, k011},
+      reversed{1, 20, 50, 1, {1, 30, 29}, k133, k122, k1, k011, k011, true};
+  const Core core{32, 16, 32 << 10, 512 << 10};
+  int64_t sharing = 0;
+  for (const Case& c : {pixels, strided, outputs, grouped, taps, reversed}) {
+    sharing += PlanConv(core, ShapeOf(c), 4).gemm.lower_tiles() > 0 ? 1 : 0;
+    Check(GetParam(), c);
+  }
+  EXPECT_GE(sharing, 4);
+  if (GetParam() != "x86-64") Check(GetParam(), {1, 300, 512, 1, {1, 30, 30}, k1, k1, k1}, /*cut=*/true);
 }
 
 TEST_P(ConvTest, PixelsAskedFor) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/backends/native/gemm_cost.h"
 #include "core/backends/native/rounding.h"
 
 namespace inlay::native {

@@ -66,19 +66,23 @@ class TaskEmitter {
     nv_ = nv;
     readable_ = readable;
     columns_ = columns;
-    int64_t tiles = plan_.mc == plan_.m ? plan_.m / plan_.mr : plan_.mc / plan_.mr;
-    tile_begin_ = kb_.Mul(row_block_, tiles);
-    tile_end_ = kb_.Min(kb_.Int(plan_.m / plan_.mr), kb_.Add(tile_begin_, tiles));
+    const int64_t whole = plan_.whole_tiles();
+    tile_begin_ = kb_.Mul(row_block_, plan_.tiles_of_block());
+    const Value block_end = kb_.Min(kb_.Int(plan_.tiles()), kb_.Add(tile_begin_, plan_.tiles_of_block()));
+    const Value whole_end = kb_.Min(kb_.Int(whole), block_end);
+    tile_end_ = plan_.lower_tiles() > 0 ? block_end : whole_end;
     Value is_last_block = kb_.Equal(row_block_, kb_.Int(plan_.row_blocks() - 1));
     const TileLoop all_tiles = [&](const std::function<void(int64_t rows, Value tile)>& body) {
-      ForTiles(tile_begin_, tile_end_, [&](Value tile) { body(plan_.mr, tile); });
-      if (plan_.m_tail() > 0) kb_.If(is_last_block, [&] { body(plan_.m_tail(), kb_.Int(plan_.m / plan_.mr)); });
+      ForTiles(tile_begin_, whole_end, [&](Value tile) { body(plan_.mr, tile); });
+      if (plan_.lower_tiles() > 0) {
+        kb_.For(kb_.Max(tile_begin_, kb_.Int(whole)), block_end, 1, [&](Value tile) { body(plan_.mr - 1, tile); });
+      }
+      if (plan_.m_tail() > 0) kb_.If(is_last_block, [&] { body(plan_.m_tail(), kb_.Int(whole)); });
     };
-    Value row_begin = kb_.Mul(tile_begin_, plan_.mr);
-    Value rows = kb_.Sub(kb_.Min(kb_.Int(plan_.m), kb_.Add(row_begin, tiles * plan_.mr + plan_.m_tail())), row_begin);
-    if (plan_.row_blocks() > 1) rows = kb_.Sub(kb_.Min(kb_.Int(plan_.m), kb_.Add(row_begin, plan_.mc)), row_begin);
+    row_begin_ = RowOf(tile_begin_);
+    const Value rows = kb_.Sub(kb_.Min(kb_.Int(plan_.m), RowOf(block_end)), row_begin_);
     if (g_.transpose_output) {
-      TransposedPanel(row_begin, rows, all_tiles);
+      TransposedPanel(rows, kb_.Sub(block_end, kb_.Int(1)), all_tiles);
       return;
     }
     // The last block of k goes from the registers to where it belongs.
@@ -95,8 +99,9 @@ class TaskEmitter {
       Value q = ColumnBlock(k_begin, k_end);
       all_tiles([&](int64_t tile_rows, Value tile) {
         if (g_.ahead && !finishes) kb_.If(kb_.Equal(block, kb_.Int(blocks - 1)), [&] { AskForAll(tile_rows, tile); });
-        const std::vector<Value> in = LoadAll(tile_rows, SlabOf(tile));
-        StoreAll(Tile(tile_rows, tile, q, k_begin, k_end, in), SlabOf(tile));
+        const Value slab = SlabOf(tile_rows, tile);
+        const std::vector<Value> in = LoadAll(tile_rows, slab);
+        StoreAll(Tile(tile_rows, tile, q, k_begin, k_end, in), slab);
       });
     });
     if (finishes) {
@@ -104,21 +109,35 @@ class TaskEmitter {
       Value q = ColumnBlock(k_begin, kb_.Int(plan_.k));
       all_tiles([&](int64_t tile_rows, Value tile) { LastTile(tile_rows, tile, q, k_begin, blocks > 0); });
     } else {
-      EpilogueOverSlab(row_begin, rows, scratch_);
+      EpilogueOverSlab(row_begin_, rows, scratch_);
     }
   }
 
+  // The first row of a tile, whichever it is.
+  Value RowOf(Value tile) {
+    const Value row = kb_.Mul(tile, plan_.mr);
+    if (plan_.lower_tiles() == 0) return row;
+    return kb_.Sub(row, kb_.Max(kb_.Sub(tile, kb_.Int(plan_.whole_tiles())), kb_.Int(0)));
+  }
+
+  // The same, of a tile of which it is known how many rows it has.
+  Value RowOf(int64_t rows, Value tile) {
+    return IsLower(rows) ? kb_.Add(kb_.Mul(tile, rows), plan_.whole_tiles()) : kb_.Mul(tile, plan_.mr);
+  }
+
+  bool IsLower(int64_t rows) const { return plan_.lower_tiles() > 0 && rows < plan_.mr; }
+
   // Of a tile's sums over blocks of k.
-  Value SlabOf(Value tile) {
-    return kb_.At(scratch_, kb_.Mul(kb_.Sub(tile, tile_begin_), plan_.mr * nv_ * plan_.lanes), g_.accumulator);
+  Value SlabOf(int64_t rows, Value tile) {
+    return kb_.At(scratch_, kb_.Mul(kb_.Sub(RowOf(rows, tile), row_begin_), nv_ * plan_.lanes), g_.accumulator);
   }
 
   // Whether a block's first tile packs the panel as it reads it: beside its multiply-adds the stores cost nothing (64
   // rows, AVX2 on Zen 4: 108 -> 113 GFLOP/s of 116).
   bool FirstTilePacks() const {
     if (plan_.source != ColumnSource::kOnTheFly || g_.q.pack || g_.tile || !g_.p.inner.empty()) return false;
-    const int64_t last_rows = plan_.m - (plan_.row_blocks() - 1) * plan_.mc;
-    return g_.q.column_stride == 1 && last_rows >= plan_.mr;
+    const int64_t first_of_last_block = (plan_.row_blocks() - 1) * plan_.tiles_of_block();
+    return g_.q.column_stride == 1 && first_of_last_block < plan_.whole_tiles();
   }
 
   void ForTiles(Value begin, Value end, const std::function<void(Value tile)>& body) {
@@ -191,7 +210,8 @@ class TaskEmitter {
                           bool asks_for_results = false) {
     Value prefetch, prefetch_step;
     int64_t ask_every = 1, prefetch_lines = 1;
-    const bool unrolls = g_.p.inner.empty() && rows == plan_.mr && !packs_;
+    const bool is_many = rows == plan_.mr || IsLower(rows);  // of tiles
+    const bool unrolls = g_.p.inner.empty() && is_many && !packs_;
     if (plan_.prefetch && plan_.source != ColumnSource::kPacked) {
       if (const RowsAsked asked = AsksForRows(); !packs_ || asked.first_tile == 0) {
         const int64_t line = LineOfQ(), lines = CeilDiv(plan_.nr(), line);
@@ -218,8 +238,6 @@ class TaskEmitter {
                                 k_end, prefetch, prefetch_step, q_stride_, columns, scratch_};
       return g_.tile(kb_, request, in);
     }
-    int64_t tile_stride = g_.p.tile_stride != 0 ? g_.p.tile_stride : plan_.mr * g_.p.row_stride;
-    Value tile_offset = g_.p.tile_offset ? g_.p.tile_offset(kb_, tile) : kb_.Mul(tile, tile_stride);
     int64_t inner = 1;
     for (const InnerLoop& loop : g_.p.inner) inner *= loop.extent;
     RegisterTile t;
@@ -231,7 +249,7 @@ class TaskEmitter {
     auto from_k = [&](Value offset) {
       return kb_.At(kb_.At(p_, offset, g_.p.element), kb_.Mul(kb_.Div(k_begin, inner), g_.p.k_stride), g_.p.element);
     };
-    if (!g_.p.row_offset) t.p = from_k(tile_offset);
+    if (!g_.p.row_offset) t.p = from_k(TileOffset(tile, RowOf(rows, tile)));
     for (int64_t r = 0; g_.p.row_offset && r < rows; ++r) {
       t.p_row_pointers.push_back(from_k(g_.p.row_offset(kb_, tile, r)));
     }
@@ -256,11 +274,11 @@ class TaskEmitter {
       t.ask = [=, this](KernelBuilder&, Value line) { Ask(rows, tile, line); };
     }
     if (plan_.prefetch_p() && plan_.transpose_output && t.inner.empty()) {
-      t.next_p = NextPixels(tile, tile_stride, k_begin, k_end);
+      t.next_p = NextPixels(tile, k_begin, k_end);
       t.next_p_step = t.p_k_stride;
-    } else if (plan_.prefetch_p() && t.p_k_stride == 1 && t.p_row_stride == plan_.k && rows == plan_.mr) {
-      t.next_p = kb_.At(t.p, tile_stride, g_.p.element);
-      t.next_p_step = plan_.mr;
+    } else if (plan_.prefetch_p() && t.p_k_stride == 1 && t.p_row_stride == plan_.k && is_many) {
+      t.next_p = kb_.At(t.p, rows * plan_.k, g_.p.element);
+      t.next_p_step = rows;
     }
     if (unrolls) t.unrolled = plan_.unrolled_steps();
     return EmitRegisterTile(kb_, t, kb_.Int(0), kb_.Div(kb_.Sub(k_end, k_begin), inner), in);
@@ -268,12 +286,18 @@ class TaskEmitter {
 
   // The last row of the next tile's P: of those that lie side by side, the one whose line no tile has met. After the
   // last tile of the row block the first one follows, in the next block of k.
-  Value NextPixels(Value tile, int64_t tile_stride, Value k_begin, Value k_end) {
+  Value NextPixels(Value tile, Value k_begin, Value k_end) {
     const Value next = kb_.Add(tile, kb_.Int(1)), goes_on = kb_.Less(next, tile_end_);
-    const Value row =
-        kb_.Add(kb_.Mul(kb_.Select(goes_on, next, tile_begin_), tile_stride), (plan_.mr - 1) * g_.p.row_stride);
+    const Value other = kb_.Select(goes_on, next, tile_begin_);
+    const Value row = kb_.Add(TileOffset(other, RowOf(other)), (plan_.mr - 1) * g_.p.row_stride);
     return kb_.At(kb_.At(p_, row, g_.p.element), kb_.Mul(kb_.Select(goes_on, k_begin, k_end), g_.p.k_stride),
                   g_.p.element);
+  }
+
+  // Where a tile's P lies, whose first row is `row`.
+  Value TileOffset(Value tile, Value row) {
+    if (g_.p.tile_offset) return g_.p.tile_offset(kb_, tile);
+    return g_.p.tile_stride != 0 ? kb_.Mul(tile, g_.p.tile_stride) : kb_.Mul(row, g_.p.row_stride);
   }
 
   // Lines of C that a tile asks for: in each run of it that the tile writes, as many as wherever the run may begin in
@@ -291,7 +315,7 @@ class TaskEmitter {
   void Ask(int64_t rows, Value tile, Value line) {
     const int64_t lines = LinesOfRun(rows);
     const Value run = kb_.Div(line, lines), at = kb_.Rem(line, lines), last = kb_.Sub(columns_, kb_.Int(1));
-    const Value row = kb_.Mul(tile, plan_.mr), column = kb_.Mul(panel_, plan_.nr());
+    const Value row = RowOf(rows, tile), column = kb_.Mul(panel_, plan_.nr());
     if (g_.transpose_output) {
       g_.ahead(kb_, batch_, kb_.Add(column, kb_.Min(run, last)), kb_.Add(row, kb_.Mul(at, LineOfC())));
     } else {
@@ -308,11 +332,11 @@ class TaskEmitter {
   void LastTile(int64_t rows, Value tile, Value q, Value k_begin, bool adds) {
     const bool asks_in_steps = g_.ahead && !g_.tile && plan_.core.asks_in_steps();
     if (!asks_in_steps) AskForAll(rows, tile);
-    const Value slab = adds ? SlabOf(tile) : scratch_;
+    const Value slab = adds ? SlabOf(rows, tile) : scratch_;
     std::vector<Value> sums(rows * nv_, kb_.Zero(KernelBuilder::Vector(plan_.lanes, g_.accumulator)));
     if (adds) sums = LoadAll(rows, slab);
     std::vector<Value> acc = Tile(rows, tile, q, k_begin, kb_.Int(plan_.k), sums, asks_in_steps);
-    Value row = kb_.Mul(tile, plan_.mr);
+    const Value row = RowOf(rows, tile);
     int64_t columns;
     bool full = IsConstant(columns_, &columns) && columns == nv_ * plan_.lanes;
     if (!g_.inline_epilogue || !full) {
@@ -387,7 +411,7 @@ class TaskEmitter {
   // it: those wait for no multiply-add that is under way, and are turned beside them (Zen 4, 256 channels of 14x14 to
   // 1024, in one block of k, from the registers to C, which is asked for in steps: 110.7 -> 113.2 GFLOP/s of 117;
   // without any of this work 116).
-  void TransposedPanel(Value row_begin, Value rows, const TileLoop& all_tiles) {
+  void TransposedPanel(Value rows, Value last_tile, const TileLoop& all_tiles) {
     const int64_t lanes = plan_.lanes, blocks = std::max<int64_t>(plan_.k_blocks(), 1);
     const bool asks_in_steps = g_.ahead && !g_.tile && blocks == 1 && plan_.core.asks_in_steps();
     kb_.For(blocks, [&](Value block) {
@@ -399,7 +423,7 @@ class TaskEmitter {
       const Value has_sums = kb_.LaneMask(lanes, kb_.Int(0), kb_.Mul(kb_.Min(block, kb_.Int(1)), lanes));
       all_tiles([&](int64_t tile_rows, Value tile) {
         if (g_.ahead && !asks_in_steps) kb_.If(is_last, [&] { AskForAll(tile_rows, tile); });
-        const Value begin = kb_.Mul(kb_.Sub(tile, tile_begin_), plan_.mr);
+        const Value begin = kb_.Sub(RowOf(tile_rows, tile), row_begin_);
         auto sum_at = [&](int64_t i) {
           return kb_.At(SumsOf(kb_.Add(begin, i / nv_)), i % nv_ * lanes, g_.accumulator);
         };
@@ -407,24 +431,25 @@ class TaskEmitter {
         for (size_t i = 0; blocks > 1 && i < sums.size(); ++i) sums[i] = kb_.MaskedLoad(sum_at(i), has_sums, sums[i]);
         sums = Tile(tile_rows, tile, q, k_begin, k_end, sums, asks_in_steps);
         for (size_t i = 0; i < sums.size(); ++i) kb_.Store(sums[i], sum_at(i));
-        const Value before = kb_.Max(kb_.Sub(begin, kb_.Int(plan_.mr)), kb_.Int(0));
+        const Value before = kb_.Max(kb_.Sub(RowOf(kb_.Sub(tile, kb_.Int(1))), row_begin_), kb_.Int(0));
         kb_.For(Squares(before), kb_.Select(is_last, Squares(begin), Squares(before)), lanes,
-                [&](Value i) { TransposeRows(row_begin, i, lanes); });
+                [&](Value i) { TransposeRows(i, lanes); });
       });
     });
-    const Value whole = Squares(rows), last_tile = kb_.Mul(kb_.Div(kb_.Sub(rows, kb_.Int(1)), plan_.mr), plan_.mr);
-    kb_.For(Squares(last_tile), whole, lanes, [&](Value i) { TransposeRows(row_begin, i, lanes); });
+    const Value whole = Squares(rows), last_begin = kb_.Sub(RowOf(last_tile), row_begin_);
+    kb_.For(Squares(last_begin), whole, lanes, [&](Value i) { TransposeRows(i, lanes); });
     // What is left of the rows: none, or as many of each block that has any; else one element at a time.
     const int64_t last = plan_.m - (plan_.row_blocks() - 1) * plan_.mc;
     const int64_t rest = last % lanes, others = plan_.row_blocks() == 1 ? 0 : plan_.mc % lanes;
-    if (rest == 0 && others == 0) return;
-    if (rest > 1 && (others == 0 || others == rest)) {
-      kb_.For(whole, rows, rest, [&](Value i) { TransposeRows(row_begin, i, rest); });
+    const bool is_known = (plan_.row_blocks() - 1) * plan_.tiles_of_block() <= plan_.whole_tiles();
+    if (is_known && rest == 0 && others == 0) return;
+    if (is_known && rest > 1 && (others == 0 || others == rest)) {
+      kb_.For(whole, rows, rest, [&](Value i) { TransposeRows(i, rest); });
       return;
     }
     kb_.For(kb_.Int(0), columns_, 1, [&](Value j) {
       kb_.For(whole, rows, 1, [&](Value i) {
-        g_.epilogue(kb_, batch_, kb_.Add(kb_.Mul(panel_, plan_.nr()), j), kb_.Add(row_begin, i),
+        g_.epilogue(kb_, batch_, kb_.Add(kb_.Mul(panel_, plan_.nr()), j), kb_.Add(row_begin_, i),
                     kb_.Load(g_.accumulator, kb_.At(SumsOf(i), j, g_.accumulator)));
       });
     });
@@ -440,10 +465,10 @@ class TaskEmitter {
   }
 
   // `count` of them, from the i-th on, square by square.
-  void TransposeRows(Value row_begin, Value i, int64_t count) {
+  void TransposeRows(Value i, int64_t count) {
     const int64_t lanes = plan_.lanes, width = nv_ * lanes;
     const Type vector = KernelBuilder::Vector(lanes, g_.accumulator);
-    const Value first = kb_.Mul(panel_, plan_.nr()), row = kb_.Add(row_begin, i);
+    const Value first = kb_.Mul(panel_, plan_.nr()), row = kb_.Add(row_begin_, i);
     kb_.For(kb_.Int(0), columns_, lanes, [&](Value j) {
       const Value from = kb_.At(SumsOf(i), j, g_.accumulator), column = kb_.Add(first, j);
       std::vector<Value> square(lanes, kb_.Zero(vector));
@@ -475,8 +500,8 @@ class TaskEmitter {
   Value panel_, row_block_, batch_, p_, q_;
   // Of the panel being emitted.
   int64_t nv_ = 0, readable_ = 0, q_stride_ = 0;
-  Value columns_, tile_begin_, tile_end_;
-  bool packs_ = false;  // the tile being emitted
+  Value columns_, tile_begin_, tile_end_, row_begin_;  // tile_end_: of those that are no tail
+  bool packs_ = false;                                 // the tile being emitted
 };
 
 }  // namespace

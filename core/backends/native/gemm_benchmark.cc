@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/backends/native/gemm.h"
+#include "core/backends/native/gemm_cost.h"
 #include "core/backends/native/rounding.h"
 #include "core/backends/native/testing/kernel_jit.h"
 #include "core/backends/native/testing/measuring.h"
@@ -56,8 +57,9 @@ void Measure(const std::string& cpu, int64_t m, int64_t n, int64_t k, const std:
                         : how[0] == 'f' ? ColumnSource::kOnTheFly
                                         : ColumnSource::kPacked;
   bool transposed = how.back() == 't' && how != "direct";
-  GemmPlan plan = PlanGemm(WithCaches(jit.core()), source, 4, batch, m, n, k);
-  // For finding the rules: MR, NV, KC, MC override them, AHEAD asks for results.
+  GemmPlan plan = PlanGemm(WithCaches(jit.core()), source, 4, batch, m, n, k, TailRows::kShared);
+  // For finding the rules: MR, NV, KC, MC, SHARES_TAIL override them, AHEAD asks for results.
+  plan.shares_tail = Setting("SHARES_TAIL", plan.shares_tail);
   plan.mr = Setting("MR", plan.mr);
   plan.nv = Setting("NV", plan.nv);
   plan.nv_last = CeilDiv(plan.n_last(), plan.lanes);

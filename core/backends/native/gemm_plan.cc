@@ -3,16 +3,11 @@
 #include <algorithm>
 #include <numeric>
 
+#include "core/backends/native/gemm_cost.h"
+
 namespace inlay::native {
 namespace {
 
-// Accumulators in and out, loop set-up.
-constexpr int64_t kTileOverheadCycles = 24;
-// Less of a tile of 5x2 whose steps are unrolled, and its chains are shorter than ChainCycles says (Zen 3, per cent of
-// the peak by 6x2 and by 5x2, k of 32, 64, 96, 128: 88, 93, 95, 97 and 93, 96, 97, 97; 384 and 768 level; AVX2 on Zen
-// 4, k of 64: 99 and 95).
-constexpr int64_t kShortTileOverheadCycles = 12;
-constexpr double kShortTileChainCycles = 5.05;
 // A tile of 6x2 has 25 instructions for a step's six cycles, of which the counter, its jump and a prefetch are five
 // (Zen 3, 197x384x384 and 3136x64x256: 98 -> 100.5 GFLOP/s of 102; of panels that tasks copy, 512 channels of 28x28 to
 // 256 and 128 to 512 94 -> 95 to 96% of the peak, narrower images level; of pixels as P, 384 channels of 14x14 to 64
@@ -22,53 +17,10 @@ constexpr double kShortTileChainCycles = 5.05;
 // the core's clock is a twelfth faster with them; AVX-512, Q where it lies, 128x784x512 165 -> 186, 1024x196x256 176 ->
 // 190, 2048x49x512 125 -> 141, but by AVX2, whose registers do not hold the rows' addresses, 103 -> 91).
 constexpr int64_t kUnrolled = 4;
-// Of a tile whose results go far: each of its rows is a stream of its own, so that wide tiles have fewer of them
-// (Emerald Rapids, per cent of the peak, rows a plane apart: pointwise, 64 channels of 56x56 to 256 84 by 13x2, 88 by
-// 6x4, 83 by 8x2; 16 of 112x112 to 96 58 and 65. Granite Rapids, a product's, asked for, GFLOP/s by 8x2, 13x2, 6x4:
-// 12544x64x64 176, 186, 207, 3136x256x64 173, 178, 180; in quieter minutes 182 and 201).
-constexpr double kFarRowCycles = 4;
-// With one multiply-add a cycle a row's end shows wherever it goes, less of one that goes to scratch (Zen 4, per cent
-// of the peak, by 13x2 or 12x2 and by 6x4: pointwise, 64 channels of 56x56 to 64 96 and 98, to 256 96 and 98, 24 to 144
-// 93 and 95; of products, before and by these rules, 784x512x128 98 and 99, 64x50257x96 92 and 95, 1024x1024x32 91 and
-// 93; of 256 steps and more level).
-constexpr double kRowCycles = 2.5, kScratchRowCycles = 1.5;
 // Rows of a block of a product's whose results go far, so that what all panels write of them lies in L2 together: panel
 // by panel, their lines would come and go a few at a time, and where rows are 1 KiB apart share few sets (3136x256x64
 // by 13x2: 74 in one block, 90 in blocks of 65 rows).
 constexpr int64_t kFarRows = 64;
-// A tail is code to compile and to fetch: worth it from this gain.
-constexpr double kTailPenalty = 1.01;
-
-// Vectors and broadcast elements: two, of which such a core sustains fewer (Zen 3: 12x1 at 63 to 76% of the peak, 14x1
-// at 72 to 78% where pixels lie apart).
-double LoadsPerCycle(const Core& core) { return core.waits_for_l2() ? 1.6 : 2; }
-
-// Of a step that waits for the one before. Four in theory, but exactly eight accumulators never keep both units busy:
-// 4x16 on AVX2 was seen at 85-93% of 6x16 on Zen 5; ten (5x2) are 10% behind twelve on Zen 3.
-double ChainCycles(const Core& core) { return core.waits_for_l2() ? 5.2 : 5; }
-
-// Cycles that a step takes beyond its multiply-adds for each accumulator that a tile has less than so many, where L2 is
-// late: few are under way (Granite Rapids, 500x768x768, per cent of the peak: 5x2 83 to 87, 4x3 87, 6x2 89, 7x2 91, 8x2
-// 92 to 96, 10x2 95 to 98, 12x2 97, 13x2 98; with a tail wider tiles than 8x2 gain nothing: 128x3072x768 97 by it, 93
-// by 13x2; pixels as P, 3x3 of 128 channels of 28x28, of 256 of 14x14, 3x3/2 of 256 of 28x28, by 7x2 and 14x2: 94, 97,
-// 89 and 100, 104, 97).
-constexpr double kMissingAccumulatorCycles = 0.16;
-constexpr int64_t kEnoughAccumulators = 16, kVeryFewRows = 8;  // of P: below, weights come late whatever the tile
-// And where it reads more than two vectors of a panel that L1 does not hold (9x3 89 to 93, 8x3 87 to 100 from one shape
-// to the next; 35x512x512 92 by 5x4, 98 by 12x2).
-constexpr double kWidePanelCycles = 0.5;
-// Of a product's tile, for each vector and broadcast element of a step. It has time for them, but the core is as fast
-// as its power allows, and loads take of that (Granite Rapids, GFLOP/s, medians of seven runs in turns: 128x768x768 by
-// 8x2 185, 9x3 197, 8x3 198, 6x4 205; 128x768x3072 183, 188, 184, 203; 197x384x384 by 11x2 200, 211, 209, 210;
-// 256x128x128 by 8x2 194, 6x4 206. The loop of multiply-adds behind them is faster, too, so that per cents of it do not
-// show it. Whole models, pairs: GPT-2 1.04 to 1.08, of which most is its blocks of k, ViT-small 1.015 to 1.06,
-// BERT-base 1.00 to 1.04, least when there is power to spare, MiniLM level). Wide panels want more accumulators, or
-// more of Q comes at a time than L2 gives (20x768x768 by 10x2 179, 5x4 166; 100x256x256 194 and 186; 35x512x512 by 12x2
-// 184, 5x4 177).
-constexpr double kLoadCycles = 0.16;
-constexpr int64_t kEnoughOfWidePanels = 24, kManySteps = 256;
-constexpr int64_t kRowsOfManyLoads = 16;  // 12x768x768 by 12x2 182, by 6x4 167
-
 // Of P: tiles of more than four vectors are for no more rows (Zen 4, 16 channels of 10x10 to 32 by 2x7 84 GFLOP/s, by
 // 11x2 91).
 constexpr int64_t kRowsOfWidePanels = 8;
@@ -168,83 +120,7 @@ constexpr int64_t kMinCopiedFarRows = 16;  // where L1 holds less than half of t
 constexpr int64_t kL2WayBytes = 64 << 10;
 constexpr int64_t kMinPackedRows = 96;  // of a part whose panel is packed once more; not measured
 
-// Bytes of a panel that a step brings to L1. Where Q lies in rows of its own, those are whole cache lines: panels of 24
-// columns of f32 touch two lines for one and a half (64x3136x256 with AVX2: 84 GFLOP/s by 4x3, 93 by 6x2).
-int64_t StepBytes(const GemmPlan& plan, int64_t vectors) {
-  const int64_t bytes = vectors * plan.lanes * plan.element_bytes;
-  if (plan.source != ColumnSource::kDirect) return bytes;
-  const bool is_aligned = bytes % kLineBytes == 0 && plan.n * plan.element_bytes % kLineBytes == 0;
-  return (bytes / kLineBytes + (is_aligned ? 0 : 1)) * kLineBytes;
-}
-
-// Whether results leave L2 before anyone reads them, where that takes long.
-bool ResultsGoFar(const GemmPlan& plan) {
-  return plan.core.far_caches && !plan.transpose_output &&
-         plan.m * plan.n * plan.element_bytes > plan.core.l2_bytes / 2;
-}
-
-// Of a tile beside its multiply-adds, for each of its rows.
-double RowCycles(const GemmPlan& plan) {
-  if (ResultsGoFar(plan)) return kFarRowCycles;
-  if (plan.core.multiply_adds != 1) return 0;
-  return plan.transpose_output ? kScratchRowCycles : kRowCycles;
-}
-
-// Weights of many MB, of which few pixels make use, come late whatever the tile (3x3 of 512 channels of 7x7, weights
-// from memory: 93% of the peak by 7x2, 81 by 14x2).
-bool WaitsForFewAccumulators(const GemmPlan& plan) {
-  const bool is_far = plan.transpose_output && plan.k * plan.n * plan.element_bytes > 2 * plan.core.l2_bytes;
-  return plan.core.far_caches && plan.core.vector_bytes == 64 && plan.source == ColumnSource::kPacked &&
-         plan.m >= kVeryFewRows && !is_far;
-}
-
-// Whether the tile is chosen by what its loads take of the power, too: of products, and of pixels that tasks copy, of
-// many channels (us inside ResNet-50: 512 channels of 28x28 to 128 591 -> 551, to 256 1208 -> 1120, 3x3/2 of 128 of
-// 56x56 1250 -> 1205; of few, or with far results, tiles of 6x4 lose as much: 128 of 28x28 to 512 568 -> 697, 7x7/2
-// 1389 -> 1612).
-bool CountsLoads(const GemmPlan& plan) {
-  if (!plan.core.far_caches || plan.core.vector_bytes != 64 || plan.transpose_output) return false;
-  if (plan.source == ColumnSource::kOnTheFly) return plan.k >= kManySteps && !ResultsGoFar(plan);
-  return plan.source == ColumnSource::kPacked && plan.m >= kRowsOfManyLoads;
-}
-
-// Two fused multiply-adds and up to two loads a cycle, a chain's next only after its last, and half a vector a cycle
-// from L2, where a panel that L1 does not hold comes from at every tile. `counts_loads`: what power they take, too.
-double TileCycles(const GemmPlan& plan, int64_t rows, int64_t vectors, bool counts_loads) {
-  if (rows == 0) return 0;
-  const bool is_short =
-      plan.core.slow_starts && plan.core.vector_bytes == 32 && rows == 5 && vectors == 2 && plan.unrolled_steps() > 1;
-  const double chain = is_short ? kShortTileChainCycles : ChainCycles(plan.core);
-  const int64_t step_bytes = StepBytes(plan, vectors);
-  const bool in_l1 = plan.k * step_bytes <= plan.core.l1_panel_bytes();
-  const double loading = in_l1 ? 0 : 2.0 * step_bytes / (plan.lanes * plan.element_bytes);
-  double per_step = std::max({rows * vectors / 2.0, (rows + vectors) / LoadsPerCycle(plan.core), chain, loading});
-  if (WaitsForFewAccumulators(plan)) {
-    const bool is_wide = vectors > 2;
-    const int64_t enough = is_wide && counts_loads ? kEnoughOfWidePanels : kEnoughAccumulators;
-    per_step += kMissingAccumulatorCycles * static_cast<double>(std::max(enough - rows * vectors, int64_t{0}));
-    if (is_wide && !in_l1 && !counts_loads) per_step += kWidePanelCycles;
-  }
-  if (counts_loads) per_step += kLoadCycles * static_cast<double>(rows + vectors);
-  return per_step * plan.k + (is_short ? kShortTileOverheadCycles : kTileOverheadCycles) +
-         RowCycles(plan) * static_cast<double>(rows);
-}
-
-double Cycles(const GemmPlan& plan, bool counts_loads) {
-  auto panel = [&](int64_t vectors) {
-    return (plan.m / plan.mr) * TileCycles(plan, plan.mr, vectors, counts_loads) +
-           TileCycles(plan, plan.m_tail(), vectors, counts_loads);
-  };
-  double cycles = plan.batch * ((plan.panels() - 1) * panel(plan.nv) + panel(plan.nv_last));
-  if (plan.m_tail() > 0) cycles *= kTailPenalty;
-  if (plan.nv_last != plan.nv) cycles *= kTailPenalty;
-  // Else the narrower panel: 8x32 was seen 1-3% ahead of 8x48 wherever the two tie.
-  return cycles * (1 + 0.004 * plan.nv);
-}
-
 }  // namespace
-
-double EstimateCycles(const GemmPlan& plan) { return Cycles(plan, false); }
 
 int64_t GemmPlan::unrolled_steps() const {
   bool counts = false;
@@ -258,10 +134,16 @@ int64_t GemmPlan::unrolled_steps() const {
   return counts && kc % kUnrolled == 0 && k % kUnrolled == 0 ? kUnrolled : 1;
 }
 
+int64_t GemmPlan::lower_tiles() const {
+  const int64_t missing = tiles() * mr - m;
+  return shares_tail && mr > 1 && missing <= tiles() ? missing : 0;
+}
+
 bool GemmPlan::prefetch_p() const {
   if (!core.asks_in_steps()) return false;
   if (transpose_output) return !core.waits_for_l2();
   // Zen 3: 3136x64x256 level to 1% more, 3136x64x64 99.3 -> 97.3 GFLOP/s.
+  constexpr int64_t kManySteps = 256;
   if (core.waits_for_l2() && k < kManySteps) return false;
   return source == ColumnSource::kPacked && k_blocks() == 1 && m * k * element_bytes > PrefetchRowsBytes(core);
 }
@@ -298,11 +180,12 @@ bool LastPanelFitsRegisters(const Core& core, const GemmPlan& plan) {
 }
 
 // The cheapest tile; `fixed_mr` > 0: of those with so many rows.
-void ChooseTile(const Core& core, int64_t fixed_mr, GemmPlan* plan) {
+void ChooseTile(const Core& core, int64_t fixed_mr, TailRows tail, GemmPlan* plan) {
+  // With AVX-512 what a core has in registers is enough for other tiles, whose last one is no loss.
+  const bool may_share = tail == TailRows::kShared && core.registers <= 16;
   GemmPlan best = *plan;
   double best_cycles = -1;
   const int64_t most = core.far_caches ? 14 : 13;  // not timed on others
-  const bool counts_loads = CountsLoads(*plan);
   const int64_t low = fixed_mr > 0 ? fixed_mr : 1, high = fixed_mr > 0 ? fixed_mr : std::min(plan->m, most);
   for (int64_t mr = low; mr <= high; ++mr) {
     for (int64_t nv = 1; nv <= 8; ++nv) {
@@ -312,8 +195,11 @@ void ChooseTile(const Core& core, int64_t fixed_mr, GemmPlan* plan) {
       plan->nv_last = RoundUp(plan->n_last(), plan->lanes) / plan->lanes;
       if (plan->panels() == 1 && plan->nv != plan->nv_last) continue;  // the same as a smaller nv
       if (!LastPanelFitsRegisters(core, *plan)) continue;
-      double cycles = Cycles(*plan, counts_loads);
-      if (best_cycles < 0 || cycles < best_cycles) {
+      for (const bool shares : {false, true}) {
+        plan->shares_tail = shares;
+        if (shares && (!may_share || plan->lower_tiles() == 0)) continue;
+        const double cycles = TileCost(*plan);
+        if (best_cycles >= 0 && cycles >= best_cycles) continue;
         best_cycles = cycles;
         best = *plan;
       }
@@ -357,7 +243,7 @@ GemmPlan PlanTransposedGemm(const Core& core, int64_t element_bytes, int64_t bat
                             int64_t mr, int64_t step_bytes) {
   GemmPlan plan = Problem(core, ColumnSource::kPacked, element_bytes, batch, m, n, k);
   plan.transpose_output = true;
-  ChooseTile(core, mr, &plan);
+  ChooseTile(core, mr, mr > 0 ? TailRows::kOneTile : TailRows::kShared, &plan);
   const int64_t panel_bytes = plan.nr() * element_bytes;
   int64_t kc = TransposedPanelBytes(core) / panel_bytes;
   if (step_bytes == 0 && core.waits_for_l2()) {
@@ -382,9 +268,9 @@ GemmPlan PlanTransposedGemm(const Core& core, int64_t element_bytes, int64_t bat
 }
 
 GemmPlan PlanGemm(const Core& core, ColumnSource source, int64_t element_bytes, int64_t batch, int64_t m, int64_t n,
-                  int64_t k) {
+                  int64_t k, TailRows tail) {
   GemmPlan plan = Problem(core, source, element_bytes, batch, m, n, k);
-  ChooseTile(core, 0, &plan);
+  ChooseTile(core, 0, tail, &plan);
 
   // A panel that streams from L2 or L3 feeds the tiles as well as one in L1 does (128x768x3072: 252 GFLOP/s unblocked,
   // 246 with blocks of 768). What a task packs itself is blocked, so that it never leaves the near caches; and k that

@@ -56,18 +56,29 @@ enum class ColumnSource {
   kOnTheFly,  // packed by the task into its scratch, a k block at a time
 };
 
+// Where the rows are no multiple of a tile's. A tile of few rows takes as long as one of twice as many, whose chains
+// are as long (Zen 3, GFLOP/s of 102, weights from memory, by the best tiles with a tail of their own and by 6x2 that
+// share it: 21x512x512 90.5 -> 95, 37 rows 93 -> 96.5, 43 93.5 -> 98, 62 94 -> 98, 49 97 -> 99; only 31 97 -> 94.5;
+// pixels, 320 channels of 7x7 to 1280 94 -> 96.5, 512 to 2048 96 -> 97.5; outputs, 192 channels of 28x28 to 32 90 ->
+// 95).
+enum class TailRows {
+  kOneTile,  // the last tile has those that are left
+  kShared,   // or the last tiles have one row less each, if that is sooner
+};
+
 struct GemmPlan {
   int64_t batch = 1, m = 0, n = 0, k = 0;
   int64_t element_bytes = 4;  // of the accumulators, and of packed Q
   ColumnSource source = ColumnSource::kPacked;
 
-  int64_t lanes = 16;   // of a vector
-  Core core;            // for the estimate
-  int64_t mr = 8;       // rows of a register tile
-  int64_t nv = 2;       // vectors of a panel
-  int64_t nv_last = 2;  // vectors of the last panel
-  int64_t kc = 0;       // k of a block; k itself: one block
-  int64_t mc = 0;       // rows of a task, a multiple of mr unless all
+  int64_t lanes = 16;        // of a vector
+  Core core;                 // for the estimate
+  int64_t mr = 8;            // rows of a register tile
+  int64_t nv = 2;            // vectors of a panel
+  int64_t nv_last = 2;       // vectors of the last panel
+  int64_t kc = 0;            // k of a block; k itself: one block
+  int64_t mc = 0;            // rows of a task, a multiple of mr unless all; fewer where it has tiles of a row less
+  bool shares_tail = false;  // see TailRows
 
   bool transpose_output = false;  // C is wanted with vectors along i
   bool prefetch = false;          // a panel's tiles prefetch the next panel (not what a task packs by code of its own)
@@ -79,8 +90,12 @@ struct GemmPlan {
   int64_t nr() const { return nv * lanes; }
   int64_t panels() const { return CeilDiv(n, nr()); }
   int64_t n_last() const { return n - (panels() - 1) * nr(); }  // columns of the last panel
-  int64_t m_full() const { return m / mr * mr; }
-  int64_t m_tail() const { return m % mr; }
+  // Rows are cut into tiles of mr, then those of a row less or one of what is left.
+  int64_t tiles() const { return CeilDiv(m, mr); }
+  int64_t lower_tiles() const;
+  int64_t whole_tiles() const { return lower_tiles() > 0 ? tiles() - lower_tiles() : m / mr; }
+  int64_t m_tail() const { return lower_tiles() > 0 ? 0 : m % mr; }
+  int64_t tiles_of_block() const { return CeilDiv(mc, mr); }
   int64_t k_blocks() const { return kc == 0 ? 0 : CeilDiv(k, kc); }
   int64_t row_blocks() const { return mc == 0 ? 0 : CeilDiv(m, mc); }
   // Steps of a whole tile's loop on k that share its counter, where nothing else is in a step.
@@ -100,12 +115,14 @@ struct GemmPlan {
   int64_t scratch_bytes() const;
 };
 
-// `batch`, `m`, `n` >= 1; k may be 0 (the result is zero).
+// `batch`, `m`, `n` >= 1; k may be 0 (the result is zero). `tail`: kShared only for what EmitGemmTasks computes from a
+// P that lies as a plain matrix or as EmitPackRows packs it.
 GemmPlan PlanGemm(const Core& core, ColumnSource source, int64_t element_bytes, int64_t batch, int64_t m, int64_t n,
-                  int64_t k);
+                  int64_t k, TailRows tail = TailRows::kOneTile);
 
-// kPacked with transpose_output. `mr` > 0 fixes the rows of a tile. `step_bytes`: of P that a step on k brings to L1
-// and that other tiles, or other steps, use again; 0 where L2 gives a tile all that it wants in time.
+// kPacked with transpose_output. `mr` > 0 fixes the rows of a tile, else tiles may share the tail. `step_bytes`: of P
+// that a step on k brings to L1 and that other tiles, or other steps, use again; 0 where L2 gives a tile all that it
+// wants in time.
 GemmPlan PlanTransposedGemm(const Core& core, int64_t element_bytes, int64_t batch, int64_t m, int64_t n, int64_t k,
                             int64_t mr, int64_t step_bytes);
 
@@ -134,9 +151,6 @@ bool CopiesRows(const Core& core, int64_t m, int64_t k, int64_t stride_bytes);
 
 // Whether Q's rows, which lie apart, are of so many bytes that tiles better ask for the next panel's.
 bool RowsComeLate(const Core& core, int64_t bytes);
-
-// The model behind the choice: core cycles that the register tiles need, loads and the latency of a chain counted.
-double EstimateCycles(const GemmPlan& plan);
 
 }  // namespace inlay::native
 

@@ -114,6 +114,29 @@ TEST(GemmPlanTest, TilesOfFiveRowsBeginSooner) {
   }
 }
 
+TEST(GemmPlanTest, LastTilesShareATailOfFewRows) {
+  const Core avx2{32, 16, 32 << 10, 512 << 10};
+  auto plan = [](const Core& core, int64_t m, int64_t n, TailRows tail) {
+    return PlanGemm(core, ColumnSource::kPacked, 4, 1, m, n, 512, tail);
+  };
+  for (const Core& core : {avx2, Core{}, WithOneMultiplyAdd(Core{}), WithFarCaches(Core{})}) {
+    for (int64_t m = 1; m <= 300; ++m) {
+      for (const GemmPlan& shared :
+           {plan(core, m, 512, TailRows::kShared), PlanTransposedGemm(core, 4, 1, m, 64, 512, 0, kLineBytes)}) {
+        const int64_t lower = shared.lower_tiles();
+        EXPECT_EQ(shared.whole_tiles() * shared.mr + lower * (shared.mr - 1) + shared.m_tail(), m);
+        EXPECT_TRUE(lower == 0 || shared.m_tail() == 0) << m;
+        EXPECT_EQ(shared.whole_tiles() + lower + (shared.m_tail() > 0 ? 1 : 0), shared.tiles()) << m;
+      }
+      EXPECT_EQ(plan(core, m, 512, TailRows::kOneTile).lower_tiles(), 0);
+    }
+  }
+  const GemmPlan shared = plan(avx2, 128, 512, TailRows::kShared);  // no multiple of 24 columns
+  EXPECT_EQ(shared.mr, 6);
+  EXPECT_EQ(shared.lower_tiles(), 4);
+  EXPECT_EQ(plan(avx2, 197, 384 + 16, TailRows::kShared).lower_tiles(), 0) << "five rows are enough for a tile";
+}
+
 TEST(GemmPlanTest, FarResultsAreWrittenByWideTiles) {
   const Core core = WithFarCaches(Core{});
   for (const auto& [m, n] : {std::pair<int64_t, int64_t>{3136, 256}, {12544, 64}, {3136, 512}}) {

@@ -38,6 +38,7 @@ struct Case {
   Core (*with)(Core) = Unchanged;
   bool ahead = false;  // no line of the result that nobody asked for
   bool transpose_output = false;
+  int64_t share_mr = 0;  // rows of a tile, the last of which have one less
 };
 
 template <typename T>
@@ -121,6 +122,12 @@ void Check(const std::string& cpu, const Case& c) {
   const Core core = c.with(jit.core());
   GemmPlan plan = c.transpose_output ? PlanTransposedGemm(core, sizeof(Acc), c.batch, c.m, c.n, c.k, 0, kLineBytes)
                                      : PlanGemm(core, c.source, sizeof(Acc), c.batch, c.m, c.n, c.k);
+  if (c.share_mr > 0) {
+    plan.mr = c.share_mr;
+    plan.shares_tail = true;
+    plan.mc = c.m;
+    EXPECT_GT(plan.lower_tiles(), 0);
+  }
   if (c.force_kc) plan.kc = c.force_kc;
   if (c.force_mc) plan.mc = RoundUp(c.force_mc, plan.mr);
   if (plan.mc >= plan.m) plan.mc = plan.m;
@@ -257,6 +264,35 @@ TEST_P(GemmTest, StepsOfFour) {
     }
     Check<float>(GetParam(), {1, 43, 80, k, false, ColumnSource::kPacked, false, 20, 0, false, true});
     Check<float>(GetParam(), {1, 43, 80, k, false, ColumnSource::kPacked, false, 18, 12, false, true});
+  }
+}
+
+// In blocks of rows too, of which one has tiles of both kinds, or the smaller ones alone; and of k.
+TEST_P(GemmTest, LastTilesShareTheTail) {
+  for (auto with : {Unchanged, WithFarCaches}) {
+    for (const ColumnSource source : {ColumnSource::kPacked, ColumnSource::kDirect, ColumnSource::kOnTheFly}) {
+      for (const auto& [m, mr] : {std::pair<int64_t, int64_t>{50, 6}, {16, 5}, {5, 2}}) {
+        Case c{2, m, 70, 24, false, source, /*inline_epilogue=*/true};
+        c.share_mr = mr;
+        c.with = with;
+        c.ahead = c.prefetch = true;
+        for (const bool transposed : {false, true}) {
+          if (transposed && source != ColumnSource::kPacked) continue;
+          c.transpose_output = transposed;
+          for (const int64_t rows : {m, 2 * mr}) {
+            c.force_mc = rows;
+            c.force_kc = rows == m ? 0 : 9;
+            Check<float>(GetParam(), c);
+          }
+        }
+      }
+      Case many{1, 1063, 34, 260, false, source};
+      many.share_mr = 6;
+      many.with = with;
+      Check<float>(GetParam(), many);
+      many.cut = source != ColumnSource::kDirect;
+      Check<float>(GetParam(), many);
+    }
   }
 }
 

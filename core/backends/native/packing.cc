@@ -170,11 +170,22 @@ void EmitPackColumns(KernelBuilder& kb, const GemmPlan& plan, const StridedMatri
   if (last_differs) panel(kb.Int(plan.panels() - 1), plan.nv_last, plan.n_last());
 }
 
+Value PackedRow(KernelBuilder& kb, const GemmPlan& plan, Value i) {
+  const int64_t whole = plan.whole_tiles(), tile_elements = plan.mr * plan.k;
+  auto in_tiles = [&](Value row, int64_t rows) {
+    return kb.Add(kb.Mul(kb.Div(row, rows), tile_elements), kb.Rem(row, rows));
+  };
+  if (plan.lower_tiles() == 0) return in_tiles(i, plan.mr);
+  const Value beyond = kb.Sub(i, kb.Int(whole * plan.mr));
+  const Value lower = kb.Add(in_tiles(beyond, plan.mr - 1), whole * tile_elements);
+  return kb.Select(kb.Less(beyond, kb.Int(0)), in_tiles(i, plan.mr), lower);
+}
+
 void EmitPackRows(KernelBuilder& kb, const GemmPlan& plan, const StridedMatrix& from, Value to) {
   kb.For(plan.m, [&](Value i) {
-    Value tile = kb.At(to, kb.Add(kb.Mul(kb.Div(i, plan.mr), plan.mr * plan.k), kb.Rem(i, plan.mr)), from.element);
+    const Value row = kb.At(to, PackedRow(kb, plan, i), from.element);
     kb.For(plan.k,
-           [&](Value k) { CopyElement(kb, from, k, i, from.element, kb.At(tile, kb.Mul(k, plan.mr), from.element)); });
+           [&](Value k) { CopyElement(kb, from, k, i, from.element, kb.At(row, kb.Mul(k, plan.mr), from.element)); });
   });
 }
 

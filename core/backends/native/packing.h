@@ -32,9 +32,11 @@ void EmitPackBlock(KernelBuilder& kb, const StridedMatrix& from, mlir::Value row
 void EmitPackColumns(KernelBuilder& kb, const GemmPlan& plan, const StridedMatrix& from, mlir::Type accumulator,
                      mlir::Value to);
 
-// P(i, k) = from(k, i) as [m / mr][k][mr] (the last tile padded): a RowOperand with tile_stride = k * mr,
+// P(i, k) = from(k, i) as [tile][k][mr] (tiles of fewer rows padded): a RowOperand with tile_stride = k * mr,
 // k_stride = mr, row_stride = 1. Elements keep their type. `to`: plan.packed_row_elements().
 void EmitPackRows(KernelBuilder& kb, const GemmPlan& plan, const StridedMatrix& from, mlir::Value to);
+// Where P(i, 0) lies then, in elements.
+mlir::Value PackedRow(KernelBuilder& kb, const GemmPlan& plan, mlir::Value i);
 
 }  // namespace inlay::native
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "core/backends/native/gemm_cost.h"
 #include "core/backends/native/rounding.h"
 
 namespace inlay::native {

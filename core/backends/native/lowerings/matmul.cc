@@ -4,6 +4,7 @@
 #include "absl/status/status.h"
 #include "core/backends/native/function_emitter.h"
 #include "core/backends/native/gemm.h"
+#include "core/backends/native/gemm_cost.h"
 #include "core/backends/native/lowerings/gemm_support.h"
 #include "core/backends/native/lowerings/matrices.h"
 #include "core/backends/native/lowerings/word_products.h"
@@ -53,7 +54,7 @@ absl::Status EmitMatmul(FunctionEmitter& f, const Node& n) {
   GemmTypes types(f, ta.dtype);
   bool constant = f.IsConstantParam(*b.view.base);
   ColumnSource source = SourceOf(f.cpu().core, b, constant, m, ir::ByteSize(ta.dtype));
-  GemmPlan plan = PlanGemm(f.cpu().core, source, types.accumulator_bytes, batch, m, columns, k);
+  GemmPlan plan = PlanGemm(f.cpu().core, source, types.accumulator_bytes, batch, m, columns, k, TailRows::kShared);
   const bool copies_rows = source == ColumnSource::kOnTheFly && b.column_stride == Extent(1);
   // Not of blocks of k, which follow each other in a panel.
   if (copies_rows && plan.k_blocks() == 1) {

@@ -123,7 +123,7 @@ class Recurrent {
         return;
       }
     }
-    packed->plan = PlanGemm(core, ColumnSource::kPacked, types_.accumulator_bytes, 1, m, rows(), k);
+    packed->plan = PlanGemm(core, ColumnSource::kPacked, types_.accumulator_bytes, 1, m, rows(), k, TailRows::kShared);
   }
 
   // projected[d][step * batch + b][gate * hidden + j] = x w^T + biases that are added outside of any gate.

@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "core/backends/native/gemm.h"
+#include "core/backends/native/gemm_cost.h"
 #include "core/backends/native/lowerings/gemm_support.h"
 #include "core/backends/native/lowerings/matrices.h"
 #include "core/backends/native/lowerings/matrix_tiles.h"

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "core/backends/native/composites.h"
+#include "core/backends/native/gemm_cost.h"
 #include "core/backends/native/lowerings/conv_support.h"
 #include "core/backends/native/lowerings/gemm_support.h"
 #include "core/backends/native/lowerings/matrices.h"
