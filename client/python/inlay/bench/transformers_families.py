@@ -270,10 +270,11 @@ FAMILIES = {
     "bart": Family("BartConfig", "BartModel", pair, "pair", _HIDDEN),
     "marian": Family("MarianConfig", "MarianModel", lambda r: {**pair(r), "pad_token_id": 0}, "pair", _HIDDEN),
     "phi": Family("PhiConfig", "PhiForCausalLM", lambda r: {**text(r), "use_cache": False, "pad_token_id": 0}, "text"),
+    # Without ALiBi, whose slopes torch's exporter (2.13) writes as a cast to complex numbers.
     "falcon": Family(
         "FalconConfig",
         "FalconForCausalLM",
-        lambda r: {**without(text(r), "intermediate_size"), "alibi": r.choice([False, True]), "use_cache": False},
+        lambda r: {**without(text(r), "intermediate_size"), "alibi": False, "use_cache": False},
         "text",
     ),
     "gptj": Family(
