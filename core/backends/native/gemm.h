@@ -17,13 +17,14 @@ namespace inlay::native {
 // Offset, in elements, of a batch element's matrix; absent: one matrix for all.
 using BatchOffset = std::function<mlir::Value(KernelBuilder&, mlir::Value batch)>;
 
-// P[i, k] lies at (i / mr) * tile_stride + (i % mr) * row_stride + k * k_stride.
+// Row r of tile i lies at i * tile_stride + r * row_stride, its elements k_stride apart; of a plain matrix row i at
+// i * row_stride.
 struct RowOperand {
   mlir::Value pointer;
   mlir::Type element;  // as stored; f16 and bf16 are widened as they are read
   int64_t row_stride = 0;
   int64_t k_stride = 1;
-  int64_t tile_stride = 0;    // 0: mr * row_stride, a plain matrix
+  int64_t tile_stride = 0;    // 0: a plain matrix
   std::vector<int64_t> rows;  // unless empty: where the rows of a tile lie, in place of i * row_stride
   // Instead of tile_stride: where tile i begins.
   std::function<mlir::Value(KernelBuilder&, mlir::Value tile)> tile_offset;

@@ -1,9 +1,10 @@
 // Matmul with open dimensions: tiles and panels of sizes that are known, how many of them the run says.
 //
 // A task is a panel of columns and a block of rows of one batch element, as in gemm.h. Constant weights are packed by
-// _init; then rows of a are read where they lie, k in one go, and the last tile of a block begins earlier instead of
-// being smaller (its rows are computed twice). Otherwise the task packs b's panel and a's tiles, a block of k at a
-// time. Integers, and bf16 where the processor multiplies it, are words (word_products.h), b of known size and packed.
+// _init; then rows of a are read where they lie, k in one go, and the last tiles of a block have a row less each, or
+// the last one begins earlier instead of being smaller (its rows are computed twice). Otherwise the task packs b's
+// panel and a's tiles, a block of k at a time. Integers, and bf16 where the processor multiplies it, are words
+// (word_products.h), b of known size and packed.
 #include <algorithm>
 #include <optional>
 
@@ -27,6 +28,8 @@ using mlir::Value;
 
 // What the tile is chosen for where an extent is open.
 constexpr int64_t kNominalExtent = 128;
+// Of rows with AVX2: a multiple of no tile's, or tiles of four rows would win by what few counts have.
+constexpr int64_t kUnevenRows = 121;
 constexpr int64_t kFewRows = 4;  // of the second tile, for fewer rows than the first has
 constexpr int64_t kSlabBytes = 64 << 10;
 constexpr int64_t kMaxWholeK = 512, kBlockK = 256;  // where both operands are packed
@@ -99,24 +102,25 @@ class OpenMatmul {
 
  private:
   void MakePlan() {
-    plan_ = PlanGemm(f_.cpu().core, packed_before_ ? ColumnSource::kPacked : ColumnSource::kOnTheFly,
-                     types_.accumulator_bytes, 1, Nominal(m_), Nominal(columns_), Nominal(k_));
+    const Core& core = f_.cpu().core;
+    const int64_t rows = m_.is_static() || core.registers > 16 ? Nominal(m_) : kUnevenRows;
+    plan_ = PlanGemm(core, packed_before_ ? ColumnSource::kPacked : ColumnSource::kOnTheFly, types_.accumulator_bytes,
+                     1, rows, Nominal(columns_), Nominal(k_), TailRows::kShared);
     if (words_ && words_->tiles) plan_ = *words_->tiles;
     plan_.nv_last = plan_.nv;
     pack_rows_ = !packed_before_ || !a_.row_stride.is_static() || !a_.column_stride.is_static();
     bool whole = !pack_rows_ || (k_.is_static() && k_.value() <= kMaxWholeK);
     kc_ = whole ? k_ : Extent(kBlockK);
-    int64_t rows = kPackedRows;
-    if (!pack_rows_)
-      rows = std::max(f_.cpu().core.row_block_bytes() / (Nominal(k_) * types_.accumulator_bytes), 4 * plan_.mr);
-    rows = std::min(rows, kSlabBytes / (plan_.nr() * types_.accumulator_bytes));
-    mc_ = RoundUp(m_.is_static() ? std::min(rows, m_.value()) : rows, plan_.mr);
+    int64_t block = kPackedRows;
+    if (!pack_rows_) block = std::max(core.row_block_bytes() / (Nominal(k_) * types_.accumulator_bytes), 4 * plan_.mr);
+    block = std::min(block, kSlabBytes / (plan_.nr() * types_.accumulator_bytes));
+    mc_ = RoundUp(m_.is_static() ? std::min(block, m_.value()) : block, plan_.mr);
     row_blocks_ = CeilDiv(m_, mc_);
     panels_ = CeilDiv(columns_, plan_.nr());
     full_panels_ = columns_.IsMultipleOf(plan_.nr());
     inline_epilogue_ = !pack_rows_ && full_panels_ && !(words_ && words_->tiles) && InlineEpilogue(f_, n_);
     const int64_t row_bytes = columns_.is_static() ? columns_.value() * ir::ByteSize(f_.StoredTensor(n_).dtype) : 0;
-    asks_for_results_ = !pack_rows_ && AsksForResults(f_.cpu().core, Nominal(m_) * row_bytes, row_bytes, false);
+    asks_for_results_ = !pack_rows_ && AsksForResults(core, Nominal(m_) * row_bytes, row_bytes, false);
     int64_t slab = inline_epilogue_ ? 0 : mc_ * plan_.nr();
     p_offset_ = RoundUp(slab * types_.accumulator_bytes, kLineBytes);
     q_offset_ = p_offset_ + RoundUp(pack_rows_ ? plan_.mr * kc_.value() * types_.accumulator_bytes : 0, kLineBytes);
@@ -230,8 +234,19 @@ class OpenMatmul {
       const int64_t mr = plan().mr, few = std::min(kFewRows, mr);
       // Whole tiles; a rest of more than a small tile is one that begins earlier, a smaller rest one or two small ones.
       Value whole = o_.Div(o_.Add(rows_, mr - few - 1), mr);
-      whole = mr == few ? o_.Div(rows_, mr) : o_.Select(o_.Less(rows_, o_.Int(mr)), o_.Int(0), whole);
-      Value done = o_.Min(o_.Mul(whole, mr), rows_);
+      const Value by_small = o_.Less(rows_, o_.Int(std::max(mr, 2 * few + 1)));
+      whole = mr == few ? o_.Div(rows_, mr) : o_.Select(by_small, o_.Int(0), whole);
+      const bool may_share = mr > few && !g_->registers_, has_lower = may_share && mr - 1 > few;
+      Value lower = o_.Int(0);
+      if (may_share) {
+        // Or as many tiles, of which the last have a row less each, if that makes it: no row is computed twice.
+        const Value tiles = o_.Div(o_.Add(rows_, mr - 1), mr), missing = o_.Sub(o_.Mul(tiles, mr), rows_);
+        const Value shares = o_.Less(missing, o_.Add(tiles, 1));
+        whole = o_.Select(shares, o_.Sub(tiles, missing), whole);
+        if (has_lower) lower = o_.Select(shares, missing, o_.Int(0));
+      }
+      const Value lower_begin = o_.Min(o_.Mul(whole, mr), rows_);
+      const Value done = o_.KernelBuilder::Add(lower_begin, o_.Mul(lower, mr - 1));
       Value small = o_.Div(o_.Add(o_.Sub(rows_, done), few - 1), few);
       small = o_.Select(o_.Less(rows_, o_.Int(few)), o_.Int(0), small);
       if (g_->registers_ && mr > kTileRows) {  // fewer rows than a whole tile of AMX, by half ones
@@ -240,7 +255,7 @@ class OpenMatmul {
         Tiles(kTileRows, o_.Int(0), o_.Int(0), o_.Select(fits, halves, o_.Int(0)), nullptr);
         small = o_.Select(fits, o_.Int(0), small);
       }
-      Value all = o_.KernelBuilder::Add(whole, small);
+      const Value large = o_.KernelBuilder::Add(whole, lower), all = o_.KernelBuilder::Add(large, small);
       Value prefetch_step;
       if (plan().prefetch) {
         // The tiles of this panel share out the next one, so that it has come from memory when its first tile needs it.
@@ -249,7 +264,8 @@ class OpenMatmul {
         prefetch_step = o_.Max(step, o_.Int(1));
       }
       Tiles(mr, o_.Int(0), o_.Int(0), whole, prefetch_step);
-      if (mr > 1) Tiles(few, done, whole, small, prefetch_step);
+      if (has_lower) Tiles(mr - 1, lower_begin, whole, lower, prefetch_step);
+      if (mr > 1) Tiles(few, done, large, small, prefetch_step);
       if (few > 1) Tiles(1, o_.Int(0), o_.Int(0), o_.Select(o_.Less(rows_, o_.Int(few)), rows_, o_.Int(0)), nullptr);
     }
 

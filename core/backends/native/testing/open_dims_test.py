@@ -103,6 +103,9 @@ def test_matmul_with_open_rows(s):
         tolerance = {"f16": (2e-2, 2e-2), "bf16": (1e-1, 1e-1), "f64": (1e-9, 1e-9)}.get(dtype)
         s.open(f"type_{dtype}", [("n", 40), (40, 37)], matmul, of_n(FEW), dtype, constant=(1,), tolerance=tolerance)
         s.open(f"given_{dtype}", [("n", 40), (40, 37)], matmul, of_n(FEW), dtype, tolerance=tolerance)
+    # Of tiles of every size, and of two sizes.
+    for k, n in [(40, 80), (24, 48)]:
+        s.open(f"every_count_{n}", [("n", k), (k, n)], matmul, of_n(range(68)), constant=(1,), low=-1, high=1, tolerance=(1e-4, 1e-4))  # fmt: skip
     both = [{"m": m, "n": n} for m in (0, 1, 3) for n in (0, 1, 5, 33)]
     s.open("batch", [("m", "n", 48), (48, 80)], matmul, both, constant=(1,), tolerance=(1e-4, 1e-4))
     s.open("batch_f16", [("m", "n", 48), (48, 80)], matmul, both, "f16", constant=(1,), tolerance=(1e-2, 1e-2))
