@@ -28,7 +28,8 @@ using mlir::Value;
 
 // What the tile is chosen for where an extent is open.
 constexpr int64_t kNominalExtent = 128;
-// Of rows with AVX2: a multiple of no tile's, or tiles of four rows would win by what few counts have.
+// The same of rows that may share the tail, with AVX2: no multiple of any tile's, as most counts are; of 128, tiles of
+// four rows would win.
 constexpr int64_t kUnevenRows = 121;
 constexpr int64_t kFewRows = 4;  // of the second tile, for fewer rows than the first has
 constexpr int64_t kSlabBytes = 64 << 10;
@@ -103,12 +104,13 @@ class OpenMatmul {
  private:
   void MakePlan() {
     const Core& core = f_.cpu().core;
-    const int64_t rows = m_.is_static() || core.registers > 16 ? Nominal(m_) : kUnevenRows;
+    pack_rows_ = !packed_before_ || !a_.row_stride.is_static() || !a_.column_stride.is_static();
+    const bool is_uneven = !pack_rows_ && !m_.is_static() && core.registers <= 16;
     plan_ = PlanGemm(core, packed_before_ ? ColumnSource::kPacked : ColumnSource::kOnTheFly, types_.accumulator_bytes,
-                     1, rows, Nominal(columns_), Nominal(k_), TailRows::kShared);
+                     1, is_uneven ? kUnevenRows : Nominal(m_), Nominal(columns_), Nominal(k_),
+                     pack_rows_ ? TailRows::kOneTile : TailRows::kShared);
     if (words_ && words_->tiles) plan_ = *words_->tiles;
     plan_.nv_last = plan_.nv;
-    pack_rows_ = !packed_before_ || !a_.row_stride.is_static() || !a_.column_stride.is_static();
     bool whole = !pack_rows_ || (k_.is_static() && k_.value() <= kMaxWholeK);
     kc_ = whole ? k_ : Extent(kBlockK);
     int64_t block = kPackedRows;
