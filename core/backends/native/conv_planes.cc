@@ -209,7 +209,9 @@ void EmitTilePixels(KernelBuilder& kb, const ConvPlan& plan, Value x, const Inpu
   };
   const int64_t whole = g.whole_tiles(), lower = g.mr - 1;
   kb.For(whole, [&](Value tile) { copy(tile, kb.Mul(tile, g.mr), g.mr); });
-  kb.For(g.lower_tiles(), [&](Value i) { copy(kb.Add(i, whole), kb.Add(kb.Mul(i, lower), whole * g.mr), lower); });
+  if (g.lower_tiles() > 0) {
+    kb.For(g.lower_tiles(), [&](Value i) { copy(kb.Add(i, whole), kb.Add(kb.Mul(i, lower), whole * g.mr), lower); });
+  }
   if (g.m_tail() > 0) copy(kb.Int(whole), kb.Int(whole * g.mr), g.m_tail());
 }
 

@@ -181,8 +181,7 @@ bool LastPanelFitsRegisters(const Core& core, const GemmPlan& plan) {
 
 // The cheapest tile; `fixed_mr` > 0: of those with so many rows.
 void ChooseTile(const Core& core, int64_t fixed_mr, TailRows tail, GemmPlan* plan) {
-  // With AVX-512 what a core has in registers is enough for other tiles, whose last one is no loss.
-  const bool may_share = tail == TailRows::kShared && core.registers <= 16;
+  const bool may_share = tail == TailRows::kShared && core.has_few_registers();
   GemmPlan best = *plan;
   double best_cycles = -1;
   const int64_t most = core.far_caches ? 14 : 13;  // not timed on others

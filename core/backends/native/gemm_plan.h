@@ -25,6 +25,8 @@ struct Core {
   bool slow_starts = false;   // of wide tiles (Zen 3)
 
   int64_t l1_panel_bytes() const { return l1_bytes * 2 / 3; }  // of Q, beside what else a tile meets
+  // Of AVX2 and below: with AVX-512's, tiles have rows enough that one of a few is no loss.
+  bool has_few_registers() const { return registers <= 16; }
   bool has_small_l1() const { return l1_bytes <= 32 << 10; }
   // Such cores (Zen 3) are also slow to read L2, and sustain fewer loads and longer chains. Not so Zen 4 with AVX-512:
   // its steps take twice the cycles for as many instructions, so that it has twice the time under way.
@@ -98,7 +100,7 @@ struct GemmPlan {
   int64_t tiles_of_block() const { return CeilDiv(mc, mr); }
   int64_t k_blocks() const { return kc == 0 ? 0 : CeilDiv(k, kc); }
   int64_t row_blocks() const { return mc == 0 ? 0 : CeilDiv(m, mc); }
-  // Steps of a whole tile's loop on k that share its counter, where nothing else is in a step.
+  // Steps of the loop on k that share its counter, of tiles that are no tail, where nothing else is in a step.
   int64_t unrolled_steps() const;
   // The unit that parallel_for hands out: one panel of one row block of one batch element; panels vary fastest, unless
   // rows_fastest.

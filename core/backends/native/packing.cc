@@ -171,14 +171,13 @@ void EmitPackColumns(KernelBuilder& kb, const GemmPlan& plan, const StridedMatri
 }
 
 Value PackedRow(KernelBuilder& kb, const GemmPlan& plan, Value i) {
-  const int64_t whole = plan.whole_tiles(), tile_elements = plan.mr * plan.k;
+  const int64_t whole = plan.whole_tiles(), whole_rows = whole * plan.mr, tile_elements = plan.mr * plan.k;
   auto in_tiles = [&](Value row, int64_t rows) {
     return kb.Add(kb.Mul(kb.Div(row, rows), tile_elements), kb.Rem(row, rows));
   };
   if (plan.lower_tiles() == 0) return in_tiles(i, plan.mr);
-  const Value beyond = kb.Sub(i, kb.Int(whole * plan.mr));
-  const Value lower = kb.Add(in_tiles(beyond, plan.mr - 1), whole * tile_elements);
-  return kb.Select(kb.Less(beyond, kb.Int(0)), in_tiles(i, plan.mr), lower);
+  const Value lower = kb.Add(in_tiles(kb.Sub(i, kb.Int(whole_rows)), plan.mr - 1), whole * tile_elements);
+  return kb.Select(kb.Less(i, kb.Int(whole_rows)), in_tiles(i, plan.mr), lower);
 }
 
 void EmitPackRows(KernelBuilder& kb, const GemmPlan& plan, const StridedMatrix& from, Value to) {

@@ -28,8 +28,8 @@ using mlir::Value;
 
 // What the tile is chosen for where an extent is open.
 constexpr int64_t kNominalExtent = 128;
-// The same of rows that may share the tail, with AVX2: no multiple of any tile's, as most counts are; of 128, tiles of
-// four rows would win.
+// The same of rows that may share the tail, where registers are few: no multiple of any tile's, as most counts are; of
+// 128, tiles of four rows would win.
 constexpr int64_t kUnevenRows = 121;
 constexpr int64_t kFewRows = 4;  // of the second tile, for fewer rows than the first has
 constexpr int64_t kSlabBytes = 64 << 10;
@@ -105,7 +105,7 @@ class OpenMatmul {
   void MakePlan() {
     const Core& core = f_.cpu().core;
     pack_rows_ = !packed_before_ || !a_.row_stride.is_static() || !a_.column_stride.is_static();
-    const bool is_uneven = !pack_rows_ && !m_.is_static() && core.registers <= 16;
+    const bool is_uneven = !pack_rows_ && !m_.is_static() && core.has_few_registers();
     plan_ = PlanGemm(core, packed_before_ ? ColumnSource::kPacked : ColumnSource::kOnTheFly, types_.accumulator_bytes,
                      1, is_uneven ? kUnevenRows : Nominal(m_), Nominal(columns_), Nominal(k_),
                      pack_rows_ ? TailRows::kOneTile : TailRows::kShared);
