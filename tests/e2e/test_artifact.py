@@ -7,6 +7,7 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import tempfile
 
 import numpy as np
 import pytest
@@ -84,8 +85,11 @@ def test_beside_and_client_jit(client):
     check_close(executable.jit()["main"](**inputs), reference(model, inputs))
 
 
-def test_a_replaced_file_is_loaded_anew(client, tmp_path):
-    """The dynamic linker would hand out what it has under that path."""
+def test_a_replaced_file_is_loaded_anew(client, tmp_path, monkeypatch):
+    """The dynamic linker would hand out what it has under that path. Nothing stays in the folder of temporary files."""
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
     results = []
     for seed in (0, 1):
         model = recurrent.build_mlp(recurrent.TINY_MLP, seed)
@@ -96,6 +100,7 @@ def test_a_replaced_file_is_loaded_anew(client, tmp_path):
         check_close(got, reference(model, inputs))
         results.append(np.from_dlpack(got).copy())
     assert np.abs(results[0] - results[1]).max() > 0.01
+    assert list(scratch.iterdir()) == []
 
 
 def test_takes_what_callers_have(built):

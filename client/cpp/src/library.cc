@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
@@ -99,7 +100,12 @@ absl::StatusOr<Module> Open(const std::string& path, const std::string& what, in
 
 // A path under which the dynamic linker does not confuse this file with one that it loaded from the same path before
 // and that was replaced since (exported again).
-absl::StatusOr<std::string> Unambiguous(const std::string& path) {
+struct UnambiguousPath {
+  std::string path;
+  std::optional<TempDir> folder;  // in which it lies; nothing needs it once the library is loaded
+};
+
+absl::StatusOr<UnambiguousPath> Unambiguous(const std::string& path) {
   static absl::Mutex mutex;
   static auto* loaded =
       new std::map<std::string, std::pair<dev_t, ino_t>>;  // by path: the file first loaded from there
@@ -108,18 +114,16 @@ absl::StatusOr<std::string> Unambiguous(const std::string& path) {
   const std::pair<dev_t, ino_t> file(info.st_dev, info.st_ino);
   {
     absl::MutexLock lock(&mutex);
-    if (loaded->emplace(path, file).first->second == file) return path;
+    if (loaded->emplace(path, file).first->second == file) return UnambiguousPath{path, std::nullopt};
   }
-  // A link under a new name. It stays, as the library does.
-  std::string folder = (fs::temp_directory_path() / "inlay-XXXXXX").string();
-  if (mkdtemp(folder.data()) == nullptr) return ErrnoStatus(errno, "make the folder", folder);
-  const fs::path link = fs::path(folder) / fs::path(path).filename();
+  INLAY_ASSIGN_OR_RETURN(TempDir folder, TempDir::Create("inlay-"));
+  const fs::path link = fs::path(folder.path()) / fs::path(path).filename();
   std::error_code error;
   fs::create_symlink(path, link, error);
   if (fs::exists(path + ".safetensors", error)) {
     fs::create_symlink(path + ".safetensors", link.string() + ".safetensors", error);
   }
-  return link.string();
+  return UnambiguousPath{link.string(), std::move(folder)};
 }
 
 }  // namespace
@@ -144,8 +148,8 @@ absl::StatusOr<Module> LoadLibrary(const std::string& path, int num_threads) {
     return MakeError(ErrorKind::kLoad, status.code(), status.message());
   }
   INLAY_RETURN_IF_ERROR(ReadManifest(path).status());  // errors name the path that was given
-  INLAY_ASSIGN_OR_RETURN(const std::string unambiguous, Unambiguous(whole.string()));
-  return Open(unambiguous, path, num_threads);
+  INLAY_ASSIGN_OR_RETURN(const UnambiguousPath unambiguous, Unambiguous(whole.string()));
+  return Open(unambiguous.path, path, num_threads);
 }
 
 absl::StatusOr<MemoryLibrary> MemoryLibrary::Make() {

@@ -13,7 +13,7 @@ import json
 import os
 import pathlib
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Self
 
 from elftools.common.exceptions import ELFError
@@ -122,7 +122,8 @@ def load_library(path: str | os.PathLike, num_threads: int = 0) -> LibraryModule
     manifest = read_manifest(path)
     check(manifest, path.resolve().parent, str(path))
     preload(manifest.required_libraries, path.resolve().parent)
-    return _open(_unambiguous(path.resolve()), manifest, str(path), num_threads)
+    with _unambiguous(path.resolve()) as unambiguous:
+        return _open(unambiguous, manifest, str(path), num_threads)
 
 
 class MemoryFiles:
@@ -179,20 +180,22 @@ def _open(path: pathlib.Path, manifest: Manifest, what: str, num_threads: int) -
     return loaded
 
 
-def _unambiguous(path: pathlib.Path) -> pathlib.Path:
+@contextlib.contextmanager
+def _unambiguous(path: pathlib.Path) -> Iterator[pathlib.Path]:
     """A path under which the dynamic linker does not confuse this file with one loaded from the same path before."""
     stat = path.stat()
     identity = (stat.st_dev, stat.st_ino)
     if _loaded.setdefault(str(path), identity) == identity:
-        return path
-    # It was replaced since (compiled again). A link under a new name has the same folder, hence the same neighbours.
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="inlay-"))
-    link = folder / path.name
-    link.symlink_to(path)
-    beside = pathlib.Path(f"{path}.safetensors")
-    if beside.exists():
-        pathlib.Path(f"{link}.safetensors").symlink_to(beside)
-    return link
+        yield path
+        return
+    # It was replaced since (compiled again). A link under a new name, which nothing needs once it is loaded.
+    with tempfile.TemporaryDirectory(prefix="inlay-") as folder:
+        link = pathlib.Path(folder) / path.name
+        link.symlink_to(path)
+        beside = pathlib.Path(f"{path}.safetensors")
+        if beside.exists():
+            pathlib.Path(f"{link}.safetensors").symlink_to(beside)
+        yield link
 
 
 def _first_line(error: BaseException) -> str:

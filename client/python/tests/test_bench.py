@@ -98,6 +98,13 @@ def test_a_peers_process_stands_still_between_bursts(job):
     assert not pathlib.Path(f"/proc/{pid}").exists()
 
 
+def test_a_peers_temporary_files_go_where_the_bench_clears_up(job):
+    model = job(recurrent.build_mlp(recurrent.TINY_MLP))
+    with PeerProcess("onnxruntime", model, 60) as process:
+        environment = pathlib.Path(f"/proc/{process._process.pid}/environ").read_bytes().split(b"\0")
+    assert f"TMPDIR={model.scratch}".encode() in environment
+
+
 def test_what_a_peer_cant_do_is_an_error_with_its_words(job):
     model = recurrent.build_mlp(recurrent.TINY_MLP)
     broken = job(model)

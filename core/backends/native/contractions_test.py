@@ -241,6 +241,13 @@ def winograd(suite):
         conv(suite, (1, 16, 20, 20), (16, 16, 3, 3), pads=[1] * 4, tail=per_row, winograd=tile)
         conv(suite, (2, 32, 56, 56), (32, 32, 3, 3), pads=[1] * 4, tail=residual, winograd=tile)
         conv(suite, (1, 3, 6, 300), (16, 3, 3, 3), pads=[1] * 4, with_bias=True, winograd=tile)
+        twice = {"strides": [2, 2], "winograd": tile}
+        for extent in (1, 2, 5, 8, 14):
+            conv(suite, (1, 17, extent, extent), (20, 17, 3, 3), pads=[1] * 4, tail=residual, **twice)
+        conv(suite, (3, 65, 7, 9), (17, 65, 3, 3), pads=[1, 0, 2, 1], with_bias=True, tail=residual, **twice)
+        conv(suite, (2, 16, 11, 6), (3, 16, 3, 3), with_bias=True, tail=silu, **twice)
+        conv(suite, (2, 64, 56, 56), (64, 64, 3, 3), pads=[1] * 4, tail=residual, **twice)
+        conv(suite, (1, 3, 6, 300), (16, 3, 3, 3), pads=[0, 0, 1, 1], with_bias=True, **twice)
         # Not of Winograd's form, or with weights that are not constant: direct whatever is asked for.
         conv(suite, (1, 4, 9, 9), (6, 2, 3, 3), groups=2, winograd=tile)
         conv(suite, (1, 4, 9, 9), (6, 4, 3, 3), strides=[2, 1], winograd=tile)

@@ -160,6 +160,10 @@ static double PadCycles(const Core& core, const ConvPlan& plan) {
   return plane * planes + (bytes > core.l2_bytes ? bytes / 12 : 0);
 }
 
+double CyclesWithPadding(const Core& core, const ConvPlan& plan) {
+  return plan.cycles + (plan.padded_input ? PadCycles(core, plan) : 0);
+}
+
 // The plan with a band of so many rows.
 static ConvPlan PlanBands(const Core& core, const ConvPlan& plan, int64_t band) {
   ConvPlan result = plan;
@@ -185,7 +189,7 @@ static void ConsiderBands(const Core& core, ConvPlan* plan) {
   if (s.reversed || s.input_dilation != ones || s.in[0] != 1 || s.out[0] != 1 || s.kernel[0] != 1) return;
   const ConvPlan other = *plan;
   // Ties go to the others.
-  double least = 0.97 * (other.cycles + (other.padded_input ? PadCycles(core, other) : 0));
+  double least = 0.97 * CyclesWithPadding(core, other);
   int64_t last = 0;
   for (int64_t bands = 1; bands <= s.out[1]; ++bands) {
     int64_t band = CeilDiv(s.out[1], bands);
@@ -217,7 +221,7 @@ static void ConsiderTiledInput(const Core& core, ConvPlan* plan) {
   tiled.cycles = TiledCycles(tiled.gemm);
   const double pixels = static_cast<double>(s.n * s.c * s.pixels());
   const double copy = pixels * (s.is_pointwise() ? kTiledPixelCycles : kTiledStridedPixelCycles);
-  const double other = plan->cycles + BlockCycles(plan->gemm) + (plan->padded_input ? PadCycles(core, *plan) : 0);
+  const double other = CyclesWithPadding(core, *plan) + BlockCycles(plan->gemm);
   if (tiled.cycles + copy < other) *plan = tiled;
 }
 

@@ -115,6 +115,9 @@ bool IsPixelTile(const ConvShape& s, int64_t mr);
 // `element_bytes`: of the accumulators. `widened`: x's elements are narrower.
 ConvPlan PlanConv(const Core& core, const ConvShape& shape, int64_t element_bytes, bool widened = false);
 
+// Of one call, with what pads its input.
+double CyclesWithPadding(const Core& core, const ConvPlan& plan);
+
 // Few tasks become more, for plans whose tasks threads share.
 void CutForThreads(ConvPlan* plan);
 

@@ -37,7 +37,8 @@ constexpr double kDepthwise = 0.6;  // kernels.md, "Depthwise"
 constexpr double kRecurrent = 0.4;
 // Times as many products of bytes, of bf16; of AMX, as tiles are loaded and their sums stored.
 constexpr double kByteDots = 4, kMatrixTiles = 10, kBrainTiles = 6;
-constexpr double kWinograd = 2.5;  // times fewer cycles than a direct 3x3 convolution
+// Times fewer cycles than a direct 3x3 convolution, of stride 1 and 2.
+constexpr double kWinograd = 2.5, kStridedWinograd = 1.4;
 
 // Vectors' worth of arithmetic a cycle of what is not a contraction.
 constexpr double kPointwise = 0.5, kPooling = 0.6;
@@ -46,19 +47,21 @@ int64_t Extent(const ir::TensorType& type, int axis) {
   return axis < type.rank() && type.dims[axis].is_static() ? type.dims[axis].value() : 1;
 }
 
-// Whether code generation will, most likely, take Winograd's way (winograd_plan.h).
-bool IsLikelyWinograd(const ir::Binding& conv) {
+// Whether code generation will, most likely, take Winograd's way (winograd_plan.h) for a convolution of this stride.
+bool IsLikelyWinograd(const ir::Binding& conv, int64_t stride) {
   const ir::TensorType& weights = conv.args[1].tensor_type();
-  auto ones = [&](const char* name) {
-    std::vector<int64_t> values = conv.attrs.IntsOr(name, {});
-    return std::all_of(values.begin(), values.end(), [](int64_t v) { return v == 1; });
+  auto are = [&](const char* name, int64_t value) {
+    const int rank = weights.rank() - 2;
+    const std::vector<int64_t> values = conv.attrs.IntsOr(name, std::vector<int64_t>(rank, 1));
+    return std::all_of(values.begin(), values.end(), [&](int64_t v) { return v == value; });
   };
-  constexpr int64_t kChannels = 16, kPixels = 36;
+  constexpr int64_t kChannels = 16;
+  const int64_t pixels = stride == 1 ? 36 : 196;
   const int rank = weights.rank();
-  return weights.dtype == ir::DType::kF32 && rank >= 4 && Extent(weights, rank - 2) == 3 &&
-         Extent(weights, rank - 1) == 3 && ones("strides") && ones("dilations") && conv.attrs.IntOr("groups", 1) == 1 &&
-         Extent(weights, 0) >= kChannels && Extent(weights, 1) >= kChannels &&
-         ir::CountElements(conv.var->type) >= static_cast<double>(kPixels * Extent(weights, 0));
+  return weights.dtype == ir::DType::kF32 && (stride == 1 ? rank >= 4 : rank == 4) && Extent(weights, rank - 2) == 3 &&
+         Extent(weights, rank - 1) == 3 && are("strides", stride) && are("dilations", 1) &&
+         conv.attrs.IntOr("groups", 1) == 1 && Extent(weights, 0) >= kChannels && Extent(weights, 1) >= kChannels &&
+         ir::CountElements(conv.var->type) >= static_cast<double>(pixels * Extent(weights, 0));
 }
 
 // The part of the core's peak that a convolution reaches.
@@ -74,7 +77,8 @@ double PartOfPeak(const ir::Binding& conv) {
     }
     return kGrouped;
   }
-  if (IsLikelyWinograd(conv)) return kProduct * kWinograd;
+  if (IsLikelyWinograd(conv, 1)) return kProduct * kWinograd;
+  if (IsLikelyWinograd(conv, 2)) return kWindows * kStridedWinograd;
   const std::vector<int64_t> strides = conv.attrs.IntsOr("strides", {});
   const bool strided = std::any_of(strides.begin(), strides.end(), [](int64_t stride) { return stride > 1; });
   return taps > 1 || strided ? kWindows : kProduct;

@@ -34,8 +34,26 @@ Value Axpy(KernelBuilder& kb, double c, Value x, Value y) { return kb.MultiplyAd
 
 constexpr double kA = kWinogradA, kB = kWinogradB, kA2 = kA * kA, kB2 = kB * kB;
 
+// Of F(4, 2), over the even inputs: points 0, +-a, b and infinity.
+Values StridedInputTransform(KernelBuilder& kb, const Values& d) {
+  if (d.size() == 5) return {Minus(kb, d[0], d[2]), d[2], Minus(kb, d[4], d[2]), d[1], d[3]};
+  constexpr double a = kStridedA, b = kStridedB;
+  auto of_a = [&](int64_t i) { return Axpy(kb, -a * a, d[i], d[i + 4]); };  // (x^2 - a^2) x^(i/2)
+  Value a0 = of_a(0), a1 = of_a(2), a2 = of_a(4), even = Axpy(kb, -b, d[2], d[4]), odd = Axpy(kb, -b, d[4], d[6]);
+  return {Axpy(kb, -b, a0, a1),
+          Axpy(kb, a, even, odd),
+          Axpy(kb, -a, even, odd),
+          a1,
+          Axpy(kb, -b, a1, a2),
+          d[1],
+          d[3],
+          d[5],
+          d[7]};
+}
+
 // B^T d. The rows of a pair of points +-p share their even and their odd part.
-Values InputTransform(KernelBuilder& kb, const Values& d) {
+Values InputTransform(KernelBuilder& kb, const WinogradPlan& plan, const Values& d) {
+  if (plan.is_strided()) return StridedInputTransform(kb, d);
   if (d.size() == 4) return {Minus(kb, d[0], d[2]), Plus(kb, d[1], d[2]), Minus(kb, d[2], d[1]), Minus(kb, d[3], d[1])};
   Value even_a = Axpy(kb, -kB2, d[2], d[4]), odd_a = Axpy(kb, -kB2, d[1], d[3]);
   Value even_b = Axpy(kb, -kA2, d[2], d[4]), odd_b = Axpy(kb, -kA2, d[1], d[3]);
@@ -47,8 +65,19 @@ Values InputTransform(KernelBuilder& kb, const Values& d) {
           Axpy(kb, kA2 * kB2, d[1], Axpy(kb, -(kA2 + kB2), d[3], d[5]))};
 }
 
+// The products of odd inputs in the middle are the last ones.
+Values StridedOutputTransform(KernelBuilder& kb, const Values& v) {
+  if (v.size() == 3) return {Plus(kb, v[0], v[1]), Plus(kb, v[1], v[2])};
+  constexpr double a = kStridedA, b = kStridedB;
+  Value sum = Plus(kb, v[1], v[2]), difference = Minus(kb, v[1], v[2]);
+  return {Plus(kb, Plus(kb, v[0], sum), v[3]), Axpy(kb, b, v[3], Axpy(kb, a, difference, v[5])),
+          Axpy(kb, b * b, v[3], Axpy(kb, a * a, sum, v[6])),
+          Axpy(kb, b * b * b, v[3], Axpy(kb, a * a * a, difference, v[4]))};
+}
+
 // A^T v.
-Values OutputTransform(KernelBuilder& kb, const Values& v) {
+Values OutputTransform(KernelBuilder& kb, const WinogradPlan& plan, const Values& v) {
+  if (plan.is_strided()) return StridedOutputTransform(kb, v);
   if (v.size() == 4) {
     return {Plus(kb, Plus(kb, v[0], v[1]), v[2]), Plus(kb, Minus(kb, v[1], v[2]), v[3])};
   }
@@ -59,13 +88,29 @@ Values OutputTransform(KernelBuilder& kb, const Values& v) {
           Axpy(kb, kB2 * kB, difference_b, Axpy(kb, kA2 * kA, difference_a, v[5]))};
 }
 
+Values StridedWeightTransform(KernelBuilder& kb, int64_t m, const Values& g) {
+  if (m == 2) return {g[0], Plus(kb, g[0], g[2]), g[2], g[1], g[1]};
+  constexpr double a = kStridedA, b = kStridedB;
+  auto at = [&](double p, double scale) { return Times(kb, scale, Axpy(kb, p, g[2], g[0])); };
+  return {Times(kb, 1 / (a * a * b), g[0]),
+          at(a, 1 / (2 * a * a * (a - b))),
+          at(-a, -1 / (2 * a * a * (a + b))),
+          at(b, 1 / (b * (b * b - a * a))),
+          g[2],
+          g[1],
+          g[1],
+          g[1],
+          g[1]};
+}
+
 // G g.
-Values WeightTransform(KernelBuilder& kb, int64_t m, const Values& g) {
+Values WeightTransform(KernelBuilder& kb, const WinogradPlan& plan, const Values& g) {
+  if (plan.is_strided()) return StridedWeightTransform(kb, plan.m, g);
   auto pair = [&](double p, double scale) -> Values {
     Value even = Axpy(kb, p * p, g[2], g[0]), odd = Times(kb, p, g[1]);
     return {Times(kb, scale, Plus(kb, even, odd)), Times(kb, scale, Minus(kb, even, odd))};
   };
-  if (m == 2) {
+  if (plan.m == 2) {
     Values one = pair(1, 0.5);
     return {g[0], one[0], one[1], g[2]};
   }
@@ -91,17 +136,23 @@ Values BothWays(int64_t rows, const Get& get, const Transform& transform) {
   return result;
 }
 
-// `count` tiles of a row of a group of channels, from a row of the planes to where the first tile's channels go.
-void TransformTiles(KernelBuilder& kb, const WinogradPlan& plan, Value row, int64_t count, Value to) {
+// `count` tiles of a row of a group of channels, from a row of the planes to `to`, where the group's channels of tile 0
+// go; the first is tile `first`.
+void TransformTiles(KernelBuilder& kb, const WinogradPlan& plan, Value row, Value first, int64_t count, Value to) {
   Type f32 = kb.b.getF32Type(), vector = KernelBuilder::Vector(plan.lanes, f32);
   int64_t lanes = plan.lanes, pitch = plan.plane_columns() * lanes;
+  const std::vector<WinogradPoint> places = plan.point_places();
   kb.For(count, [&](Value t) {
-    Value d = kb.At(row, kb.Mul(t, plan.m * lanes), f32);
+    Value d = kb.At(row, kb.Mul(t, plan.step() * lanes), f32), tile = kb.Add(first, t);
     Values v = BothWays(
-        plan.n(), [&](int64_t i, int64_t j) { return kb.Load(vector, kb.At(d, i * pitch + j * lanes, f32)); },
-        [&](const Values& x) { return InputTransform(kb, x); });
-    Value target = kb.At(to, kb.Mul(t, plan.tile_channels()), f32);
-    for (size_t i = 0; i < v.size(); ++i) kb.Store(v[i], kb.At(target, i * plan.input_pitch(), f32));
+        plan.axis_inputs(), [&](int64_t i, int64_t j) { return kb.Load(vector, kb.At(d, i * pitch + j * lanes, f32)); },
+        [&](const Values& x) { return InputTransform(kb, plan, x); });
+    for (const WinogradProducts& of : plan.product_groups()) {
+      Value target = kb.At(to, kb.Mul(tile, of.terms * plan.tile_channels()), f32);
+      for (size_t i = 0; i < v.size(); ++i) {
+        if (places[i].terms == of.terms) kb.Store(v[i], kb.At(target, places[i].input, f32));
+      }
+    }
   });
 }
 
@@ -120,11 +171,9 @@ class BlockEmitter {
     ForTileRows([&](Value r, Value slice, Value row) {
       Value plane = kb_.Add(kb_.Mul(slice, plan_.channel_groups()), group);
       Value from = kb_.At(planes, kb_.Mul(plane, plan_.plane_elements()), f32_);
-      from = kb_.At(from, kb_.Mul(row, plan_.m * pitch), f32_);
-      Value tile = kb_.Mul(r, plan_.block_columns);
-      Value at = kb_.Add(kb_.Mul(tile, plan_.tile_channels()), kb_.Mul(group, lanes));
-      TransformTiles(kb_, plan_, kb_.At(from, kb_.Mul(first_column_, plan_.m * lanes), f32_), plan_.block_columns,
-                     kb_.At(to, at, f32_));
+      from = kb_.At(from, kb_.Mul(row, plan_.step() * pitch), f32_);
+      TransformTiles(kb_, plan_, kb_.At(from, kb_.Mul(first_column_, plan_.step() * lanes), f32_),
+                     kb_.Mul(r, plan_.block_columns), plan_.block_columns, kb_.At(to, kb_.Mul(group, lanes), f32_));
     });
   }
 
@@ -138,33 +187,13 @@ class BlockEmitter {
 
   // All products of the block with one panel of output channels.
   void Multiply(Value input, Value weights, Value panel, Value to) {
-    GemmKernel g;
-    g.plan = plan_.gemm;
-    g.accumulator = g.p.element = g.q.element = f32_;
-    g.inline_epilogue = true;
-    g.p.pointer = input;
-    g.p.row_stride = plan_.tile_channels();
-    if (plan_.is_deep()) {
-      int64_t slice = plan_.slice_tiles() * plan_.tile_channels();
-      g.p.inner.push_back({plan_.shape.kernel[0], [=](KernelBuilder& kb, Value tap) { return kb.Mul(tap, slice); }});
-    }
-    g.p.batch_offset = [&](KernelBuilder& kb, Value batch) {
-      return kb.Mul(kb.Rem(batch, plan_.products()), plan_.input_pitch());
-    };
-    g.q.pointer = weights;
-    g.q.batch_offset = [&](KernelBuilder& kb, Value batch) { return kb.Mul(batch, plan_.gemm.k * plan_.gemm.nr()); };
-    g.epilogue = [&](KernelBuilder& kb, Value batch, Value row, Value column, Value acc) {
-      Value at = kb.Add(kb.Mul(kb.Rem(batch, plan_.products()), plan_.product_pitch()),
-                        kb.Add(kb.Mul(row, plan_.gemm.nr()), column));
-      kb.Store(acc, kb.At(to, at, f32_));
-    };
-    Value first = kb_.Mul(panel, plan_.products());
-    EmitGemmTasks(kb_, g, first, kb_.Add(first, plan_.products()), to);
+    for (const WinogradProducts& of : plan_.product_groups()) MultiplyAlike(of, input, weights, panel, to);
   }
 
   // Products to results, tile row by tile row; `results`: result_elements(), `square`: lanes^2.
   void TransformOutput(Value products, Value panel, const Epilogue& epilogue, Value results, Value square) {
     int64_t lanes = plan_.lanes, m = plan_.m, pitch = plan_.result_pitch();
+    const std::vector<int64_t> places = plan_.product_places();
     kb_.For(plan_.gemm.nv, [&](Value v) {
       Value channel = kb_.Mul(kb_.Add(kb_.Mul(panel, plan_.gemm.nv), v), lanes);
       ForTileRows([&](Value r, Value slice, Value row) {
@@ -175,11 +204,12 @@ class BlockEmitter {
           Value tile = kb_.Add(kb_.Mul(r, plan_.block_columns), t);
           Value from = kb_.At(products, kb_.Add(kb_.Mul(tile, plan_.gemm.nr()), kb_.Mul(v, lanes)), f32_);
           Values y = BothWays(
-              plan_.n(),
+              plan_.axis_products(),
               [&](int64_t i, int64_t j) {
-                return kb_.Load(vector_, kb_.At(from, (i * plan_.n() + j) * plan_.product_pitch(), f32_));
+                const int64_t place = places[i * plan_.axis_products() + j];
+                return kb_.Load(vector_, kb_.At(from, place * plan_.product_pitch(), f32_));
               },
-              [&](const Values& x) { return OutputTransform(kb_, x); });
+              [&](const Values& x) { return OutputTransform(kb_, plan_, x); });
           Value to = kb_.At(results, kb_.Mul(t, m * lanes), f32_);
           for (int64_t p = 0; p < m; ++p) {
             for (int64_t q = 0; q < m; ++q) kb_.Store(y[p * m + q], kb_.At(to, (p * pitch + q) * lanes, f32_));
@@ -208,6 +238,35 @@ class BlockEmitter {
   }
 
  private:
+  void MultiplyAlike(const WinogradProducts& of, Value input, Value weights, Value panel, Value to) {
+    const int64_t product_weights = of.terms * plan_.term_channels() * plan_.gemm.nr();
+    GemmKernel g;
+    g.plan = plan_.gemm_of(of);
+    g.accumulator = g.p.element = g.q.element = f32_;
+    g.inline_epilogue = true;
+    g.p.pointer = kb_.At(input, plan_.input_offset(of.first, of.first_point), f32_);
+    g.p.row_stride = of.terms * plan_.tile_channels();
+    if (plan_.is_deep()) {
+      int64_t slice = plan_.slice_tiles() * plan_.tile_channels();
+      g.p.inner.push_back({plan_.shape.kernel[0], [=](KernelBuilder& kb, Value tap) { return kb.Mul(tap, slice); }});
+    }
+    g.p.batch_offset = [&](KernelBuilder& kb, Value batch) {
+      return kb.Mul(kb.Rem(batch, of.count), plan_.input_pitch(of.terms));
+    };
+    g.q.pointer = kb_.At(weights, of.first_point * plan_.term_channels() * plan_.gemm.nr(), f32_);
+    g.q.batch_offset = [&](KernelBuilder& kb, Value batch) {
+      return kb.Add(kb.Mul(kb.Div(batch, of.count), plan_.panel_weight_elements()),
+                    kb.Mul(kb.Rem(batch, of.count), product_weights));
+    };
+    g.epilogue = [&](KernelBuilder& kb, Value batch, Value row, Value column, Value acc) {
+      Value at = kb.Add(kb.Mul(kb.Add(kb.Rem(batch, of.count), of.first), plan_.product_pitch()),
+                        kb.Add(kb.Mul(row, plan_.gemm.nr()), column));
+      kb.Store(acc, kb.At(to, at, f32_));
+    };
+    Value first = kb_.Mul(panel, of.count);
+    EmitGemmTasks(kb_, g, first, kb_.Add(first, of.count), to);
+  }
+
   // body(row in the block, slice, row in the slice) for the tile rows that exist; slices are counted through the batch.
   void ForTileRows(const std::function<void(Value, Value, Value)>& body) {
     int64_t slices = plan_.shape.n * plan_.shape.out[0], all = slices * plan_.tile_rows;
@@ -265,20 +324,25 @@ class BlockEmitter {
 void EmitWinogradWeights(KernelBuilder& kb, const WinogradPlan& plan, Value w, Value to) {
   Type f32 = kb.b.getF32Type(), f64 = kb.b.getF64Type();
   const ConvShape& s = plan.shape;
-  int64_t kernels = s.c * s.kernel[0], nr = plan.gemm.nr(), product = kernels * nr;
+  int64_t kernels = s.c * s.kernel[0], nr = plan.gemm.nr(), point = plan.term_channels() * nr;
+  const std::vector<WinogradPoint> places = plan.point_places();
   kb.For(plan.panels() * nr, [&](Value channel) {
     // Columns beyond the last channel repeat it: computed, never stored.
     Value from = kb.At(w, kb.Mul(kb.Min(channel, kb.Int(s.m - 1)), kernels * 9), f32);
-    Value column = kb.Add(kb.Mul(kb.Div(channel, nr), plan.products() * product), kb.Rem(channel, nr));
+    Value column = kb.Add(kb.Mul(kb.Div(channel, nr), plan.panel_weight_elements()), kb.Rem(channel, nr));
     kb.For(kernels, [&](Value c) {
       Value g = kb.At(from, kb.Mul(c, 9), f32);
       Values u = BothWays(
           3, [&](int64_t i, int64_t j) { return kb.Widen(kb.Load(f32, kb.At(g, i * 3 + j, f32)), f64); },
-          [&](const Values& x) { return WeightTransform(kb, plan.m, x); });
+          [&](const Values& x) { return WeightTransform(kb, plan, x); });
       Value target = kb.At(to, kb.Add(column, kb.Mul(c, nr)), f32);
       for (size_t i = 0; i < u.size(); ++i) {
-        kb.Store(kb.b.create<arith::TruncFOp>(kb.loc, f32, u[i]), kb.At(target, i * product, f32));
+        kb.Store(kb.b.create<arith::TruncFOp>(kb.loc, f32, u[i]), kb.At(target, places[i].place * point, f32));
       }
+    });
+    kb.For(kb.Int(kernels), kb.Int(plan.term_channels()), 1, [&](Value c) {
+      Value target = kb.At(to, kb.Add(column, kb.Mul(c, nr)), f32);
+      kb.For(plan.points(), [&](Value i) { kb.Store(kb.Zero(f32), kb.At(target, kb.Mul(i, point), f32)); });
     });
   });
 }
@@ -349,12 +413,11 @@ void EmitWinogradInput(KernelBuilder& kb, const WinogradPlan& plan, Value planes
     // Slice by slice, as the planes lie.
     Value slice = kb.Div(item, plan.channel_groups());
     Value image = kb.Div(slice, plan.slices()), tile = kb.Mul(kb.Rem(slice, plan.slices()), plan.slice_tiles());
-    Value first = kb.Add(kb.Mul(image, plan.input_elements()), kb.Mul(group, plan.lanes));
-    Value target = kb.At(to, kb.Add(first, kb.Mul(tile, plan.tile_channels())), f32);
+    Value target = kb.Add(kb.Mul(image, plan.input_elements()), kb.Mul(group, plan.lanes));
     Value plane = kb.At(planes, kb.Mul(item, plan.plane_elements()), f32);
     kb.For(plan.tile_rows, [&](Value row) {
-      TransformTiles(kb, plan, kb.At(plane, kb.Mul(row, plan.m * plan.plane_columns() * plan.lanes), f32),
-                     plan.row_tiles(), kb.At(target, kb.Mul(row, plan.row_tiles() * plan.tile_channels()), f32));
+      TransformTiles(kb, plan, kb.At(plane, kb.Mul(row, plan.step() * plan.plane_columns() * plan.lanes), f32),
+                     kb.Add(tile, kb.Mul(row, plan.row_tiles())), plan.row_tiles(), kb.At(to, target, f32));
     });
   });
 }

@@ -1,10 +1,12 @@
 // 3x3 convolutions, direct beside Winograd, one core, bias and relu fused; in turns, minimum and median of CPU time.
-// winograd_benchmark [cpu] [n c m extent]: one shape, or those of the table.
-// Weights are taken from as many copies as no cache holds, as a whole model's are.
+// winograd_benchmark [cpu] [n c m extent [stride]]: one shape, or those of the table.
+// ASM=prefix writes the kernels' assembly. Weights are taken from as many copies as no cache holds, as a whole model's
+// are.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <functional>
 #include <string>
 #include <vector>
@@ -26,13 +28,15 @@ using testing::Seconds;
 using testing::WithCaches;
 
 struct Layer {
-  int64_t n, c, m, extent;
+  int64_t n, c, m, extent, stride = 1;
 };
 
-const Layer kLayers[] = {{1, 64, 64, 56},   {1, 128, 128, 28}, {1, 256, 256, 14}, {1, 512, 512, 7}, {8, 512, 512, 7},
-                         {1, 32, 32, 112},  {1, 16, 16, 56},   {1, 32, 32, 56},   {1, 64, 64, 224}, {1, 128, 128, 112},
-                         {1, 256, 256, 56}, {1, 512, 512, 28}, {1, 512, 512, 14}, {1, 96, 96, 35},  {1, 192, 192, 17},
-                         {1, 80, 80, 13},   {4, 256, 256, 14}, {1, 64, 256, 28}};
+const Layer kLayers[] = {
+    {1, 64, 64, 56},      {1, 128, 128, 28},    {1, 256, 256, 14},   {1, 512, 512, 7},     {8, 512, 512, 7},
+    {1, 32, 32, 112},     {1, 16, 16, 56},      {1, 32, 32, 56},     {1, 64, 64, 224},     {1, 128, 128, 112},
+    {1, 256, 256, 56},    {1, 512, 512, 28},    {1, 512, 512, 14},   {1, 96, 96, 35},      {1, 192, 192, 17},
+    {1, 80, 80, 13},      {4, 256, 256, 14},    {1, 64, 256, 28},    {1, 128, 128, 56, 2}, {1, 256, 256, 28, 2},
+    {1, 512, 512, 14, 2}, {1, 64, 128, 112, 2}, {1, 32, 64, 224, 2}, {1, 64, 128, 56, 2},  {8, 512, 512, 14, 2}};
 const int64_t kWeightBytes = getenv("WARM") ? 1 : 64 << 20;
 
 struct Floats {
@@ -61,13 +65,17 @@ class Contender {
       Prepare(plan.packed_weight_elements(), plan.planes_elements(), plan.shared_input_elements(),
               plan.scratch_bytes());
       for (int part : {0, 1, 2}) {
-        run_.push_back(jit_.Compile(7, [&](KernelBuilder& kb, const std::vector<Value>& p) {
+        auto body = [&](KernelBuilder& kb, const std::vector<Value>& p) {
           WinogradKernel kernel{plan, plan.fused ? p[1] : p[2], p[3], BiasRelu(s, p, 4, 6)};
           if (part == 0) EmitWinogradPlanes(kb, plan, p[0], kb.Int(0), kb.Int(plan.plane_row_items()), p[1]);
           if (part == 1) EmitWinogradInput(kb, plan, p[1], kb.Int(0), kb.Int(plan.transform_tasks()), p[2]);
           if (part == 2) EmitWinogradTasks(kb, kernel, kb.Int(0), kb.Int(plan.tasks()), p[5]);
-        }));
+        };
+        run_.push_back(jit_.Compile(7, body));
         compile_ms += jit_.compile_ms;
+        if (const char* file = getenv("ASM")) {
+          std::ofstream(file + std::to_string(*winograd_m) + "." + std::to_string(part)) << jit_.Assembly(7, body);
+        }
       }
       char text[200];
       snprintf(text, sizeof(text), "F(%ld)%s%s tile %ldx%ld rows %ld", plan.m, plan.fused ? " fused" : "",
@@ -159,7 +167,9 @@ void Compare(const std::string& cpu, const Layer& l) {
   s.n = l.n;
   s.c = l.c;
   s.m = l.m;
-  s.in = s.out = {1, l.extent, l.extent};
+  s.in = {1, l.extent, l.extent};
+  s.stride = {1, l.stride, l.stride};
+  s.out = {1, CeilDiv(l.extent, l.stride), CeilDiv(l.extent, l.stride)};
   s.kernel = {1, 3, 3};
   s.pad = {0, 1, 1};
   std::vector<std::unique_ptr<Contender>> contenders;
@@ -177,7 +187,8 @@ void Compare(const std::string& cpu, const Layer& l) {
     for (auto& c : contenders) c->Run();
   }
   const char* rule[] = {"direct", "", "F(2)", "", "F(4)"};
-  printf("%ldx%ldx%ldx%ld to %ld; by rule %s\n", l.n, l.c, l.extent, l.extent, l.m, rule[contenders[0]->choice]);
+  printf("%ldx%ldx%ldx%ld by %ld to %ld; by rule %s\n", l.n, l.c, l.extent, l.extent, l.stride, l.m,
+         rule[contenders[0]->choice]);
   for (auto& c : contenders) {
     printf("  %-34s %8.1f us min %8.1f median %6.1f direct GF/s, compile %3.0f ms, model %8.1f us; parts",
            c->name.c_str(), c->Min() * 1e6, c->Median() * 1e6, flops / c->Min() / 1e9, c->compile_ms,
@@ -194,7 +205,8 @@ void Compare(const std::string& cpu, const Layer& l) {
 int main(int argc, char** argv) {
   std::string cpu = argc > 1 ? argv[1] : "";
   if (argc > 5) {
-    inlay::native::Compare(cpu, {atol(argv[2]), atol(argv[3]), atol(argv[4]), atol(argv[5])});
+    const int64_t stride = argc > 6 ? atol(argv[6]) : 1;
+    inlay::native::Compare(cpu, {atol(argv[2]), atol(argv[3]), atol(argv[4]), atol(argv[5]), stride});
     return 0;
   }
   for (const auto& layer : inlay::native::kLayers) inlay::native::Compare(cpu, layer);

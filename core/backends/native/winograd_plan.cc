@@ -3,14 +3,14 @@
 #include <algorithm>
 #include <functional>
 
-#include "core/backends/native/gemm_cost.h"
 #include "core/backends/native/rounding.h"
+#include "core/backends/native/winograd_cost.h"
 
 namespace inlay::native {
 namespace {
 
 constexpr int64_t kFloatBytes = 4;
-constexpr int64_t kBlockScratchBytes = 512 << 10;  // lies on a task's stack
+constexpr int64_t kBlockScratchBytes = 704 << 10;  // lies on a task's stack
 constexpr int64_t kMaxBlockTiles = 64;
 constexpr int64_t kMinBlockColumns = 24;
 // Whole blocks are handed to threads only where there are enough of them.
@@ -19,51 +19,19 @@ constexpr int64_t kMinFusedBlocks = 6;
 constexpr double kClearly = 0.9;
 // For which finer blocks are made.
 constexpr int64_t kManyThreads = 16;
-// Cycles, measured on Zen 5: a tile of a group of channels there and back, a square of vectors transposed and stored.
-constexpr double kInputTileCycles[2] = {70, 150};
-constexpr double kOutputTileCycles[2] = {50, 120};
-// Bytes a cycle at which transformed weights come from L2, and from what lies behind it: of cores with far caches less
-// (Emerald Rapids: 256 channels of 14x14, whose weights are 9.4 MB, by F(4) 1.09 ms, by F(2), 4.2 MB, 0.65; 512 of 7x7
-// by F(2), 16.8 MB, 1.9, direct 1.2).
-constexpr double kNearBytes = 24;
-double FarBytes(const Core& core) { return core.far_caches ? 3.5 : 7; }
-// A register tile's cycles for a vector of weights, above those that its multiplications hide.
-constexpr double kReadCycles = 0.35;
-
-// Stays in L2 beside the weights.
-int64_t FusedScratchBytes(const Core& core) { return core.l2_bytes * 7 / 16; }
-
-double SquareCycles(int64_t lanes) { return 0.6 * lanes * lanes; }
-
-double Cycles(const Core& core, const WinogradPlan& plan) {
-  const int64_t near = core.l2_bytes / 2;
-  const ConvShape& s = plan.shape;
-  const GemmPlan& g = plan.gemm;
-  const double far_bytes = FarBytes(core), blocks = static_cast<double>(plan.blocks());
-  double weight_bytes = static_cast<double>(plan.packed_weight_elements()) * kFloatBytes;
-  double tiles_in = static_cast<double>(plan.inputs() * plan.input_tiles());
-  double input_bytes = tiles_in * plan.products() * plan.tile_channels() * kFloatBytes;
-  // What comes from beyond L2 is not quite hidden; the first time weights do: the other layers' lie in L2 then.
-  double again = plan.panels_outer ? 0 : (blocks - 1) * weight_bytes;
-  double weights = weight_bytes / far_bytes + again / (weight_bytes > near ? far_bytes : kNearBytes);
-  double inputs = plan.panels() * s.kernel[0] * input_bytes /
-                  (plan.panels_outer && input_bytes > near ? 2 * far_bytes : 8 * kNearBytes);
-  double tiles_of_product = static_cast<double>(CeilDiv(g.m, g.mr));
-  double reading = blocks * g.batch * tiles_of_product * g.k * g.nv * kReadCycles;
-  double products = std::max(EstimateCycles(g) * blocks + reading, weights) + inputs;
-  double tiles = blocks * plan.block_tiles();
-  int kind = plan.m == 4 ? 1 : 0;
-  double groups_out = static_cast<double>(plan.panels()) * g.nv;
-  double squares_in = CeilDiv(s.in[2], plan.lanes) * s.in[1] * s.in[0] * plan.channel_groups() * s.n;
-  double squares_out = static_cast<double>(s.pixels()) / plan.lanes * groups_out * s.n;
-  double spread = plan.fused ? 1 : 1.3;  // what is not fused goes by way of a farther cache
-  return products + tiles_in * plan.channel_groups() * kInputTileCycles[kind] * spread +
-         tiles * groups_out * kOutputTileCycles[kind] + (squares_in + squares_out) * SquareCycles(plan.lanes);
-}
+// Stays in L2 beside the weights; or mostly, where what does not comes late (Zen 3: 64 channels of 224x224 by 340 KB of
+// 512 16.4 ms, not fused 17.9).
+int64_t FusedScratchBytes(const Core& core) { return core.l2_bytes * (core.waits_for_l2() ? 12 : 7) / 16; }
 
 struct Vectors {
   int64_t least, most;  // of a panel
 };
+
+// Few threads also mean two: where one takes about as long either way, tasks that they share evenly (14 blocks of 64
+// channels of 56x56, not 7).
+double Rank(const WinogradPlan& plan, int64_t threads) {
+  return plan.CyclesWith(threads) + (threads == 1 ? plan.CyclesWith(2) : 0);
+}
 
 // The register tile for the plan's blocks with which `threads` are soonest done.
 void ChooseTile(const Core& core, const Vectors& of_panel, int64_t threads, WinogradPlan* plan,
@@ -76,7 +44,7 @@ void ChooseTile(const Core& core, const Vectors& of_panel, int64_t threads, Wino
   g.element_bytes = kFloatBytes;
   g.source = ColumnSource::kPacked;
   g.m = g.mc = plan->block_tiles();
-  g.k = g.kc = s.c * s.kernel[0];
+  g.k = g.kc = plan->term_channels();
   g.prefetch = true;
   for (int64_t nv = of_panel.least; nv <= std::min(vectors, of_panel.most); ++nv) {
     for (int64_t mr = 1; mr <= std::min<int64_t>(g.m, 12); ++mr) {
@@ -94,8 +62,8 @@ void ChooseTile(const Core& core, const Vectors& of_panel, int64_t threads, Wino
         if (plan->scratch_bytes() > kBlockScratchBytes || (plan->panels_outer && plan->blocks() == 1)) {
           continue;
         }
-        plan->cycles = Cycles(core, *plan);
-        if (!best->has_value() || plan->CyclesWith(threads) < (*best)->CyclesWith(threads)) *best = *plan;
+        plan->cycles = WinogradCycles(core, *plan);
+        if (!best->has_value() || Rank(*plan, threads) < Rank(**best, threads)) *best = *plan;
       }
     }
   }
@@ -131,15 +99,95 @@ void ForEachBlocking(const Core& core, const ConvShape& shape, int64_t m,
 
 }  // namespace
 
+namespace {
+
+// Of an axis: the product whose term a point is. Those of even inputs come first, in A's order, then the odd inputs.
+struct AxisTerm {
+  int64_t product = 0, term = 0;
+};
+
+AxisTerm AxisTermOf(const WinogradPlan& plan, int64_t point) {
+  const int64_t odd = point - (plan.m + 1);
+  if (!plan.is_strided() || odd < 0) return {point, 0};
+  if (odd == 0) return {0, 1};
+  if (odd == plan.m - 1) return {plan.m, 1};
+  return {plan.m + odd, 0};
+}
+
+int64_t AxisTerms(const WinogradPlan& plan, int64_t product) {
+  return plan.is_strided() && (product == 0 || product == plan.m) ? 2 : 1;
+}
+
+// Of product (i, j) at i * axis_products() + j.
+std::vector<int64_t> TermsOfProducts(const WinogradPlan& plan) {
+  std::vector<int64_t> terms;
+  for (int64_t i = 0; i < plan.axis_products(); ++i) {
+    for (int64_t j = 0; j < plan.axis_products(); ++j) terms.push_back(AxisTerms(plan, i) * AxisTerms(plan, j));
+  }
+  return terms;
+}
+
+}  // namespace
+
+std::vector<WinogradProducts> WinogradPlan::product_groups() const {
+  const std::vector<int64_t> all = TermsOfProducts(*this);
+  std::vector<WinogradProducts> groups;
+  int64_t first = 0, first_point = 0;
+  for (int64_t terms : {4, 2, 1}) {
+    const int64_t count = std::count(all.begin(), all.end(), terms);
+    if (count > 0) groups.push_back({count, terms, first, first_point});
+    first += count;
+    first_point += count * terms;
+  }
+  return groups;
+}
+
+std::vector<int64_t> WinogradPlan::product_places() const {
+  const std::vector<int64_t> all = TermsOfProducts(*this);
+  std::vector<int64_t> places(all.size());
+  for (const WinogradProducts& of : product_groups()) {
+    int64_t place = of.first;
+    for (size_t i = 0; i < all.size(); ++i) {
+      if (all[i] == of.terms) places[i] = place++;
+    }
+  }
+  return places;
+}
+
+std::vector<WinogradPoint> WinogradPlan::point_places() const {
+  const std::vector<int64_t> products = product_places();
+  std::vector<WinogradPoint> result;
+  for (int64_t i = 0; i < axis_points(); ++i) {
+    for (int64_t j = 0; j < axis_points(); ++j) {
+      const AxisTerm row = AxisTermOf(*this, i), column = AxisTermOf(*this, j);
+      const int64_t product = products[row.product * axis_products() + column.product];
+      const int64_t term = row.term * AxisTerms(*this, column.product) + column.term;
+      for (const WinogradProducts& of : product_groups()) {
+        if (product < of.first || product >= of.first + of.count) continue;
+        const int64_t point = of.first_point + (product - of.first) * of.terms;
+        result.push_back({point + term, input_offset(product, point) + term * tile_channels(), of.terms});
+      }
+    }
+  }
+  return result;
+}
+
+GemmPlan WinogradPlan::gemm_of(const WinogradProducts& of) const {
+  GemmPlan result = gemm;
+  result.k = result.kc = of.terms * gemm.k;
+  result.batch = panels() * of.count;
+  return result;
+}
+
 int64_t WinogradPlan::scratch_bytes() const {
   int64_t elements = product_elements() + result_elements() + lanes * lanes + (fused ? input_elements() : 0);
   return elements * kFloatBytes + 4 * 64;
 }
 
 bool IsWinogradShape(const ConvShape& s) {
-  const Spatial ones{1, 1, 1};
-  return s.kernel[1] == 3 && s.kernel[2] == 3 && s.stride == ones && s.dilation == ones && s.input_dilation == ones &&
-         !s.reversed && s.groups == 1;
+  const Spatial ones{1, 1, 1}, twos{1, 2, 2};
+  return s.kernel[1] == 3 && s.kernel[2] == 3 && (s.stride == ones || (s.stride == twos && s.kernel[0] == 1)) &&
+         s.dilation == ones && s.input_dilation == ones && !s.reversed && s.groups == 1;
 }
 
 std::optional<WinogradPlan> PlanWinograd(const Core& core, const ConvShape& shape, int64_t only_m) {
@@ -173,7 +221,7 @@ std::optional<WinogradPlan> ChooseWinograd(const Core& core, const ConvPlan& dir
   if (choice.m == WinogradChoice::kNever) return std::nullopt;
   if (choice.m != WinogradChoice::kByRule) return PlanWinograd(core, direct.shape, choice.m);
   std::optional<WinogradPlan> plan = PlanWinograd(core, direct.shape);
-  if (plan.has_value() && plan->cycles > kClearly * direct.cycles) plan.reset();
+  if (plan.has_value() && plan->cycles > kClearly * CyclesBeside(core, direct)) plan.reset();
   return plan;
 }
 

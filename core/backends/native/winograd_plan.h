@@ -1,10 +1,16 @@
-// WinogradPlan: a 3x3 convolution of stride 1, also of each slice of one in three dimensions, as Winograd's F(m x m, 3
-// x 3): (m + 2)^2 multiplications for m^2 results, where the direct way takes 9 m^2. Plain values, no MLIR.
+// WinogradPlan: a 3x3 convolution of stride 1 or 2, also of each slice of one in three dimensions, as Winograd's F(m x
+// m, 3 x 3): (m + 2)^2 multiplications for m^2 results, where the direct way takes 9 m^2. Plain values, no MLIR.
 //
-// With input tiles d of n x n (n = m + 2, a step of m apart) and kernels g, everything per channel:
+// With input tiles d (a step of m apart) and kernels g, everything per channel:
 //   y = A^T [ sum over channels of (G g G^T) . (B^T d B) ] A
-// The sum is n^2 products [tiles x c] * [c x m], each a contraction of gemm.h. A block of tiles goes through transform,
-// products and inverse while its data stays in L2.
+// The elements of B^T d B are the tile's points. The sum is a product [tiles x c] * [c x m] for each, a contraction of
+// gemm.h. A block of tiles goes through transform, products and inverse while its data stays in L2.
+//
+// Of stride 2, on an axis, the kernel's outer taps see the even inputs and its middle one the odd ones:
+//   y_i = (g_0 d_2i + g_2 d_2i+2) + g_1 d_2i+1
+// an F(m, 2) of m + 1 points and m points that are the odd inputs themselves: (2m + 1)^2 multiplications for m^2
+// results. Points to which the same column of A belongs are terms of one product, longer in k: A's columns for 0 and
+// infinity are those of the first and the last odd input, so there are (2m - 1)^2 products.
 //
 // A kernel's extent in depth is part of the sum: a block's products take as many slices of transformed input as it has,
 // and a slice is transformed once for all of them.
@@ -13,6 +19,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "core/backends/native/conv_plan.h"
 #include "core/backends/native/gemm_plan.h"
@@ -23,6 +30,20 @@ namespace inlay::native {
 // The finite interpolation points of F(4x4) are 0, +-kWinogradA, +-kWinogradB: every coefficient of A and B is exact in
 // f32, and the error is half of that with the usual 1 and 2 (kernels.md).
 inline constexpr double kWinogradA = 0.625, kWinogradB = 1.5;
+// Of stride 2's F(4, 2) they are 0, +-kStridedA and kStridedB, by the same criterion.
+inline constexpr double kStridedA = 0.75, kStridedB = 2;
+
+// Products of as many terms, which lie one after the other; and before them so many others, of so many points.
+struct WinogradProducts {
+  int64_t count = 0, terms = 1;
+  int64_t first = 0, first_point = 0;
+};
+
+// A term of a product of so many. Its channels of tile t lie at input + t * terms * tile_channels() of the transformed
+// input; its weights are the panel's `place`-th.
+struct WinogradPoint {
+  int64_t place = 0, input = 0, terms = 1;
+};
 
 struct WinogradPlan {
   ConvShape shape;
@@ -33,15 +54,29 @@ struct WinogradPlan {
   int64_t block_rows = 1, block_columns = 1;  // tiles of a block; rows run on through slices and images of a batch
   bool fused = false;                         // a task transforms its block itself, in its scratch
   bool panels_outer = false;                  // tasks of one panel follow each other, else those of one block
-  // One panel of output channels of one product of one block; batch = panel * products() + product.
+  // One panel of output channels of one product of one block, of one term; batch = panel * products() + product.
   GemmPlan gemm;
   double cycles = 0;  // of one call, estimated
 
   // The longest thread's, of so many.
   double CyclesWith(int64_t threads) const { return cycles / tasks() * CeilDiv(tasks(), threads); }
 
-  int64_t n() const { return m + 2; }
-  int64_t products() const { return n() * n(); }
+  int64_t stride() const { return shape.stride[2]; }
+  bool is_strided() const { return stride() > 1; }
+  // Of an axis: from tile to tile, and of a tile.
+  int64_t step() const { return m * stride(); }
+  int64_t axis_inputs() const { return step() + 3 - stride(); }
+  int64_t axis_points() const { return axis_inputs(); }
+  int64_t axis_products() const { return is_strided() ? 2 * m - 1 : axis_points(); }
+  int64_t points() const { return axis_points() * axis_points(); }
+  int64_t products() const { return axis_products() * axis_products(); }
+
+  // In the order in which they lie: those of most terms first.
+  std::vector<WinogradProducts> product_groups() const;
+  GemmPlan gemm_of(const WinogradProducts& of) const;  // batch = panel * of.count + product
+  std::vector<int64_t> product_places() const;         // of product (i, j) at i * axis_products() + j
+  std::vector<WinogradPoint> point_places() const;     // of point (i, j) at i * axis_points() + j
+
   int64_t channel_groups() const { return CeilDiv(shape.c, lanes); }
   int64_t panels() const { return gemm.batch / products(); }
 
@@ -52,25 +87,27 @@ struct WinogradPlan {
 
   // x with its padding, [image][slice][channel group][row][column][lane].
   int64_t slices() const { return shape.out[0] + shape.kernel[0] - 1; }
-  int64_t plane_rows() const { return tile_rows * m + 2; }
-  int64_t plane_columns() const { return column_blocks() * block_columns * m + 2; }
+  int64_t plane_rows() const { return tile_rows * step() + 3 - stride(); }
+  int64_t plane_columns() const { return row_tiles() * step() + 3 - stride(); }
   int64_t plane_elements() const { return plane_rows() * plane_columns() * lanes; }
   int64_t plane_row_items() const { return shape.n * slices() * channel_groups() * plane_rows(); }
   int64_t planes_elements() const { return shape.n * slices() * channel_groups() * plane_elements(); }
 
-  // Transformed input, [product][tile][channel]: of a block, or (is_deep) of an image, whose blocks read each other's
-  // slices. The products' distances are odd numbers of vectors: with powers of two, all of a tile's elements would fall
-  // into one set of the caches.
+  // Transformed input, [product][tile][term][channel]: of a block, or (is_deep) of an image, whose blocks read each
+  // other's slices. The products' distances are odd numbers of vectors: with powers of two, all of a tile's elements
+  // would fall into one set of the caches.
   bool is_deep() const { return shape.kernel[0] > 1; }
   int64_t tile_channels() const { return channel_groups() * lanes; }
   int64_t row_tiles() const { return column_blocks() * block_columns; }
   int64_t slice_tiles() const { return tile_rows * row_tiles(); }
   int64_t input_tiles() const { return is_deep() ? slices() * slice_tiles() : block_tiles(); }
-  int64_t input_pitch() const {
+  int64_t input_pitch(int64_t terms) const { return input_offset(1, terms); }
+  // Of what lies behind so many products of so many points.
+  int64_t input_offset(int64_t products, int64_t points) const {
     const int64_t beyond = is_deep() ? block_tiles() : 0;  // read by an image's last block where that is not whole
-    return (input_tiles() + beyond) * tile_channels() + lanes;
+    return points * (input_tiles() + beyond) * tile_channels() + products * lanes;
   }
-  int64_t input_elements() const { return products() * input_pitch(); }
+  int64_t input_elements() const { return input_offset(products(), points()); }
   int64_t inputs() const { return is_deep() ? shape.n : blocks(); }
 
   // Products of a block and a panel, [product][tile][channel of the panel].
@@ -82,7 +119,11 @@ struct WinogradPlan {
   int64_t result_pitch() const { return split_columns() ? block_columns * m : shape.out[2]; }
   int64_t result_elements() const { return (m * result_pitch() + m + lanes) * lanes; }
 
-  int64_t packed_weight_elements() const { return gemm.batch * gemm.k * gemm.nr(); }
+  // [panel][product][term][channel][channel of the panel]. Terms follow each other as they do in the transformed input,
+  // whose groups of channels are whole: the weights of channels beyond the last are 0.
+  int64_t term_channels() const { return is_strided() ? tile_channels() : shape.c * shape.kernel[0]; }
+  int64_t panel_weight_elements() const { return points() * term_channels() * gemm.nr(); }
+  int64_t packed_weight_elements() const { return panels() * panel_weight_elements(); }
   // A group of channels of a block, or (is_deep) of a slice.
   int64_t transform_tiles() const { return is_deep() ? slice_tiles() : block_tiles(); }
   int64_t transform_tasks() const { return fused ? 0 : inputs() * (is_deep() ? slices() : 1) * channel_groups(); }
@@ -92,7 +133,8 @@ struct WinogradPlan {
   int64_t scratch_bytes() const;  // of a worker
 };
 
-// Whether a convolution has the form: 3x3 in its last two axes, stride, dilation and groups 1. f32 only.
+// Whether a convolution has the form: 3x3 in its last two axes, dilation and groups 1, stride 1, or 2 in those axes of
+// a kernel without extent in depth. f32 only.
 bool IsWinogradShape(const ConvShape& shape);
 
 // The cheapest plan of IsWinogradShape shapes; nothing where none fits. `m`: 0, or the only tile to consider.

@@ -24,6 +24,7 @@ struct Case {
   int64_t top = 1, left = 1, bottom = 1, right = 1;
   // In three dimensions: slices, those of the kernel, padding.
   int64_t depth = 1, kernel = 1, front = 0, back = 0;
+  int64_t stride = 1;
 
   int64_t kernels() const { return c * kernel; }  // 3x3 ones of an output channel
 };
@@ -35,7 +36,36 @@ struct Magnitudes {
   Matrix a, b, g;
 };
 
-Magnitudes MagnitudesOf(int64_t m) {
+// F(m, 2) of the even inputs, then the odd inputs themselves.
+Magnitudes StridedMagnitudes(int64_t m) {
+  const double a = kStridedA, b = kStridedB;
+  Magnitudes r{{{1, 1, 0}, {0, 1, 1}}, {{1, 1, 0}, {0, 1, 0}, {0, 1, 1}}, {{1, 0}, {1, 1}, {0, 1}}};
+  if (m == 4) {
+    const double plus = 1 / (2 * a * a * (b - a)), minus = 1 / (2 * a * a * (a + b)), of_b = 1 / (b * (b * b - a * a));
+    r = {{{1, 1, 1, 1, 0}, {0, a, a, b, 0}, {0, a * a, a * a, b * b, 0}, {0, a * a * a, a * a * a, b * b * b, 1}},
+         {{a * a * b, a * a, b, 1, 0},
+          {0, a * b, b - a, 1, 0},
+          {0, a * b, b + a, 1, 0},
+          {0, a * a, 0, 1, 0},
+          {0, a * a * b, a * a, b, 1}},
+         {{1 / (a * a * b), 0}, {plus, a * plus}, {minus, a * minus}, {of_b, b * of_b}, {0, 1}}};
+  }
+  for (int64_t i = 0; i < m; ++i) {
+    for (int64_t j = 0; j < m; ++j) r.a[i].push_back(i == j);
+  }
+  for (std::vector<double>& row : r.b) {
+    for (int64_t j = m; j > 0; --j) row.insert(row.begin() + j, 0);
+  }
+  for (std::vector<double>& row : r.g) row.insert(row.begin() + 1, 0);
+  for (int64_t i = 0; i < m; ++i) {
+    r.b.emplace_back(2 * m + 1, 0)[2 * i + 1] = 1;
+    r.g.push_back({0, 1, 0});
+  }
+  return r;
+}
+
+Magnitudes MagnitudesOf(int64_t m, int64_t stride) {
+  if (stride == 2) return StridedMagnitudes(m);
   if (m == 2) {
     return {{{1, 1, 1, 0}, {0, 1, 1, 1}},
             {{1, 0, 1, 0}, {0, 1, 1, 0}, {0, 1, 1, 0}, {0, 1, 0, 1}},
@@ -114,15 +144,23 @@ ConvShape ShapeOf(const Case& c) {
   s.in = {c.depth, c.height, c.width};
   s.kernel = {c.kernel, 3, 3};
   s.pad = {c.front, c.top, c.left};
-  s.out = {c.depth + c.front + c.back - c.kernel + 1, c.height + c.top + c.bottom - 2, c.width + c.left + c.right - 2};
+  s.stride = {1, c.stride, c.stride};
+  s.out = {c.depth + c.front + c.back - c.kernel + 1, (c.height + c.top + c.bottom - 3) / c.stride + 1,
+           (c.width + c.left + c.right - 3) / c.stride + 1};
   return s;
+}
+
+ConvShape Strided(Case c) {
+  c.stride = 2;
+  return ShapeOf(c);
 }
 
 enum class Way { kByRule, kFused, kFiner };
 
 void Check(const std::string& cpu, const Case& c, int64_t m, Way way) {
   SCOPED_TRACE(cpu + " F(" + std::to_string(m) + ") " + std::to_string(c.n) + "x" + std::to_string(c.c) + "x" +
-               std::to_string(c.height) + "x" + std::to_string(c.width) + " to " + std::to_string(c.m));
+               std::to_string(c.height) + "x" + std::to_string(c.width) + " to " + std::to_string(c.m) + " by " +
+               std::to_string(c.stride));
   KernelJit jit(cpu);
   std::optional<WinogradPlan> found = PlanWinograd(jit.core(), ShapeOf(c), m);
   ASSERT_TRUE(found.has_value());
@@ -134,7 +172,7 @@ void Check(const std::string& cpu, const Case& c, int64_t m, Way way) {
     plan = finer->plan;
   }
   Outcome r = Execute(jit, c, *found, plan, Random(c.n * c.c * c.depth * c.height * c.width, 1));
-  Magnitudes magnitudes = MagnitudesOf(m);
+  Magnitudes magnitudes = MagnitudesOf(m, c.stride);
   std::vector<Matrix> weights;
   for (int64_t i = 0; i < c.m * c.kernels(); ++i) {
     Matrix g(3, std::vector<double>(3));
@@ -143,19 +181,20 @@ void Check(const std::string& cpu, const Case& c, int64_t m, Way way) {
   }
   // Sums of as many terms as there are kernels, and the roundings of the transforms.
   double unit = (static_cast<double>(c.kernels()) + 20) * std::ldexp(1.0, -24), worst = 0;
-  int64_t n = m + 2, rows = (r.height + m - 1) / m, columns = (r.width + m - 1) / m;
+  const int64_t n = m * c.stride + 3 - c.stride, points = static_cast<int64_t>(magnitudes.b.size());
+  const int64_t rows = (r.height + m - 1) / m, columns = (r.width + m - 1) / m;
   const int64_t slices = plan.shape.out[0];
   for (int64_t place = 0; place < c.n * slices; ++place) {
     const int64_t image = place / slices, slice = place % slices;
     for (int64_t tile = 0; tile < rows * columns; ++tile) {
-      int64_t top = tile / columns * m, left = tile % columns * m;
+      int64_t top = tile / columns * m, left = tile % columns * m;  // of the results
       std::vector<Matrix> d(c.kernels(), Matrix(n, std::vector<double>(n, 0))), magnitude;
       for (int64_t ch = 0; ch < c.kernels(); ++ch) {
         int64_t from = slice + ch % c.kernel - c.front;
         Matrix absolute = d[ch];
         for (int64_t i = 0; i < n; ++i) {
           for (int64_t j = 0; j < n; ++j) {
-            int64_t h = top + i - c.top, w = left + j - c.left;
+            int64_t h = top * c.stride + i - c.top, w = left * c.stride + j - c.left;
             if (h < 0 || w < 0 || h >= c.height || w >= c.width || from < 0 || from >= c.depth) continue;
             d[ch][i][j] = r.x[(((image * c.c + ch / c.kernel) * c.depth + from) * c.height + h) * c.width + w];
             absolute[i][j] = std::abs(d[ch][i][j]);
@@ -164,17 +203,18 @@ void Check(const std::string& cpu, const Case& c, int64_t m, Way way) {
         magnitude.push_back(BothWays(magnitudes.b, absolute));
       }
       for (int64_t o = 0; o < c.m; ++o) {
-        Matrix sum(n, std::vector<double>(n, 0));
+        Matrix sum(points, std::vector<double>(points, 0));
         for (int64_t ch = 0; ch < c.kernels(); ++ch)
-          for (int64_t i = 0; i < n; ++i)
-            for (int64_t j = 0; j < n; ++j) sum[i][j] += magnitude[ch][i][j] * weights[o * c.kernels() + ch][i][j];
+          for (int64_t i = 0; i < points; ++i)
+            for (int64_t j = 0; j < points; ++j) sum[i][j] += magnitude[ch][i][j] * weights[o * c.kernels() + ch][i][j];
         Matrix bound = BothWays(magnitudes.a, sum);
         for (int64_t i = 0; i < m; ++i) {
           for (int64_t j = 0; j < m; ++j) {
             if (top + i >= r.height || left + j >= r.width) continue;
             double want = 0;
             for (int64_t ch = 0; ch < c.kernels(); ++ch)
-              for (int t = 0; t < 9; ++t) want += d[ch][i + t / 3][j + t % 3] * r.w[(o * c.kernels() + ch) * 9 + t];
+              for (int t = 0; t < 9; ++t)
+                want += d[ch][i * c.stride + t / 3][j * c.stride + t % 3] * r.w[(o * c.kernels() + ch) * 9 + t];
             double got = r.y[(((image * c.m + o) * slices + slice) * r.height + top + i) * r.width + left + j];
             double error = std::abs(want - got);
             ASSERT_LE(error, unit * bound[i][j])
@@ -217,6 +257,18 @@ TEST_P(WinogradTest, Padding) {
   CheckAll({1, 16, 16, 5, 6, 4, 3, 0, 5});
   CheckAll({1, 16, 16, 3, 3, 0, 0, 0, 0});
   CheckAll({1, 16, 16, 9, 9, -1, -2, 1, 1});
+}
+
+// Where each odd input and each of A's columns goes; the rest is as of stride 1.
+TEST_P(WinogradTest, Strides) {
+  for (Case c : {Case{1, 16, 16, 1, 1}, Case{1, 16, 16, 4, 7}, Case{1, 16, 16, 14, 14}, Case{1, 16, 16, 15, 33},
+                 Case{1, 16, 16, 9, 11, 0, 1, 2, 0}, Case{1, 16, 16, 5, 6, 4, 3, 0, 5},
+                 Case{1, 16, 16, 3, 3, 0, 0, 0, 0}, Case{1, 16, 16, 9, 9, -1, -2, 1, 1}, Case{1, 3, 17, 6, 7},
+                 Case{1, 65, 3, 6, 7}, Case{2, 17, 20, 7, 7}, Case{1, 3, 5, 6, 523}, Case{2, 33, 40, 27, 27}}) {
+    c.stride = 2;
+    CheckAll(c);
+  }
+  Check(GetParam(), {2, 16, 33, 7, 8, 1, 1, 1, 1, 5, 1, 1, 1, 2}, 2, Way::kByRule);  // slices of their own
 }
 
 TEST_P(WinogradTest, ChannelTails) {
@@ -265,6 +317,22 @@ TEST(WinogradChoiceTest, FarCachesHaveFewerWeights) {
   EXPECT_EQ(choice({8, 512, 512, 7, 7}), 4);
 }
 
+// Zen 3: what weights take is not hidden, so blocks read them seldom; and what is not in L2 comes late, so that tasks
+// rather transform their own input, if L2 barely holds it.
+TEST(WinogradChoiceTest, SmallCaches) {
+  Core core{32, 16, 32 << 10, 512 << 10};
+  core.slow_starts = true;
+  ASSERT_TRUE(core.waits_for_l2());
+  const auto plan_of = [&](const ConvShape& s) { return ChooseWinograd(core, PlanConv(core, s, 4), {}); };
+  EXPECT_EQ(plan_of(ShapeOf({1, 256, 256, 14, 14}))->blocks(), 1);
+  EXPECT_EQ(plan_of(ShapeOf({1, 512, 512, 7, 7}))->blocks(), 1);
+  EXPECT_TRUE(plan_of(ShapeOf({1, 128, 128, 112, 112}))->fused);
+  EXPECT_TRUE(plan_of(Strided({1, 32, 64, 224, 224}))->fused);
+  EXPECT_EQ(plan_of(Strided({1, 128, 128, 56, 56}))->m, 4);
+  EXPECT_EQ(plan_of(Strided({1, 256, 256, 28, 28}))->m, 2);
+  EXPECT_FALSE(plan_of(Strided({1, 512, 512, 14, 14})).has_value()) << "26 MB of weights";
+}
+
 // Of one block and few panels 16 threads would mostly wait.
 TEST(WinogradChoiceTest, ManyThreadsHaveFinerBlocks) {
   const Core core{64, 32};
@@ -302,31 +370,40 @@ TEST(WinogradChoiceTest, Rule) {
     other.groups = 2;
     EXPECT_EQ(choice(other), 0);
     other = ShapeOf({1, 64, 64, 56, 56});
-    other.stride = {1, 2, 2};
-    other.out = {1, 28, 28};
+    other.stride = {1, 2, 1};
+    other.out = {1, 28, 56};
     EXPECT_EQ(choice(other), 0);
+    EXPECT_NE(choice(Strided({1, 128, 128, 56, 56})), 0);
+    EXPECT_NE(choice(Strided({1, 64, 128, 112, 112})), 0);
+    EXPECT_EQ(choice(Strided({1, 3, 64, 224, 224})), 0);
   }
 }
 
 // What a NaN or an infinity touches directly is lost, and no more than its tiles are.
 TEST_P(WinogradTest, NotFinite) {
-  for (int64_t m : {2, 4}) {
-    for (float poison : {static_cast<float>(NAN), static_cast<float>(INFINITY)}) {
-      Case c{1, 16, 16, 13, 13};
-      KernelJit jit(GetParam());
-      WinogradPlan plan = *PlanWinograd(jit.core(), ShapeOf(c), m);
-      std::vector<float> x = Random(c.c * 13 * 13, 1);
-      x[3 * 169 + 6 * 13 + 7] = poison;
-      Outcome r = Execute(jit, c, plan, plan, x);
-      for (int64_t i = 0; i < c.m * 169; ++i) {
-        int64_t h = i % 169 / 13, w = i % 13;
-        bool touched = std::abs(h - 6) <= 1 && std::abs(w - 7) <= 1;
-        // Tiles whose input holds the pixel.
-        auto near = [&](int64_t out, int64_t in) { return in >= out / m * m - 1 && in <= out / m * m + m; };
-        if (touched) {
-          EXPECT_FALSE(std::isfinite(r.y[i])) << h << ", " << w;
-        } else if (!near(h, 6) || !near(w, 7)) {
-          EXPECT_TRUE(std::isfinite(r.y[i])) << h << ", " << w;
+  for (int64_t stride : {1, 2}) {
+    for (int64_t m : {2, 4}) {
+      for (float poison : {static_cast<float>(NAN), static_cast<float>(INFINITY)}) {
+        Case c{1, 16, 16, 13, 13};
+        c.stride = stride;
+        KernelJit jit(GetParam());
+        WinogradPlan plan = *PlanWinograd(jit.core(), ShapeOf(c), m);
+        std::vector<float> x = Random(c.c * 13 * 13, 1);
+        x[3 * 169 + 6 * 13 + 7] = poison;
+        Outcome r = Execute(jit, c, plan, plan, x);
+        for (int64_t i = 0; i < c.m * r.height * r.width; ++i) {
+          const int64_t h = i / r.width % r.height, w = i % r.width;
+          const bool touched = std::abs(h * stride - 6) <= 1 && std::abs(w * stride - 7) <= 1;
+          // Tiles whose input holds the pixel.
+          auto near = [&](int64_t out, int64_t in) {
+            const int64_t first = out / m * m * stride - 1;
+            return in >= first && in < first + plan.axis_inputs();
+          };
+          if (touched) {
+            EXPECT_FALSE(std::isfinite(r.y[i])) << h << ", " << w;
+          } else if (!near(h, 6) || !near(w, 7)) {
+            EXPECT_TRUE(std::isfinite(r.y[i])) << h << ", " << w;
+          }
         }
       }
     }

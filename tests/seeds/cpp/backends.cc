@@ -1,5 +1,8 @@
 // What of the third seed document is the user's side, as one writes it in C++: tests/seeds/test_002_backends.py's
 // statements.
+#include <cstdlib>
+#include <filesystem>
+
 #include "support.h"
 
 namespace seeds {
@@ -19,8 +22,12 @@ CompilationConfig By(const std::string& backend, const std::string& target = "")
   return config;
 }
 
-// Custom runtime module, built-in, CSource: each style's backend, exported, loaded, run.
+// Custom runtime module, built-in, CSource: each style's backend, exported, loaded, run. All under one path, which
+// leaves no temporary files.
 TEST_F(Backends, ThreeStyles) {
+  const std::string scratch = File("scratch");
+  std::filesystem::create_directory(scratch);
+  setenv("TMPDIR", scratch.c_str(), 1);
   for (const char* backend : {"onednn", "xnnpack", "libxsmm", "openblas", "csource"}) {
     SCOPED_TRACE(backend);
     const std::string target = std::string(backend) == "csource" ? "csource -cflags=-O1" : "";
@@ -31,6 +38,8 @@ TEST_F(Backends, ThreeStyles) {
     ASSERT_TRUE(ex.ExportLibrary(File("a.so")).ok());
     ExpectRuns(Get(inlay::LoadLibrary(File("a.so"))));
   }
+  unsetenv("TMPDIR");
+  EXPECT_TRUE(std::filesystem::is_empty(scratch));
 }
 
 // "I extend the 'external codegen' Target with all the options which influence tuning and compilation": another option

@@ -56,6 +56,8 @@ class PeerProcess:
             env={
                 **os.environ,
                 "PYTHONPATH": os.pathsep.join(paths),
+                # It is killed in the end; AOTInductor, say, unpacks hundreds of megabytes to where temporary files go.
+                "TMPDIR": str(scratch),
                 **(AVX2_ENVIRONMENT if job.avx2 else {}),
             },
         )

@@ -73,7 +73,7 @@ void Winograd(FunctionEmitter& f, const Node& n, const WinogradPlan& plan) {
     const Buffer input = plan.fused ? planes : transformed;
     const int64_t input_bytes = plan.fused ? planes_bytes : transformed_bytes;
     if (!plan.fused) {
-      ForImages(f, images, plan.transform_tasks(), static_cast<double>(plan.transform_tiles()) * plan.products() * 4,
+      ForImages(f, images, plan.transform_tasks(), static_cast<double>(plan.transform_tiles()) * plan.points() * 4,
                 kNoScratch, [&](Kernel& k, Value begin, Value end, Value, Value image) {
                   EmitWinogradInput(k.o, plan, OfImage(k, k.Pointer(planes), image, planes_bytes), begin, end,
                                     OfImage(k, k.Pointer(input), image, input_bytes));

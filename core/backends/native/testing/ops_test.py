@@ -816,14 +816,17 @@ def test_recurrent(s):
 @pytest.mark.parametrize("threads", [1, 2, 16])
 def test_convolutions_by_any_number_of_threads(s, threads):
     """Code of their own for many threads (winograd_plan.h), and panels cut for them."""
-    for label, x, w, pads in [
-        ("blocks", (1, 64, 28, 28), (64, 64, 3, 3), 1),
-        ("images", (2, 32, 19, 14), (48, 32, 3, 3), 1),
-        ("fused", (1, 32, 56, 56), (40, 32, 3, 3), 1),
-        ("copied", (1, 128, 28, 28), (512, 128, 1, 1), 0),
+    for label, x, w, pads, stride in [
+        ("blocks", (1, 64, 28, 28), (64, 64, 3, 3), 1, 1),
+        ("images", (2, 32, 19, 14), (48, 32, 3, 3), 1, 1),
+        ("fused", (1, 32, 56, 56), (40, 32, 3, 3), 1, 1),
+        ("by_two", (1, 128, 56, 56), (128, 128, 3, 3), 1, 2),
+        ("fused_by_two", (1, 32, 112, 112), (64, 32, 3, 3), 1, 2),
+        ("copied", (1, 128, 28, 28), (512, 128, 1, 1), 0, 1),
     ]:
         operands = [s.data("f32", x), s.data("f32", w)]
-        s.case("conv", operands, label=label, tolerance=(1e-3, 1e-3), constant=(1,), **conv_attrs(2, pads=pads))
+        attrs = conv_attrs(2, pads=pads, strides=stride)
+        s.case("conv", operands, label=label, tolerance=(1e-3, 1e-3), constant=(1,), **attrs)
     for target, _ in TARGETS:
         assert s.run(target, threads) == []
 
