@@ -248,8 +248,12 @@ def winograd(suite):
         conv(suite, (2, 16, 11, 6), (3, 16, 3, 3), with_bias=True, tail=silu, **twice)
         conv(suite, (2, 64, 56, 56), (64, 64, 3, 3), pads=[1] * 4, tail=residual, **twice)
         conv(suite, (1, 3, 6, 300), (16, 3, 3, 3), pads=[0, 0, 1, 1], with_bias=True, **twice)
+        for stride in (1, 2):
+            parts = {"strides": [stride] * 2, "winograd": tile}
+            conv(suite, (1, 4, 9, 9), (6, 2, 3, 3), groups=2, **parts)
+            conv(suite, (2, 48, 14, 11), (72, 16, 3, 3), groups=3, pads=[1] * 4, with_bias=True, tail=residual, **parts)
         # Not of Winograd's form, or with weights that are not constant: direct whatever is asked for.
-        conv(suite, (1, 4, 9, 9), (6, 2, 3, 3), groups=2, winograd=tile)
+        conv(suite, (1, 4, 9, 9), (4, 1, 3, 3), groups=4, winograd=tile)
         conv(suite, (1, 4, 9, 9), (6, 4, 3, 3), strides=[2, 1], winograd=tile)
         conv(suite, (1, 16, 9, 9), (16, 16, 3, 3), constant=False, winograd=tile)
 

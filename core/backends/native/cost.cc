@@ -37,8 +37,8 @@ constexpr double kDepthwise = 0.6;  // kernels.md, "Depthwise"
 constexpr double kRecurrent = 0.4;
 // Times as many products of bytes, of bf16; of AMX, as tiles are loaded and their sums stored.
 constexpr double kByteDots = 4, kMatrixTiles = 10, kBrainTiles = 6;
-// Times fewer cycles than a direct 3x3 convolution, of stride 1 and 2.
-constexpr double kWinograd = 2.5, kStridedWinograd = 1.4;
+// Times fewer cycles than a direct 3x3 convolution, of stride 1 and 2, and of groups.
+constexpr double kWinograd = 2.5, kStridedWinograd = 1.4, kGroupedWinograd = 1.6;
 
 // Vectors' worth of arithmetic a cycle of what is not a contraction.
 constexpr double kPointwise = 0.5, kPooling = 0.6;
@@ -56,11 +56,11 @@ bool IsLikelyWinograd(const ir::Binding& conv, int64_t stride) {
     return std::all_of(values.begin(), values.end(), [&](int64_t v) { return v == value; });
   };
   constexpr int64_t kChannels = 16;
-  const int64_t pixels = stride == 1 ? 36 : 196;
+  const int64_t groups = conv.attrs.IntOr("groups", 1), pixels = stride == 1 && groups == 1 ? 36 : 196;
   const int rank = weights.rank();
-  return weights.dtype == ir::DType::kF32 && (stride == 1 ? rank >= 4 : rank == 4) && Extent(weights, rank - 2) == 3 &&
-         Extent(weights, rank - 1) == 3 && are("strides", stride) && are("dilations", 1) &&
-         conv.attrs.IntOr("groups", 1) == 1 && Extent(weights, 0) >= kChannels && Extent(weights, 1) >= kChannels &&
+  return weights.dtype == ir::DType::kF32 && (stride == 1 ? rank >= 4 : rank == 4 && groups == 1) &&
+         Extent(weights, rank - 2) == 3 && Extent(weights, rank - 1) == 3 && are("strides", stride) &&
+         are("dilations", 1) && Extent(weights, 0) / groups >= kChannels && Extent(weights, 1) >= kChannels &&
          ir::CountElements(conv.var->type) >= static_cast<double>(pixels * Extent(weights, 0));
 }
 
@@ -75,7 +75,7 @@ double PartOfPeak(const ir::Binding& conv) {
     for (const auto& group : kGroups) {
       if (Extent(weights, 1) <= group.channels) return group.part;
     }
-    return kGrouped;
+    return IsLikelyWinograd(conv, 1) ? kGrouped * kGroupedWinograd : kGrouped;
   }
   if (IsLikelyWinograd(conv, 1)) return kProduct * kWinograd;
   if (IsLikelyWinograd(conv, 2)) return kWindows * kStridedWinograd;

@@ -195,7 +195,14 @@ class BlockEmitter {
     int64_t lanes = plan_.lanes, m = plan_.m, pitch = plan_.result_pitch();
     const std::vector<int64_t> places = plan_.product_places();
     kb_.For(plan_.gemm.nv, [&](Value v) {
-      Value channel = kb_.Mul(kb_.Add(kb_.Mul(panel, plan_.gemm.nv), v), lanes);
+      Value in_group = kb_.Add(kb_.Mul(kb_.Rem(panel, plan_.group_panels()), plan_.gemm.nr()), kb_.Mul(v, lanes));
+      Value group = kb_.Div(panel, plan_.group_panels());
+      Value channel = kb_.Add(kb_.Mul(group, plan_.group_outputs()), in_group);
+      Value channels = kb_.Int(lanes);
+      if (plan_.group_outputs() < plan_.group_panels() * plan_.gemm.nr()) {
+        Value left = kb_.Sub(kb_.Int(plan_.group_outputs()), in_group);
+        channels = kb_.Max(kb_.Int(0), kb_.Min(channels, left));
+      }
       ForTileRows([&](Value r, Value slice, Value row) {
         // From right to left: what the last tile has too much falls into the next row's first columns, which are yet to
         // be written.
@@ -223,7 +230,7 @@ class BlockEmitter {
         Value rows = kb_.Min(kb_.Int(m), kb_.Sub(kb_.Int(plan_.shape.out[1]), first_row));
         if (!plan_.split_columns()) {
           Value pixel = kb_.Add(first_pixel, kb_.Mul(first_row, pitch));
-          Run(results, kb_.Mul(rows, pitch), image, channel, pixel, epilogue, square);
+          Run(results, kb_.Mul(rows, pitch), image, {channel, channels}, pixel, epilogue, square);
           return;
         }
         Value column = kb_.Mul(first_column_, m);
@@ -231,7 +238,8 @@ class BlockEmitter {
         kb_.For(kb_.Int(0), rows, 1, [&](Value p) {
           Value pixel = kb_.Add(kb_.Mul(kb_.Add(first_row, p), plan_.shape.out[2]), column);
           pixel = kb_.Add(first_pixel, pixel);
-          Run(kb_.At(results, kb_.Mul(p, pitch * lanes), f32_), length, image, channel, pixel, epilogue, square);
+          Run(kb_.At(results, kb_.Mul(p, pitch * lanes), f32_), length, image, {channel, channels}, pixel, epilogue,
+              square);
         });
       });
     });
@@ -244,8 +252,14 @@ class BlockEmitter {
     g.plan = plan_.gemm_of(of);
     g.accumulator = g.p.element = g.q.element = f32_;
     g.inline_epilogue = true;
-    g.p.pointer = kb_.At(input, plan_.input_offset(of.first, of.first_point), f32_);
+    Value group = kb_.Div(panel, plan_.group_panels());
+    Value first_channel = kb_.Mul(group, plan_.group_inputs());
+    g.p.pointer = kb_.At(input, kb_.Add(first_channel, plan_.input_offset(of.first, of.first_point)), f32_);
     g.p.row_stride = of.terms * plan_.tile_channels();
+    if (of.terms > 1 && !plan_.terms_adjoin()) {
+      g.p.k_stride = plan_.tile_channels();
+      g.p.inner.push_back({plan_.group_inputs(), [](KernelBuilder&, Value channel) { return channel; }});
+    }
     if (plan_.is_deep()) {
       int64_t slice = plan_.slice_tiles() * plan_.tile_channels();
       g.p.inner.push_back({plan_.shape.kernel[0], [=](KernelBuilder& kb, Value tap) { return kb.Mul(tap, slice); }});
@@ -279,14 +293,14 @@ class BlockEmitter {
     });
   }
 
-  // `length` pixels of a group of channels, [pixel][lane], to the epilogue, which wants vectors of pixels.
-  void Run(Value results, Value length, Value image, Value channel, Value pixel, const Epilogue& epilogue,
+  struct Channels {
+    Value first, count;  // of a vector
+  };
+
+  // `length` pixels of a vector of channels, [pixel][lane], to the epilogue, which wants vectors of pixels.
+  void Run(Value results, Value length, Value image, const Channels& channels, Value pixel, const Epilogue& epilogue,
            Value square) {
     int64_t lanes = plan_.lanes;
-    Value channels = kb_.Int(lanes);
-    if (plan_.shape.m % lanes != 0 || plan_.shape.m < plan_.panels() * plan_.gemm.nr()) {
-      channels = kb_.Max(kb_.Int(0), kb_.Min(channels, kb_.Sub(kb_.Int(plan_.shape.m), channel)));
-    }
     auto squares = [&] {
       kb_.For(kb_.Int(0), length, lanes, [&](Value at) {
         // The last square begins earlier.
@@ -296,16 +310,16 @@ class BlockEmitter {
         for (int64_t p = 0; p < lanes; ++p) block.push_back(kb_.Load(vector_, kb_.At(from, p * lanes, f32_)));
         block = TransposeSquare(kb_, block);
         for (int64_t c = 0; c < lanes; ++c) kb_.Store(block[c], kb_.At(square, c * lanes, f32_));
-        kb_.For(kb_.Int(0), channels, 1, [&](Value c) {
-          epilogue(kb_, image, kb_.Add(channel, c), kb_.Add(pixel, first),
+        kb_.For(kb_.Int(0), channels.count, 1, [&](Value c) {
+          epilogue(kb_, image, kb_.Add(channels.first, c), kb_.Add(pixel, first),
                    kb_.Load(vector_, kb_.At(square, kb_.Mul(c, lanes), f32_)));
         });
       });
     };
     auto elements = [&] {
-      kb_.For(kb_.Int(0), channels, 1, [&](Value c) {
+      kb_.For(kb_.Int(0), channels.count, 1, [&](Value c) {
         kb_.For(kb_.Int(0), length, 1, [&](Value p) {
-          epilogue(kb_, image, kb_.Add(channel, c), kb_.Add(pixel, p),
+          epilogue(kb_, image, kb_.Add(channels.first, c), kb_.Add(pixel, p),
                    kb_.Load(f32_, kb_.At(results, kb_.Add(kb_.Mul(p, lanes), c), f32_)));
         });
       });
@@ -324,12 +338,15 @@ class BlockEmitter {
 void EmitWinogradWeights(KernelBuilder& kb, const WinogradPlan& plan, Value w, Value to) {
   Type f32 = kb.b.getF32Type(), f64 = kb.b.getF64Type();
   const ConvShape& s = plan.shape;
-  int64_t kernels = s.c * s.kernel[0], nr = plan.gemm.nr(), point = plan.term_channels() * nr;
+  int64_t kernels = plan.group_inputs() * s.kernel[0], nr = plan.gemm.nr(), point = plan.term_channels() * nr;
   const std::vector<WinogradPoint> places = plan.point_places();
   kb.For(plan.panels() * nr, [&](Value channel) {
     // Columns beyond the last channel repeat it: computed, never stored.
-    Value from = kb.At(w, kb.Mul(kb.Min(channel, kb.Int(s.m - 1)), kernels * 9), f32);
-    Value column = kb.Add(kb.Mul(kb.Div(channel, nr), plan.panel_weight_elements()), kb.Rem(channel, nr));
+    Value panel = kb.Div(channel, nr), in_group = kb.Rem(channel, plan.group_panels() * nr);
+    Value output = kb.Add(kb.Mul(kb.Div(panel, plan.group_panels()), plan.group_outputs()),
+                          kb.Min(in_group, kb.Int(plan.group_outputs() - 1)));
+    Value from = kb.At(w, kb.Mul(output, kernels * 9), f32);
+    Value column = kb.Add(kb.Mul(panel, plan.panel_weight_elements()), kb.Rem(channel, nr));
     kb.For(kernels, [&](Value c) {
       Value g = kb.At(from, kb.Mul(c, 9), f32);
       Values u = BothWays(

@@ -1,5 +1,5 @@
 // 3x3 convolutions, direct beside Winograd, one core, bias and relu fused; in turns, minimum and median of CPU time.
-// winograd_benchmark [cpu] [n c m extent [stride]]: one shape, or those of the table.
+// winograd_benchmark [cpu] [n c m extent [stride [groups]]]: one shape, or those of the table.
 // ASM=prefix writes the kernels' assembly. Weights are taken from as many copies as no cache holds, as a whole model's
 // are.
 #include <algorithm>
@@ -28,7 +28,7 @@ using testing::Seconds;
 using testing::WithCaches;
 
 struct Layer {
-  int64_t n, c, m, extent, stride = 1;
+  int64_t n, c, m, extent, stride = 1, groups = 1;
 };
 
 const Layer kLayers[] = {
@@ -46,11 +46,12 @@ struct Floats {
   int64_t size;
 };
 
-Epilogue BiasRelu(const ConvShape& s, const std::vector<Value>& p, int y, int bias) {
+// `groups`: of which each is a batch element.
+Epilogue BiasRelu(const ConvShape& s, const std::vector<Value>& p, int y, int bias, int64_t groups) {
   return [=](KernelBuilder& kb, Value batch, Value row, Value column, Value acc) {
     Type f32 = kb.b.getF32Type();
-    Value channel = kb.Add(kb.Mul(batch, s.m), row);
-    Value b = kb.Load(f32, kb.At(p[bias], row, f32));
+    Value channel = kb.Add(kb.Mul(batch, s.m / groups), row);
+    Value b = kb.Load(f32, kb.At(p[bias], kb.Rem(channel, s.m), f32));
     kb.Store(testing::BiasRelu(kb, acc, b), kb.At(kb.At(p[y], kb.Mul(channel, s.pixels()), f32), column, f32));
   };
 }
@@ -66,7 +67,7 @@ class Contender {
               plan.scratch_bytes());
       for (int part : {0, 1, 2}) {
         auto body = [&](KernelBuilder& kb, const std::vector<Value>& p) {
-          WinogradKernel kernel{plan, plan.fused ? p[1] : p[2], p[3], BiasRelu(s, p, 4, 6)};
+          WinogradKernel kernel{plan, plan.fused ? p[1] : p[2], p[3], BiasRelu(s, p, 4, 6, 1)};
           if (part == 0) EmitWinogradPlanes(kb, plan, p[0], kb.Int(0), kb.Int(plan.plane_row_items()), p[1]);
           if (part == 1) EmitWinogradInput(kb, plan, p[1], kb.Int(0), kb.Int(plan.transform_tasks()), p[2]);
           if (part == 2) EmitWinogradTasks(kb, kernel, kb.Int(0), kb.Int(plan.tasks()), p[5]);
@@ -95,7 +96,7 @@ class Contender {
       kernel.input = plan.padded_input ? p[1] : p[0];
       kernel.weights = p[3];
       kernel.inline_epilogue = true;
-      kernel.epilogue = BiasRelu(s, p, 4, 6);
+      kernel.epilogue = BiasRelu(s, p, 4, 6, s.groups);
       EmitConvTasks(kb, kernel, kb.Int(0), kb.Int(plan.tasks()), p[5]);
     }));
     compile_ms = jit_.compile_ms;
@@ -143,7 +144,7 @@ class Contender {
     g.m = g.mc = plan->block_tiles();
     g.nv_last = g.nv;
     g.n = g.nr();
-    g.batch = CeilDiv(CeilDiv(plan->shape.m, plan->lanes), g.nv) * plan->products();
+    g.batch = plan->shape.groups * CeilDiv(CeilDiv(plan->group_outputs(), plan->lanes), g.nv) * plan->products();
   }
   void Prepare(int64_t weights, int64_t planes, int64_t input, int64_t scratch) {
     weight_elements_ = (weights + 15) / 16 * 16;
@@ -167,6 +168,7 @@ void Compare(const std::string& cpu, const Layer& l) {
   s.n = l.n;
   s.c = l.c;
   s.m = l.m;
+  s.groups = l.groups;
   s.in = {1, l.extent, l.extent};
   s.stride = {1, l.stride, l.stride};
   s.out = {1, CeilDiv(l.extent, l.stride), CeilDiv(l.extent, l.stride)};
@@ -181,14 +183,14 @@ void Compare(const std::string& cpu, const Layer& l) {
       contenders.push_back(std::make_unique<Contender>(cpu, s, atol(at), at));
     }
   }
-  double flops = 2.0 * 9 * s.n * s.c * s.m * s.pixels();
+  double flops = 2.0 * 9 * s.n * s.c / s.groups * s.m * s.pixels();
   int rounds = static_cast<int>(std::clamp(1e10 / flops, 10.0, 100.0));
   for (int i = 0; i < rounds; ++i) {
     for (auto& c : contenders) c->Run();
   }
   const char* rule[] = {"direct", "", "F(2)", "", "F(4)"};
-  printf("%ldx%ldx%ldx%ld by %ld to %ld; by rule %s\n", l.n, l.c, l.extent, l.extent, l.stride, l.m,
-         rule[contenders[0]->choice]);
+  printf("%ldx%ldx%ldx%ld by %ld to %ld, groups %ld; by rule %s\n", l.n, l.c, l.extent, l.extent, l.stride, l.m,
+         l.groups, rule[contenders[0]->choice]);
   for (auto& c : contenders) {
     printf("  %-34s %8.1f us min %8.1f median %6.1f direct GF/s, compile %3.0f ms, model %8.1f us; parts",
            c->name.c_str(), c->Min() * 1e6, c->Median() * 1e6, flops / c->Min() / 1e9, c->compile_ms,
@@ -205,8 +207,8 @@ void Compare(const std::string& cpu, const Layer& l) {
 int main(int argc, char** argv) {
   std::string cpu = argc > 1 ? argv[1] : "";
   if (argc > 5) {
-    const int64_t stride = argc > 6 ? atol(argv[6]) : 1;
-    inlay::native::Compare(cpu, {atol(argv[2]), atol(argv[3]), atol(argv[4]), atol(argv[5]), stride});
+    const int64_t stride = argc > 6 ? atol(argv[6]) : 1, groups = argc > 7 ? atol(argv[7]) : 1;
+    inlay::native::Compare(cpu, {atol(argv[2]), atol(argv[3]), atol(argv[4]), atol(argv[5]), stride, groups});
     return 0;
   }
   for (const auto& layer : inlay::native::kLayers) inlay::native::Compare(cpu, layer);

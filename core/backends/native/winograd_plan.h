@@ -61,6 +61,11 @@ struct WinogradPlan {
   // The longest thread's, of so many.
   double CyclesWith(int64_t threads) const { return cycles / tasks() * CeilDiv(tasks(), threads); }
 
+  // Of a group of the convolution's: input and output channels, and panels.
+  int64_t group_inputs() const { return shape.c / shape.groups; }
+  int64_t group_outputs() const { return shape.m / shape.groups; }
+  int64_t group_panels() const { return panels() / shape.groups; }
+
   int64_t stride() const { return shape.stride[2]; }
   bool is_strided() const { return stride() > 1; }
   // Of an axis: from tile to tile, and of a tile.
@@ -119,9 +124,11 @@ struct WinogradPlan {
   int64_t result_pitch() const { return split_columns() ? block_columns * m : shape.out[2]; }
   int64_t result_elements() const { return (m * result_pitch() + m + lanes) * lanes; }
 
-  // [panel][product][term][channel][channel of the panel]. Terms follow each other as they do in the transformed input,
-  // whose groups of channels are whole: the weights of channels beyond the last are 0.
-  int64_t term_channels() const { return is_strided() ? tile_channels() : shape.c * shape.kernel[0]; }
+  // [panel][product][term][channel][channel of the panel]. Of a convolution without groups terms follow each other as
+  // they do in the transformed input, whose vectors of channels are whole: the weights of channels beyond the last are
+  // 0.
+  bool terms_adjoin() const { return is_strided() && shape.groups == 1; }
+  int64_t term_channels() const { return terms_adjoin() ? tile_channels() : group_inputs() * shape.kernel[0]; }
   int64_t panel_weight_elements() const { return points() * term_channels() * gemm.nr(); }
   int64_t packed_weight_elements() const { return panels() * panel_weight_elements(); }
   // A group of channels of a block, or (is_deep) of a slice.
@@ -133,8 +140,8 @@ struct WinogradPlan {
   int64_t scratch_bytes() const;  // of a worker
 };
 
-// Whether a convolution has the form: 3x3 in its last two axes, dilation and groups 1, stride 1, or 2 in those axes of
-// a kernel without extent in depth. f32 only.
+// Whether a convolution has the form: 3x3 in its last two axes, dilation 1, stride 1, or 2 in those axes of a kernel
+// without extent in depth; its groups, if any, of several channels. f32 only.
 bool IsWinogradShape(const ConvShape& shape);
 
 // The cheapest plan of IsWinogradShape shapes; nothing where none fits. `m`: 0, or the only tile to consider.

@@ -24,9 +24,10 @@ struct Case {
   int64_t top = 1, left = 1, bottom = 1, right = 1;
   // In three dimensions: slices, those of the kernel, padding.
   int64_t depth = 1, kernel = 1, front = 0, back = 0;
-  int64_t stride = 1;
+  int64_t stride = 1, groups = 1;
 
-  int64_t kernels() const { return c * kernel; }  // 3x3 ones of an output channel
+  int64_t group_inputs() const { return c / groups; }
+  int64_t kernels() const { return group_inputs() * kernel; }  // 3x3 ones of an output channel
 };
 
 using Matrix = std::vector<std::vector<double>>;
@@ -141,6 +142,7 @@ ConvShape ShapeOf(const Case& c) {
   s.n = c.n;
   s.c = c.c;
   s.m = c.m;
+  s.groups = c.groups;
   s.in = {c.depth, c.height, c.width};
   s.kernel = {c.kernel, 3, 3};
   s.pad = {c.front, c.top, c.left};
@@ -188,8 +190,8 @@ void Check(const std::string& cpu, const Case& c, int64_t m, Way way) {
     const int64_t image = place / slices, slice = place % slices;
     for (int64_t tile = 0; tile < rows * columns; ++tile) {
       int64_t top = tile / columns * m, left = tile % columns * m;  // of the results
-      std::vector<Matrix> d(c.kernels(), Matrix(n, std::vector<double>(n, 0))), magnitude;
-      for (int64_t ch = 0; ch < c.kernels(); ++ch) {
+      std::vector<Matrix> d(c.c * c.kernel, Matrix(n, std::vector<double>(n, 0))), magnitude;
+      for (int64_t ch = 0; ch < c.c * c.kernel; ++ch) {
         int64_t from = slice + ch % c.kernel - c.front;
         Matrix absolute = d[ch];
         for (int64_t i = 0; i < n; ++i) {
@@ -204,9 +206,11 @@ void Check(const std::string& cpu, const Case& c, int64_t m, Way way) {
       }
       for (int64_t o = 0; o < c.m; ++o) {
         Matrix sum(points, std::vector<double>(points, 0));
+        const int64_t first = o / (c.m / c.groups) * c.kernels();  // of the group's
         for (int64_t ch = 0; ch < c.kernels(); ++ch)
           for (int64_t i = 0; i < points; ++i)
-            for (int64_t j = 0; j < points; ++j) sum[i][j] += magnitude[ch][i][j] * weights[o * c.kernels() + ch][i][j];
+            for (int64_t j = 0; j < points; ++j)
+              sum[i][j] += magnitude[first + ch][i][j] * weights[o * c.kernels() + ch][i][j];
         Matrix bound = BothWays(magnitudes.a, sum);
         for (int64_t i = 0; i < m; ++i) {
           for (int64_t j = 0; j < m; ++j) {
@@ -214,7 +218,7 @@ void Check(const std::string& cpu, const Case& c, int64_t m, Way way) {
             double want = 0;
             for (int64_t ch = 0; ch < c.kernels(); ++ch)
               for (int t = 0; t < 9; ++t)
-                want += d[ch][i * c.stride + t / 3][j * c.stride + t % 3] * r.w[(o * c.kernels() + ch) * 9 + t];
+                want += d[first + ch][i * c.stride + t / 3][j * c.stride + t % 3] * r.w[(o * c.kernels() + ch) * 9 + t];
             double got = r.y[(((image * c.m + o) * slices + slice) * r.height + top + i) * r.width + left + j];
             double error = std::abs(want - got);
             ASSERT_LE(error, unit * bound[i][j])
@@ -269,6 +273,17 @@ TEST_P(WinogradTest, Strides) {
     CheckAll(c);
   }
   Check(GetParam(), {2, 16, 33, 7, 8, 1, 1, 1, 1, 5, 1, 1, 1, 2}, 2, Way::kByRule);  // slices of their own
+}
+
+TEST_P(WinogradTest, Groups) {
+  for (Case c : {Case{1, 16, 16, 9, 9}, Case{2, 24, 12, 7, 8}, Case{1, 12, 68, 14, 5}, Case{1, 32, 32, 15, 15}}) {
+    for (c.groups = 2; c.groups <= 4; c.groups += 2) {
+      for (c.stride = 1; c.stride <= 2; ++c.stride) CheckAll(c);
+    }
+  }
+  Case deep{2, 32, 32, 6, 7, 1, 1, 1, 1, 4, 3, 1, 1};
+  deep.groups = 4;
+  CheckAll(deep);
 }
 
 TEST_P(WinogradTest, ChannelTails) {
@@ -331,6 +346,14 @@ TEST(WinogradChoiceTest, SmallCaches) {
   EXPECT_EQ(plan_of(Strided({1, 128, 128, 56, 56}))->m, 4);
   EXPECT_EQ(plan_of(Strided({1, 256, 256, 28, 28}))->m, 2);
   EXPECT_FALSE(plan_of(Strided({1, 512, 512, 14, 14})).has_value()) << "26 MB of weights";
+  const auto grouped = [&](Case c, int64_t groups) {
+    c.groups = groups;
+    return plan_of(ShapeOf(c)).has_value();
+  };
+  EXPECT_TRUE(grouped({1, 112, 112, 28, 28}, 7));
+  EXPECT_TRUE(grouped({1, 336, 336, 14, 14}, 14));
+  EXPECT_FALSE(grouped({1, 128, 128, 56, 56}, 32)) << "groups of 4 channels fill no vector";
+  EXPECT_FALSE(grouped({1, 888, 888, 7, 7}, 37));
 }
 
 // Of one block and few panels 16 threads would mostly wait.
@@ -367,9 +390,6 @@ TEST(WinogradChoiceTest, Rule) {
     EXPECT_EQ(choice(ShapeOf({1, 3, 64, 224, 224})), 0);
     EXPECT_EQ(choice(ShapeOf({1, 64, 64, 1, 1})), 0);
     ConvShape other = ShapeOf({1, 64, 64, 56, 56});
-    other.groups = 2;
-    EXPECT_EQ(choice(other), 0);
-    other = ShapeOf({1, 64, 64, 56, 56});
     other.stride = {1, 2, 1};
     other.out = {1, 28, 56};
     EXPECT_EQ(choice(other), 0);
