@@ -136,8 +136,8 @@ Values BothWays(int64_t rows, const Get& get, const Transform& transform) {
   return result;
 }
 
-// `count` tiles of a row of a group of channels, from a row of the planes to `to`, where the group's channels of tile 0
-// go; the first is tile `first`.
+// `count` tiles of a row of a vector of channels, from a row of the planes to `to`, where the vector of tile 0 goes;
+// the first is tile `first`.
 void TransformTiles(KernelBuilder& kb, const WinogradPlan& plan, Value row, Value first, int64_t count, Value to) {
   Type f32 = kb.b.getF32Type(), vector = KernelBuilder::Vector(plan.lanes, f32);
   int64_t lanes = plan.lanes, pitch = plan.plane_columns() * lanes;
@@ -147,7 +147,7 @@ void TransformTiles(KernelBuilder& kb, const WinogradPlan& plan, Value row, Valu
     Values v = BothWays(
         plan.axis_inputs(), [&](int64_t i, int64_t j) { return kb.Load(vector, kb.At(d, i * pitch + j * lanes, f32)); },
         [&](const Values& x) { return InputTransform(kb, plan, x); });
-    for (const WinogradProducts& of : plan.product_groups()) {
+    for (const WinogradProducts& of : plan.product_kinds()) {
       Value target = kb.At(to, kb.Mul(tile, of.terms * plan.tile_channels()), f32);
       for (size_t i = 0; i < v.size(); ++i) {
         if (places[i].terms == of.terms) kb.Store(v[i], kb.At(target, places[i].input, f32));
@@ -165,15 +165,15 @@ class BlockEmitter {
     first_column_ = kb.Mul(kb.Rem(block, plan.column_blocks()), plan.block_columns);
   }
 
-  // One group of channels of the block, from the planes to `to` (input_elements()).
-  void TransformInput(Value planes, Value group, Value to) {
+  // One vector of channels of the block, from the planes to `to` (input_elements()).
+  void TransformInput(Value planes, Value v, Value to) {
     int64_t lanes = plan_.lanes, pitch = plan_.plane_columns() * lanes;
     ForTileRows([&](Value r, Value slice, Value row) {
-      Value plane = kb_.Add(kb_.Mul(slice, plan_.channel_groups()), group);
+      Value plane = kb_.Add(kb_.Mul(slice, plan_.channel_vectors()), v);
       Value from = kb_.At(planes, kb_.Mul(plane, plan_.plane_elements()), f32_);
       from = kb_.At(from, kb_.Mul(row, plan_.step() * pitch), f32_);
       TransformTiles(kb_, plan_, kb_.At(from, kb_.Mul(first_column_, plan_.step() * lanes), f32_),
-                     kb_.Mul(r, plan_.block_columns), plan_.block_columns, kb_.At(to, kb_.Mul(group, lanes), f32_));
+                     kb_.Mul(r, plan_.block_columns), plan_.block_columns, kb_.At(to, kb_.Mul(v, lanes), f32_));
     });
   }
 
@@ -187,7 +187,7 @@ class BlockEmitter {
 
   // All products of the block with one panel of output channels.
   void Multiply(Value input, Value weights, Value panel, Value to) {
-    for (const WinogradProducts& of : plan_.product_groups()) MultiplyAlike(of, input, weights, panel, to);
+    for (const WinogradProducts& of : plan_.product_kinds()) MultiplyAlike(of, input, weights, panel, to);
   }
 
   // Products to results, tile row by tile row; `results`: result_elements(), `square`: lanes^2.
@@ -373,7 +373,7 @@ void EmitWinogradPlanes(KernelBuilder& kb, const WinogradPlan& plan, Value x, Va
   int64_t count = std::clamp<int64_t>(s.in[2] - skip, 0, width - left);
   kb.For(begin, end, 1, [&](Value item) {
     Value plane = kb.Div(item, plan.plane_rows()), row = kb.Rem(item, plan.plane_rows());
-    Value image = kb.Div(plane, plan.channel_groups()), group = kb.Rem(plane, plan.channel_groups());
+    Value image = kb.Div(plane, plan.channel_vectors()), v = kb.Rem(plane, plan.channel_vectors());
     Value in_row = kb.Add(row, -s.pad[1]), in_slice = kb.Int(0);
     if (plan.slices() > 1) {
       in_slice = kb.Add(kb.Rem(image, plan.slices()), -s.pad[0]);
@@ -394,7 +394,7 @@ void EmitWinogradPlanes(KernelBuilder& kb, const WinogradPlan& plan, Value x, Va
           zero(0, left);
           zero(left + count, width);
           if (count == 0) return;
-          Value first = kb.Add(kb.Mul(image, s.c), kb.Mul(group, lanes));
+          Value first = kb.Add(kb.Mul(image, s.c), kb.Mul(v, lanes));
           Value in_rows = kb.Add(kb.Mul(in_slice, s.in[1]), in_row);
           int64_t loaded = std::min(count, lanes);
           kb.For(kb.Int(0), kb.Int(count), lanes, [&](Value at) {
@@ -420,17 +420,17 @@ void EmitWinogradPlanes(KernelBuilder& kb, const WinogradPlan& plan, Value x, Va
 void EmitWinogradInput(KernelBuilder& kb, const WinogradPlan& plan, Value planes, Value begin, Value end, Value to) {
   Type f32 = kb.b.getF32Type();
   kb.For(begin, end, 1, [&](Value item) {
-    Value group = kb.Rem(item, plan.channel_groups());
+    Value v = kb.Rem(item, plan.channel_vectors());
     if (!plan.is_deep()) {
-      Value block = kb.Div(item, plan.channel_groups());
+      Value block = kb.Div(item, plan.channel_vectors());
       Value target = kb.At(to, kb.Mul(block, plan.input_elements()), f32);
-      BlockEmitter(kb, plan, block).TransformInput(planes, group, target);
+      BlockEmitter(kb, plan, block).TransformInput(planes, v, target);
       return;
     }
     // Slice by slice, as the planes lie.
-    Value slice = kb.Div(item, plan.channel_groups());
+    Value slice = kb.Div(item, plan.channel_vectors());
     Value image = kb.Div(slice, plan.slices()), tile = kb.Mul(kb.Rem(slice, plan.slices()), plan.slice_tiles());
-    Value target = kb.Add(kb.Mul(image, plan.input_elements()), kb.Mul(group, plan.lanes));
+    Value target = kb.Add(kb.Mul(image, plan.input_elements()), kb.Mul(v, plan.lanes));
     Value plane = kb.At(planes, kb.Mul(item, plan.plane_elements()), f32);
     kb.For(plan.tile_rows, [&](Value row) {
       TransformTiles(kb, plan, kb.At(plane, kb.Mul(row, plan.step() * plan.plane_columns() * plan.lanes), f32),
@@ -453,7 +453,7 @@ void EmitWinogradTasks(KernelBuilder& kb, const WinogradKernel& kernel, Value be
     };
     if (plan.fused) {
       BlockEmitter emitter(kb, plan, task);
-      kb.For(plan.channel_groups(), [&](Value group) { emitter.TransformInput(kernel.input, group, transformed); });
+      kb.For(plan.channel_vectors(), [&](Value v) { emitter.TransformInput(kernel.input, v, transformed); });
       kb.For(plan.panels(), [&](Value panel) { panel_of(emitter, transformed, panel); });
       return;
     }

@@ -37,7 +37,7 @@ double ProductCycles(const Core& core, const WinogradPlan& plan) {
   const GemmPlan& g = plan.gemm;
   const double blocks = static_cast<double>(plan.blocks()), panels = static_cast<double>(plan.panels());
   double multiplying = 0;
-  for (const WinogradProducts& of : plan.product_groups()) multiplying += blocks * EstimateCycles(plan.gemm_of(of));
+  for (const WinogradProducts& of : plan.product_kinds()) multiplying += blocks * EstimateCycles(plan.gemm_of(of));
   multiplying += blocks * panels * plan.points() * CeilDiv(g.m, g.mr) * g.k * g.nv * kReadCycles;
   // The first time they come from beyond L2: the other layers' lie there.
   const double weight_bytes = FloatBytes(plan.packed_weight_elements());
@@ -57,7 +57,7 @@ double ProductCycles(const Core& core, const WinogradPlan& plan) {
   return cycles;
 }
 
-// Of a tile of a group of channels, there and back.
+// Of a tile of a vector of channels, there and back.
 struct TileCycles {
   double input, output;
 };
@@ -77,7 +77,7 @@ TileCycles CyclesOfTile(const Core& core, const WinogradPlan& plan) {
 
 double TransformCycles(const Core& core, const WinogradPlan& plan) {
   const TileCycles tile = CyclesOfTile(core, plan);
-  const double tiles_in = static_cast<double>(plan.inputs() * plan.input_tiles() * plan.channel_groups());
+  const double tiles_in = static_cast<double>(plan.inputs() * plan.input_tiles() * plan.channel_vectors());
   const double tiles_out = static_cast<double>(plan.blocks() * plan.block_tiles() * plan.panels() * plan.gemm.nv);
   double cycles = tiles_in * tile.input + tiles_out * tile.output;
   if (core.far_caches && !plan.fused) {
@@ -90,7 +90,8 @@ double TransformCycles(const Core& core, const WinogradPlan& plan) {
 double TransposeCycles(const Core& core, const WinogradPlan& plan) {
   const ConvShape& s = plan.shape;
   const double square = 0.6 * plan.lanes * plan.lanes;
-  const double in = static_cast<double>(s.n * s.in[0] * s.in[1] * CeilDiv(s.in[2], plan.lanes) * plan.channel_groups());
+  const double in =
+      static_cast<double>(s.n * s.in[0] * s.in[1] * CeilDiv(s.in[2], plan.lanes) * plan.channel_vectors());
   const double out = static_cast<double>(s.n * s.pixels() * plan.panels() * plan.gemm.nv) / plan.lanes;
   double cycles = (in + out) * square;
   if (core.far_caches) {

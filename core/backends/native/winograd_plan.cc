@@ -98,10 +98,6 @@ void ForEachBlocking(const Core& core, const ConvShape& shape, int64_t m,
   }
 }
 
-}  // namespace
-
-namespace {
-
 // Of an axis: the product whose term a point is. Those of even inputs come first, in A's order, then the odd inputs.
 struct AxisTerm {
   int64_t product = 0, term = 0;
@@ -130,23 +126,23 @@ std::vector<int64_t> TermsOfProducts(const WinogradPlan& plan) {
 
 }  // namespace
 
-std::vector<WinogradProducts> WinogradPlan::product_groups() const {
+std::vector<WinogradProducts> WinogradPlan::product_kinds() const {
   const std::vector<int64_t> all = TermsOfProducts(*this);
-  std::vector<WinogradProducts> groups;
+  std::vector<WinogradProducts> kinds;
   int64_t first = 0, first_point = 0;
   for (int64_t terms : {4, 2, 1}) {
     const int64_t count = std::count(all.begin(), all.end(), terms);
-    if (count > 0) groups.push_back({count, terms, first, first_point});
+    if (count > 0) kinds.push_back({count, terms, first, first_point});
     first += count;
     first_point += count * terms;
   }
-  return groups;
+  return kinds;
 }
 
 std::vector<int64_t> WinogradPlan::product_places() const {
   const std::vector<int64_t> all = TermsOfProducts(*this);
   std::vector<int64_t> places(all.size());
-  for (const WinogradProducts& of : product_groups()) {
+  for (const WinogradProducts& of : product_kinds()) {
     int64_t place = of.first;
     for (size_t i = 0; i < all.size(); ++i) {
       if (all[i] == of.terms) places[i] = place++;
@@ -163,7 +159,7 @@ std::vector<WinogradPoint> WinogradPlan::point_places() const {
       const AxisTerm row = AxisTermOf(*this, i), column = AxisTermOf(*this, j);
       const int64_t product = products[row.product * axis_products() + column.product];
       const int64_t term = row.term * AxisTerms(*this, column.product) + column.term;
-      for (const WinogradProducts& of : product_groups()) {
+      for (const WinogradProducts& of : product_kinds()) {
         if (product < of.first || product >= of.first + of.count) continue;
         const int64_t point = of.first_point + (product - of.first) * of.terms;
         result.push_back({point + term, input_offset(product, point) + term * tile_channels(), of.terms});

@@ -77,12 +77,12 @@ struct WinogradPlan {
   int64_t products() const { return axis_products() * axis_products(); }
 
   // In the order in which they lie: those of most terms first.
-  std::vector<WinogradProducts> product_groups() const;
+  std::vector<WinogradProducts> product_kinds() const;
   GemmPlan gemm_of(const WinogradProducts& of) const;  // batch = panel * of.count + product
   std::vector<int64_t> product_places() const;         // of product (i, j) at i * axis_products() + j
   std::vector<WinogradPoint> point_places() const;     // of point (i, j) at i * axis_points() + j
 
-  int64_t channel_groups() const { return CeilDiv(shape.c, lanes); }
+  int64_t channel_vectors() const { return CeilDiv(shape.c, lanes); }
   int64_t panels() const { return gemm.batch / products(); }
 
   int64_t column_blocks() const { return CeilDiv(tile_columns, block_columns); }
@@ -90,19 +90,19 @@ struct WinogradPlan {
   int64_t blocks() const { return row_blocks() * column_blocks(); }
   int64_t block_tiles() const { return block_rows * block_columns; }
 
-  // x with its padding, [image][slice][channel group][row][column][lane].
+  // x with its padding, [image][slice][vector of channels][row][column][lane].
   int64_t slices() const { return shape.out[0] + shape.kernel[0] - 1; }
   int64_t plane_rows() const { return tile_rows * step() + 3 - stride(); }
   int64_t plane_columns() const { return row_tiles() * step() + 3 - stride(); }
   int64_t plane_elements() const { return plane_rows() * plane_columns() * lanes; }
-  int64_t plane_row_items() const { return shape.n * slices() * channel_groups() * plane_rows(); }
-  int64_t planes_elements() const { return shape.n * slices() * channel_groups() * plane_elements(); }
+  int64_t plane_row_items() const { return shape.n * slices() * channel_vectors() * plane_rows(); }
+  int64_t planes_elements() const { return shape.n * slices() * channel_vectors() * plane_elements(); }
 
   // Transformed input, [product][tile][term][channel]: of a block, or (is_deep) of an image, whose blocks read each
   // other's slices. The products' distances are odd numbers of vectors: with powers of two, all of a tile's elements
   // would fall into one set of the caches.
   bool is_deep() const { return shape.kernel[0] > 1; }
-  int64_t tile_channels() const { return channel_groups() * lanes; }
+  int64_t tile_channels() const { return channel_vectors() * lanes; }
   int64_t row_tiles() const { return column_blocks() * block_columns; }
   int64_t slice_tiles() const { return tile_rows * row_tiles(); }
   int64_t input_tiles() const { return is_deep() ? slices() * slice_tiles() : block_tiles(); }
@@ -131,9 +131,9 @@ struct WinogradPlan {
   int64_t term_channels() const { return terms_adjoin() ? tile_channels() : group_inputs() * shape.kernel[0]; }
   int64_t panel_weight_elements() const { return points() * term_channels() * gemm.nr(); }
   int64_t packed_weight_elements() const { return panels() * panel_weight_elements(); }
-  // A group of channels of a block, or (is_deep) of a slice.
+  // A vector of channels of a block, or (is_deep) of a slice.
   int64_t transform_tiles() const { return is_deep() ? slice_tiles() : block_tiles(); }
-  int64_t transform_tasks() const { return fused ? 0 : inputs() * (is_deep() ? slices() : 1) * channel_groups(); }
+  int64_t transform_tasks() const { return fused ? 0 : inputs() * (is_deep() ? slices() : 1) * channel_vectors(); }
   int64_t tasks() const { return fused ? blocks() : blocks() * panels(); }
   // Transformed input that the tasks share.
   int64_t shared_input_elements() const { return fused ? 0 : inputs() * input_elements(); }
