@@ -50,14 +50,13 @@ int64_t Extent(const ir::TensorType& type, int axis) {
 // Whether code generation will, most likely, take Winograd's way (winograd_plan.h) for a convolution of this stride.
 bool IsLikelyWinograd(const ir::Binding& conv, int64_t stride) {
   const ir::TensorType& weights = conv.args[1].tensor_type();
+  const int rank = weights.rank();
   auto are = [&](const char* name, int64_t value) {
-    const int rank = weights.rank() - 2;
-    const std::vector<int64_t> values = conv.attrs.IntsOr(name, std::vector<int64_t>(rank, 1));
+    const std::vector<int64_t> values = conv.attrs.IntsOr(name, std::vector<int64_t>(rank - 2, 1));
     return std::all_of(values.begin(), values.end(), [&](int64_t v) { return v == value; });
   };
   constexpr int64_t kChannels = 16;
   const int64_t groups = conv.attrs.IntOr("groups", 1), pixels = stride == 1 && groups == 1 ? 36 : 196;
-  const int rank = weights.rank();
   return weights.dtype == ir::DType::kF32 && (stride == 1 ? rank >= 4 : rank == 4 && groups == 1) &&
          Extent(weights, rank - 2) == 3 && Extent(weights, rank - 1) == 3 && are("strides", stride) &&
          are("dilations", 1) && Extent(weights, 0) / groups >= kChannels && Extent(weights, 1) >= kChannels &&

@@ -430,11 +430,11 @@ void EmitWinogradInput(KernelBuilder& kb, const WinogradPlan& plan, Value planes
     // Slice by slice, as the planes lie.
     Value slice = kb.Div(item, plan.channel_vectors());
     Value image = kb.Div(slice, plan.slices()), tile = kb.Mul(kb.Rem(slice, plan.slices()), plan.slice_tiles());
-    Value target = kb.Add(kb.Mul(image, plan.input_elements()), kb.Mul(v, plan.lanes));
+    Value target = kb.At(to, kb.Add(kb.Mul(image, plan.input_elements()), kb.Mul(v, plan.lanes)), f32);
     Value plane = kb.At(planes, kb.Mul(item, plan.plane_elements()), f32);
     kb.For(plan.tile_rows, [&](Value row) {
       TransformTiles(kb, plan, kb.At(plane, kb.Mul(row, plan.step() * plan.plane_columns() * plan.lanes), f32),
-                     kb.Add(tile, kb.Mul(row, plan.row_tiles())), plan.row_tiles(), kb.At(to, target, f32));
+                     kb.Add(tile, kb.Mul(row, plan.row_tiles())), plan.row_tiles(), target);
     });
   });
 }

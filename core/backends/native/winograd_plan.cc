@@ -115,37 +115,22 @@ int64_t AxisTerms(const WinogradPlan& plan, int64_t product) {
   return plan.is_strided() && (product == 0 || product == plan.m) ? 2 : 1;
 }
 
-// Of product (i, j) at i * axis_products() + j.
-std::vector<int64_t> TermsOfProducts(const WinogradPlan& plan) {
-  std::vector<int64_t> terms;
-  for (int64_t i = 0; i < plan.axis_products(); ++i) {
-    for (int64_t j = 0; j < plan.axis_products(); ++j) terms.push_back(AxisTerms(plan, i) * AxisTerms(plan, j));
-  }
-  return terms;
-}
-
 }  // namespace
 
 std::vector<WinogradProducts> WinogradPlan::product_kinds() const {
-  const std::vector<int64_t> all = TermsOfProducts(*this);
-  std::vector<WinogradProducts> kinds;
-  int64_t first = 0, first_point = 0;
-  for (int64_t terms : {4, 2, 1}) {
-    const int64_t count = std::count(all.begin(), all.end(), terms);
-    if (count > 0) kinds.push_back({count, terms, first, first_point});
-    first += count;
-    first_point += count * terms;
-  }
-  return kinds;
+  if (!is_strided()) return {{products(), 1, 0, 0}};
+  const int64_t ones = axis_products() - 2;  // of an axis, of one term (AxisTerms)
+  return {{4, 4, 0, 0}, {4 * ones, 2, 4, 16}, {ones * ones, 1, 4 + 4 * ones, 16 + 8 * ones}};
 }
 
 std::vector<int64_t> WinogradPlan::product_places() const {
-  const std::vector<int64_t> all = TermsOfProducts(*this);
-  std::vector<int64_t> places(all.size());
+  std::vector<int64_t> places(products());
   for (const WinogradProducts& of : product_kinds()) {
     int64_t place = of.first;
-    for (size_t i = 0; i < all.size(); ++i) {
-      if (all[i] == of.terms) places[i] = place++;
+    for (int64_t i = 0; i < axis_products(); ++i) {
+      for (int64_t j = 0; j < axis_products(); ++j) {
+        if (AxisTerms(*this, i) * AxisTerms(*this, j) == of.terms) places[i * axis_products() + j] = place++;
+      }
     }
   }
   return places;
@@ -153,13 +138,14 @@ std::vector<int64_t> WinogradPlan::product_places() const {
 
 std::vector<WinogradPoint> WinogradPlan::point_places() const {
   const std::vector<int64_t> products = product_places();
+  const std::vector<WinogradProducts> kinds = product_kinds();
   std::vector<WinogradPoint> result;
   for (int64_t i = 0; i < axis_points(); ++i) {
     for (int64_t j = 0; j < axis_points(); ++j) {
       const AxisTerm row = AxisTermOf(*this, i), column = AxisTermOf(*this, j);
       const int64_t product = products[row.product * axis_products() + column.product];
       const int64_t term = row.term * AxisTerms(*this, column.product) + column.term;
-      for (const WinogradProducts& of : product_kinds()) {
+      for (const WinogradProducts& of : kinds) {
         if (product < of.first || product >= of.first + of.count) continue;
         const int64_t point = of.first_point + (product - of.first) * of.terms;
         result.push_back({point + term, input_offset(product, point) + term * tile_channels(), of.terms});
