@@ -59,6 +59,12 @@ constexpr double kLoadCycles = 0.16;
 constexpr int64_t kEnoughOfWidePanels = 24, kManySteps = 256;
 constexpr int64_t kRowsOfManyLoads = 16;  // 12x768x768 by 12x2 182, by 6x4 167
 
+// Of a product's tile where steps wait for L2, for each of its rows: they come from there for every panel, or share
+// their sets of L1, being a multiple of its ways apart (Zen 3, weights from memory, GFLOP/s by 6x2 and by 4x3: 192 rows
+// by 768x2048 94 and 99, by 768x1792 96 and 99, by 768x3072 96 and 99, by 768x1024 96.5 and 98; by 768x768 and 768x512
+// level).
+constexpr double kLateRowCycles = 0.1;
+
 // Bytes of a panel that a step brings to L1. Where Q lies in rows of its own, those are whole cache lines: panels of 24
 // columns of f32 touch two lines for one and a half (64x3136x256 with AVX2: 84 GFLOP/s by 4x3, 93 by 6x2).
 int64_t StepBytes(const GemmPlan& plan, int64_t vectors) {
@@ -66,6 +72,11 @@ int64_t StepBytes(const GemmPlan& plan, int64_t vectors) {
   if (plan.source != ColumnSource::kDirect) return bytes;
   const bool is_aligned = bytes % kLineBytes == 0 && plan.n * plan.element_bytes % kLineBytes == 0;
   return (bytes / kLineBytes + (is_aligned ? 0 : 1)) * kLineBytes;
+}
+
+bool RowsComeLate(const GemmPlan& plan) {
+  if (!plan.core.waits_for_l2() || plan.source != ColumnSource::kPacked || plan.transpose_output) return false;
+  return BlockComesLate(plan) || plan.k * plan.element_bytes % kL1WayBytes == 0;
 }
 
 // Of a tile beside its multiply-adds, for each of its rows.
@@ -110,6 +121,7 @@ double TileCycles(const GemmPlan& plan, int64_t rows, int64_t vectors, bool coun
     per_step += kMissingAccumulatorCycles * static_cast<double>(std::max(enough - rows * vectors, int64_t{0}));
     if (is_wide && !in_l1 && !counts_loads) per_step += kWidePanelCycles;
   }
+  if (RowsComeLate(plan)) per_step += kLateRowCycles * static_cast<double>(rows);
   if (counts_loads) per_step += kLoadCycles * static_cast<double>(rows + vectors);
   return per_step * plan.k + (is_short ? kShortTileOverheadCycles : kTileOverheadCycles) +
          RowCycles(plan) * static_cast<double>(rows);
@@ -134,6 +146,18 @@ double Cycles(const GemmPlan& plan, bool counts_loads) {
 double EstimateCycles(const GemmPlan& plan) { return Cycles(plan, false); }
 
 double TileCost(const GemmPlan& plan) { return Cycles(plan, CountsLoads(plan)); }
+
+bool BlockComesLate(const GemmPlan& plan) {
+  if (!plan.core.waits_for_l2() || plan.source != ColumnSource::kPacked || plan.m < kVeryFewRows) return false;
+  const int64_t rows =
+      std::min(plan.m, plan.core.row_block_bytes() / std::max<int64_t>(plan.k * plan.element_bytes, 1));
+  // It holds other things, too (Zen 3: 49x1536x1536, by 30 rows of all k and by 49 of 256, 91 and 97 GFLOP/s;
+  // 128x768x1536 97 and 99.5; of 1280 steps, which are fewer, level). Fewer rows have less time for what comes from
+  // there (by all k and by 512: 16x768x3072 76 and 89, 12x1024x4096 67 and 85, 8x768x3072 56 and 66, 30x1024x1792 90
+  // and 96, 16x1024x1536 85 and 88; 16x1024x1280 level or worse).
+  const int64_t sixteenths = plan.m < kFewRows ? 10 : 13;
+  return plan.k * (rows + 2 * plan.nr()) * plan.element_bytes > plan.core.l2_bytes * sixteenths / 16;
+}
 
 bool ResultsGoFar(const GemmPlan& plan) {
   return plan.core.far_caches && !plan.transpose_output &&

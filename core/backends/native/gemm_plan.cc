@@ -96,18 +96,13 @@ int64_t PrefetchRowsBytes(const Core& core) { return core.l2_bytes / 4; }
 // 80; in blocks of k of 256 and 512 4 to 10 less).
 constexpr int64_t kFarBlockBytes = 144 << 10;
 
-// Of P in L2: fewer than kFewRows whose k is whole are not worth it.
-constexpr int64_t kFewRows = 32, kManyRows = 128;
+constexpr int64_t kManyRows = 128;  // of P in L2
 
-// Of P and two panels together more than L2 has, where steps wait for it: blocks of rows and of k whose part of a panel
-// L1 holds (Zen 3, weights from memory, GFLOP/s with 128 rows by 512 and so: 128x768x3072 97 -> 99, 64x768x3072 97.5 ->
-// 99, 128x768x1536, in blocks of 44 rows before, 97 -> 99, 32x768x3072 97 -> 99.5, 197x768x3072 95 -> 96.5).
-constexpr int64_t kRowsOfLateBlock = 64, kStepsOfLateBlock = 256;
-
-bool ComesLate(const GemmPlan& plan, int64_t rows) {
-  const int64_t bytes = plan.k * (rows + 2 * plan.nr()) * plan.element_bytes;
-  return plan.core.waits_for_l2() && plan.m >= kFewRows && bytes > plan.core.l2_bytes;
-}
+// Of P in blocks that L1 and L2 hold (Zen 3, weights from memory, GFLOP/s with 128 rows by 512 and so: 128x768x3072 97
+// -> 99, 64x768x3072 97.5 -> 99, 128x768x1536, in blocks of 44 rows before, 97 -> 99, 32x768x3072 97 -> 99.5,
+// 197x768x3072 95 -> 96.5). Fewer than kFewRows meet a panel but once or twice: of those it is what is asked for that
+// L2 has to hold.
+constexpr int64_t kRowsOfLateBlock = 64, kStepsOfLateBlock = 256, kStepsOfLateRows = 512;
 
 // Of a product: fewer may be cut for few threads' sake; at most so many are made; and the work below which a task is
 // not cut.
@@ -282,9 +277,9 @@ GemmPlan PlanGemm(const Core& core, ColumnSource source, int64_t element_bytes, 
     blocks = k * plan.nr() * element_bytes <= WholePackedBytes(core) ? 1 : CeilDiv(k, kc);
     // Where k is blocked, all rows have their accumulators in scratch; each block of rows packs anew.
     BlockRows(blocks > 1 ? SlabBytes(core) / (plan.nr() * element_bytes) / plan.mr * plan.mr : m, &plan);
-  } else if (source == ColumnSource::kPacked && ComesLate(plan, std::min(rows, m))) {
+  } else if (BlockComesLate(plan)) {
     BlockRows(kRowsOfLateBlock, &plan);
-    blocks = CeilDiv(k, kStepsOfLateBlock);
+    blocks = CeilDiv(k, m < kFewRows ? kStepsOfLateRows : kStepsOfLateBlock);
   } else if (source == ColumnSource::kPacked && rows < std::min(m, kFewRows)) {
     BlockRows(kManyRows, &plan);
     blocks = CeilDiv(k, core.row_block_bytes() / (plan.mc * element_bytes));

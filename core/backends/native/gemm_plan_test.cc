@@ -45,17 +45,40 @@ TEST(GemmPlanTest, LongKIsBlockedWhereL2WouldHoldFewRows) {
     const GemmPlan plan = PlanGemm(small, ColumnSource::kPacked, 4, 1, m, 768, 3072);
     EXPECT_GT(plan.k_blocks(), 1) << m;
     EXPECT_LE(plan.mc * plan.kc * 4, small.l2_bytes / 2) << m;
-    EXPECT_GE(plan.mc, std::min<int64_t>(m, 64)) << m;
+    EXPECT_LE(plan.row_blocks(), CeilDiv(m, 64)) << m;
     EXPECT_LE(plan.scratch_bytes(), kMaxScratchBytes) << m;
     EXPECT_LE(plan.kc * plan.nr() * 4, small.l1_bytes) << m;
     EXPECT_EQ(plan.unrolled_steps(), 4) << m;
   }
+  // Few rows, too, in longer blocks; not those that read Q as fast as it comes.
+  for (const int64_t m : {8, 16, 24, 31}) {
+    const GemmPlan plan = PlanGemm(small, ColumnSource::kPacked, 4, 1, m, 768, 3072);
+    EXPECT_EQ(plan.kc, 512) << m;
+    EXPECT_EQ(plan.mc, m) << m;
+  }
+  EXPECT_EQ(PlanGemm(small, ColumnSource::kPacked, 4, 1, 4, 768, 3072).k_blocks(), 1);
   // Two panels of k beside P are more than L2 has.
   EXPECT_EQ(PlanGemm(small, ColumnSource::kPacked, 4, 1, 128, 768, 1536).kc, 256);
   // Whole: enough rows, few rows anyway, a larger L2.
   EXPECT_EQ(PlanGemm(small, ColumnSource::kPacked, 4, 1, 128, 3072, 768).k_blocks(), 1);
-  EXPECT_EQ(PlanGemm(small, ColumnSource::kPacked, 4, 1, 16, 768, 3072).k_blocks(), 1);
+  EXPECT_EQ(PlanGemm(small, ColumnSource::kPacked, 4, 1, 16, 3072, 768).k_blocks(), 1);
   EXPECT_EQ(PlanGemm(Core{}, ColumnSource::kPacked, 4, 1, 128, 768, 3072).k_blocks(), 1);
+}
+
+// Tiles of fewer rows, which read more of Q for each: where P comes from L2 for every panel, or its rows share their
+// sets of L1.
+TEST(GemmPlanTest, TilesHaveFewRowsWhereThoseComeLate) {
+  const Core small{32, 16, 32 << 10, 512 << 10};
+  auto plan_of = [&](int64_t m, int64_t n, int64_t k) { return PlanGemm(small, ColumnSource::kPacked, 4, 1, m, n, k); };
+  for (const int64_t k : {1792, 2048, 4096, 5632}) {
+    const GemmPlan plan = plan_of(256, 5632, k);
+    EXPECT_EQ(plan.mr, 4) << k;
+    EXPECT_EQ(plan.kc, 256) << k;
+    EXPECT_EQ(plan.mc, 64) << k;
+  }
+  EXPECT_EQ(plan_of(256, 1024, 1024).mr, 4);
+  EXPECT_EQ(plan_of(256, 1024, 1040).mr, 6);
+  EXPECT_EQ(plan_of(256, 1024, 512).mr, 6);
 }
 
 // Unless scratch, or L2, has no room for the whole panel.

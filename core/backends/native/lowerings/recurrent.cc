@@ -14,13 +14,13 @@
 
 #include "core/backends/native/function_emitter.h"
 #include "core/backends/native/gemm.h"
+#include "core/backends/native/gemm_cost.h"
 #include "core/backends/native/loops.h"
 #include "core/backends/native/lowering.h"
 #include "core/backends/native/lowerings/gemm_support.h"
 #include "core/backends/native/lowerings/matrix_tiles.h"
 #include "core/backends/native/lowerings/word_products.h"
 #include "core/backends/native/math.h"
-#include "core/backends/native/microkernel.h"
 #include "core/backends/native/packing.h"
 #include "core/backends/native/rounding.h"
 
@@ -179,50 +179,103 @@ class Recurrent {
   }
 
   // How the product of a step with gates [first, first + gates) of r is cut: blocks of `units` hidden units, of which
-  // every gate's columns are neighbours: [direction][block][k][gate][unit].
+  // every gate's columns are neighbours, [gate][unit], and packed as `plan` reads them. The plan is of some rows of the
+  // batch by a block.
   struct Product {
     int64_t first, gates, vectors;  // vectors: of each gate
     int64_t units, blocks;
-    int64_t rows;  // of the batch in a register tile
+    GemmPlan plan;
+    double cycles;  // of a block, by all rows
     Buffer packed;
+
+    int64_t row_blocks(int64_t batch) const { return CeilDiv(batch, plan.m); }
   };
 
   int64_t Depth() const { return brains_ ? hidden_ / 2 : hidden_; }
-  int64_t BlockElements(const Product& p) const { return Depth() * p.gates * p.units; }
   Value FirstUnit(Ops& o, const Product& p, Value block) {
     return o.Min(o.Mul(block, p.units), o.Int(hidden_ - p.units));
   }
 
-  Product PackRecurrentWeights(int64_t first, int64_t gates) {
+  Product Cut(int64_t first, int64_t gates, int64_t vectors) {
+    // Rows of a product that lies beside r and the states in L2.
+    constexpr int64_t kProductBytes = 32 << 10;
+    // Of a row's gates of a vector of units.
+    constexpr double kGateCycles = 60;
     Product p;
     p.first = first;
     p.gates = gates;
-    // A row of the batch needs eight accumulators to keep the multipliers busy; several rows have them anyway.
-    p.vectors = std::max<int64_t>((batch_ == 1 ? 8 : 4) / gates, 1);
-    while (p.vectors > 1 && p.vectors * lanes_ * 2 > hidden_) p.vectors /= 2;
-    p.units = p.vectors * lanes_;
+    p.vectors = vectors;
+    p.units = vectors * lanes_;
     p.blocks = CeilDiv(hidden_, p.units);
-    int64_t columns = p.gates * p.vectors;
-    p.rows = std::clamp<int64_t>((f_.cpu().core.registers - 1 - columns) / columns, 1, batch_);
+    const int64_t columns = gates * vectors, bytes = types_.accumulator_bytes;
+    const int64_t most = std::max<int64_t>(kProductBytes / (columns * lanes_ * bytes), 1);
+    const int64_t rows = CeilDiv(batch_, CeilDiv(batch_, most));
+    const Core& core = f_.cpu().core;
+    p.plan = PlanGemm(core, ColumnSource::kPacked, bytes, 1, rows, columns * lanes_, Depth(), TailRows::kShared);
+    // A row reads all columns in turn, and short vectors are not the plan's.
+    if (rows == 1 || lanes_ * bytes != core.vector_bytes) {
+      p.plan.lanes = lanes_;
+      p.plan.mr = std::clamp<int64_t>((core.registers - 1 - columns) / columns, 1, rows);
+      p.plan.nv = p.plan.nv_last = columns;
+      p.plan.shares_tail = false;
+      p.plan.kc = Depth();
+      p.plan.mc = rows;
+    }
+    // Weights from L2 or L3 at 16 bytes a cycle, or the multiplications.
+    const double reading = static_cast<double>(p.plan.packed_elements() * bytes) / 16;
+    p.cycles = std::max(reading, static_cast<double>(p.row_blocks(batch_)) * EstimateCycles(p.plan)) +
+               kGateCycles * static_cast<double>(batch_ * vectors);
+    return p;
+  }
+
+  // The cut that takes few threads and many least together.
+  Product BestCut(int64_t first, int64_t gates) {
+    auto fits = [&](int64_t vectors) { return vectors == 1 || vectors * lanes_ * 2 <= hidden_; };
+    // A row of the batch needs eight accumulators to keep the multipliers busy; several rows have them anyway.
+    int64_t vectors = std::max<int64_t>((batch_ == 1 ? 8 : 4) / gates, 1);
+    while (!fits(vectors)) vectors /= 2;
+    Product best = Cut(first, gates, vectors);
+    if (batch_ == 1) return best;
+    auto cost = [&](const Product& p) {
+      double sum = 0;
+      for (const int64_t threads : {1, 2, 4, 8}) {
+        sum += static_cast<double>(RoundUp(directions_ * p.blocks, threads)) * p.cycles;
+      }
+      return sum;
+    };
+    for (const int64_t other : {1, 2, 3, 4}) {
+      if (!fits(other)) continue;
+      const Product cut = Cut(first, gates, other);
+      if (cost(cut) < cost(best)) best = cut;
+    }
+    return best;
+  }
+
+  Product PackRecurrentWeights(int64_t first, int64_t gates) {
+    Product p = BestCut(first, gates);
+    const GemmPlan& plan = p.plan;
     const Tensor& r = n_.in(2);
     bool constant = f_.IsConstantParam(r);
-    int64_t bytes = directions_ * p.blocks * BlockElements(p) * types_.accumulator_bytes;
+    int64_t bytes = directions_ * p.blocks * plan.packed_elements() * types_.accumulator_bytes;
     p.packed = constant ? f_.State(bytes) : f_.Temporary(bytes);
     f_.ParallelEach(
-        directions_ * p.blocks, static_cast<double>(BlockElements(p)),
+        directions_ * p.blocks, static_cast<double>(plan.packed_elements()),
         [&](Kernel& k, Value item) {
           Ops& o = k.o;
           Value unit = FirstUnit(o, p, o.Rem(item, p.blocks));
-          Value to = o.At(k.Pointer(p.packed), o.Mul(item, BlockElements(p)), AccType(o));
-          for (int64_t gate = 0; gate < p.gates; ++gate) {
-            Value row = o.Add(o.Add(o.Mul(o.Div(item, p.blocks), rows()), unit), (p.first + gate) * hidden_);
+          Value to = o.At(k.Pointer(p.packed), o.Mul(item, plan.packed_elements()), AccType(o));
+          for (int64_t vector = 0; vector < p.gates * p.vectors; ++vector) {
+            const int64_t gate = vector / p.vectors, panel = vector / plan.nv;
+            Value row = o.Add(o.Add(o.Mul(o.Div(item, p.blocks), rows()), unit),
+                              (p.first + gate) * hidden_ + vector % p.vectors * lanes_);
             StridedMatrix from;
             from.element = brains_ ? AccType(o) : types_.Stored(o);
             from.pointer = o.At(k.Pointer(r), o.Mul(row, Depth()), from.element);
             from.k_stride = 1;
             from.j_stride = Depth();
-            EmitPackBlock(o, from, o.Int(Depth()), p.vectors, p.units, lanes_, AccType(o),
-                          o.At(to, gate * p.units, AccType(o)), p.gates * p.units);
+            const int64_t at = panel * Depth() * plan.nr() + vector % plan.nv * lanes_;
+            const int64_t columns = (panel + 1 < plan.panels() ? plan.nv : plan.nv_last) * lanes_;
+            EmitPackBlock(o, from, o.Int(Depth()), 1, lanes_, lanes_, AccType(o), o.At(to, at, AccType(o)), columns);
           }
         },
         constant ? Phase::kInit : Phase::kRun);
@@ -345,14 +398,14 @@ class Recurrent {
   using PointBody = std::function<void(const Point& point, Value step, Value now, Value next)>;
   void ForEachBlock(const Product& p, const Buffer* state, const PointBody& body) {
     int64_t items = directions_ * p.blocks;
-    // Weights from L2 or L3 at 16 bytes a cycle, or the multiplications.
-    double bytes = static_cast<double>(BlockElements(p) * types_.accumulator_bytes);
-    double cost = std::max(bytes / 16, batch_ * bytes / f_.cpu().core.vector_bytes / 2) + 60.0 * batch_ * p.vectors;
-    f_.Parallel(items, cost, [&](Kernel& k, Value begin, Value end) {
+    const GemmPlan& plan = p.plan;
+    f_.Parallel(items, p.cycles, [&](Kernel& k, Value begin, Value end) {
       Ops& o = k.o;
       mlir::Type acc = AccType(o);
-      int64_t width = p.gates * p.units;
-      Value scratch = k.Scratch(p.rows * width * types_.accumulator_bytes);
+      const int64_t width = p.gates * p.units;
+      const int64_t product_bytes = RoundUp(plan.m * width * types_.accumulator_bytes, kLineBytes);
+      Value products = k.Scratch(product_bytes + plan.scratch_bytes());
+      Value scratch = o.At(products, product_bytes / types_.accumulator_bytes, acc);
       Value iteration = k.Iteration();
       Value now = o.Rem(iteration, 2), next = o.Sub(o.Int(1), now);
       Value backwards = o.Sub(o.Int(steps_ - 1), iteration);
@@ -367,34 +420,33 @@ class Recurrent {
         if (state == nullptr && brains_) {
           from = o.At(k.Pointer(h_words_), o.Mul(now, state_elements() / 2), acc);
         }
-        auto tile = [&](int64_t rows, Value row) {
-          RegisterTile t;
-          t.rows = rows;
-          t.vectors = p.gates * p.vectors;
-          t.lanes = lanes_;
-          t.accumulator = t.p_element = t.q_element = acc;
-          if (brains_) t.multiply_add = kBrainProducts.multiply_add(o, /*p_is_x=*/true);
-          t.p = o.At(from, o.Mul(o.Add(o.Mul(d, batch_), row), Depth()), acc);
-          t.p_row_stride = Depth();
-          t.q = o.At(k.Pointer(p.packed), o.Mul(item, BlockElements(p)), acc);
-          t.q_k_stride = t.q_columns = width;
-          Value zero = o.Zero(KernelBuilder::Vector(lanes_, acc));
-          Values sums = EmitRegisterTile(o, t, o.Int(0), o.Int(Depth()), Values(rows * t.vectors, zero));
-          for (size_t v = 0; v < sums.size(); ++v) o.Store(sums[v], o.At(scratch, v * lanes_, acc));
-          o.For(rows, [&](Value r) {
+        o.For(p.row_blocks(batch_), [&](Value block) {
+          // The last block of rows begins earlier, too.
+          Value first_row = o.Min(o.Mul(block, plan.m), o.Int(batch_ - plan.m));
+          GemmKernel gemm;
+          gemm.plan = plan;
+          gemm.accumulator = gemm.p.element = gemm.q.element = acc;
+          if (brains_) gemm.multiply_add = kBrainProducts.multiply_add(o, /*p_is_x=*/true);
+          gemm.p.pointer = o.At(from, o.Mul(o.Add(o.Mul(d, batch_), first_row), Depth()), acc);
+          gemm.p.row_stride = Depth();
+          gemm.q.pointer = o.At(k.Pointer(p.packed), o.Mul(item, plan.packed_elements()), acc);
+          gemm.inline_epilogue = true;
+          gemm.epilogue = [&](KernelBuilder& kb, Value, Value row, Value column, Value sum) {
+            kb.Store(sum, kb.At(products, kb.Add(kb.Mul(row, width), column), acc));
+          };
+          EmitGemmTasks(o, gemm, o.Int(0), o.Int(plan.tasks()), scratch);
+          o.For(plan.m, [&](Value r) {
             o.For(p.vectors, [&](Value v) {
-              Value at_row = o.Add(row, r);
+              Value at_row = o.Add(first_row, r);
               Value u = o.Add(unit, o.Mul(v, lanes_));
               Value linear = o.Add(o.Mul(o.Add(o.Mul(d, batch_), at_row), hidden_), u);
-              Value first = o.Mul(o.Add(o.Mul(o.Add(o.Mul(d, steps_), step), batch_), at_row), this->rows());
-              Value products = o.At(scratch, o.Add(o.Mul(r, width), o.Mul(v, lanes_)), acc);
-              body({k, d, at_row, u, linear, o.At(k.Pointer(projected_), first, acc), products, p.units}, step, now,
+              Value first = o.Mul(o.Add(o.Mul(o.Add(o.Mul(d, steps_), step), batch_), at_row), rows());
+              Value of_row = o.At(products, o.Add(o.Mul(r, width), o.Mul(v, lanes_)), acc);
+              body({k, d, at_row, u, linear, o.At(k.Pointer(projected_), first, acc), of_row, p.units}, step, now,
                    next);
             });
           });
-        };
-        o.For(o.Int(0), o.Int(batch_ / p.rows), 1, [&](Value t) { tile(p.rows, o.Mul(t, p.rows)); });
-        if (batch_ % p.rows != 0) tile(batch_ % p.rows, o.Int(batch_ / p.rows * p.rows));
+        });
       });
     });
   }

@@ -810,6 +810,11 @@ def test_recurrent(s):
         run("gru", 3, 1, "f32", "reverse", batch=1, hidden=hidden, steps=3)
         run("gru", 3, 1, "f32", "forward", batch=5, hidden=hidden, linear_before_reset=True)
         run("rnn", 1, 1, "f32", "bidirectional", batch=2, hidden=hidden, steps=3)
+    # Panels of some of a block's columns, tiles that share the batch's rows, and batches in blocks, the last of which
+    # overlaps, too.
+    for batch, hidden in [(8, 96), (9, 203), (32, 64), (517, 24)]:
+        for op, gates, states in (("lstm", 4, 2), ("gru", 3, 1), ("rnn", 1, 1)):
+            run(op, gates, states, "f32", "bidirectional", steps=3, batch=batch, hidden=hidden)
     s.check()
 
 
