@@ -196,6 +196,12 @@ class Recurrent {
     return o.Min(o.Mul(block, p.units), o.Int(hidden_ - p.units));
   }
 
+  // Of a tile of all columns of a block.
+  int64_t TileRows(int64_t columns) const {
+    return std::max<int64_t>((f_.cpu().core.registers - 1 - columns) / columns, 1);
+  }
+  bool IsOneTile(int64_t columns) const { return batch_ <= TileRows(columns); }
+
   Product Cut(int64_t first, int64_t gates, int64_t vectors) {
     // Rows of a product that lies beside r and the states in L2.
     constexpr int64_t kProductBytes = 32 << 10;
@@ -212,10 +218,10 @@ class Recurrent {
     const int64_t rows = CeilDiv(batch_, CeilDiv(batch_, most));
     const Core& core = f_.cpu().core;
     p.plan = PlanGemm(core, ColumnSource::kPacked, bytes, 1, rows, columns * lanes_, Depth(), TailRows::kShared);
-    // A row reads all columns in turn, and short vectors are not the plan's.
-    if (rows == 1 || lanes_ * bytes != core.vector_bytes) {
+    // Few rows read the block once, and short vectors are not the plan's.
+    if (IsOneTile(columns) || lanes_ * bytes != core.vector_bytes) {
       p.plan.lanes = lanes_;
-      p.plan.mr = std::clamp<int64_t>((core.registers - 1 - columns) / columns, 1, rows);
+      p.plan.mr = std::min(TileRows(columns), rows);
       p.plan.nv = p.plan.nv_last = columns;
       p.plan.shares_tail = false;
       p.plan.kc = Depth();
@@ -235,7 +241,7 @@ class Recurrent {
     int64_t vectors = std::max<int64_t>((batch_ == 1 ? 8 : 4) / gates, 1);
     while (!fits(vectors)) vectors /= 2;
     Product best = Cut(first, gates, vectors);
-    if (batch_ == 1) return best;
+    if (IsOneTile(gates * vectors)) return best;
     auto cost = [&](const Product& p) {
       double sum = 0;
       for (const int64_t threads : {1, 2, 4, 8}) {
