@@ -185,7 +185,8 @@ class Recurrent {
     int64_t first, gates, vectors;  // vectors: of each gate
     int64_t units, blocks;
     GemmPlan plan;
-    double cycles;  // of a block, by all rows
+    int64_t gate_lanes;  // units whose gates are computed together
+    double cycles;       // of a block, by all rows
     Buffer packed;
 
     int64_t row_blocks(int64_t batch) const { return CeilDiv(batch, plan.m); }
@@ -205,18 +206,22 @@ class Recurrent {
   Product Cut(int64_t first, int64_t gates, int64_t vectors) {
     // Rows of a product that lies beside r and the states in L2.
     constexpr int64_t kProductBytes = 32 << 10;
-    // Of a row's gates of a vector of units.
-    constexpr double kGateCycles = 60;
+    // Of an exponential of a vector, alone and beside another's: each is a chain, which leaves room for a second (Zen
+    // 3, a step of 16 rows and more: LSTM 1.01 to 1.03, GRU 1.01 to 1.04, RNN 1.03 to 1.05. Emerald Rapids, AVX-512: of
+    // 256 units 1.00 to 1.06, of 512, which wait for their weights, 0.96 to 1.03).
+    constexpr double kGateCycles = 40, kPairedGateCycles = 26;
     Product p;
     p.first = first;
     p.gates = gates;
     p.vectors = vectors;
     p.units = vectors * lanes_;
     p.blocks = CeilDiv(hidden_, p.units);
+    const Core& core = f_.cpu().core;
+    const bool is_paired = core.has_few_registers() && vectors % 2 == 0;
+    p.gate_lanes = is_paired ? 2 * lanes_ : lanes_;
     const int64_t columns = gates * vectors, bytes = types_.accumulator_bytes;
     const int64_t most = std::max<int64_t>(kProductBytes / (columns * lanes_ * bytes), 1);
     const int64_t rows = CeilDiv(batch_, CeilDiv(batch_, most));
-    const Core& core = f_.cpu().core;
     p.plan = PlanGemm(core, ColumnSource::kPacked, bytes, 1, rows, columns * lanes_, Depth(), TailRows::kShared);
     // Few rows read the block once, and short vectors are not the plan's.
     if (IsOneTile(columns) || lanes_ * bytes != core.vector_bytes) {
@@ -227,10 +232,10 @@ class Recurrent {
       p.plan.kc = Depth();
       p.plan.mc = rows;
     }
-    // Weights from L2 or L3 at 16 bytes a cycle, or the multiplications.
-    const double reading = static_cast<double>(p.plan.packed_elements() * bytes) / 16;
-    p.cycles = std::max(reading, static_cast<double>(p.row_blocks(batch_)) * EstimateCycles(p.plan)) +
-               kGateCycles * static_cast<double>(batch_ * vectors);
+    const double exponentials = cell_ == Cell::kLstm ? 5 : cell_ == Cell::kGru ? 3 : 1;
+    const double gate = exponentials * (is_paired ? kPairedGateCycles : kGateCycles);
+    p.cycles = static_cast<double>(p.row_blocks(batch_)) * EstimateCycles(p.plan) +
+               gate * static_cast<double>(batch_ * vectors);
     return p;
   }
 
@@ -296,20 +301,22 @@ class Recurrent {
     Value projected;  // pointer: of this row and step
     Value products;   // pointer: to the first gate's vector; the next gate's is `product_stride` further
     int64_t product_stride;
+    int64_t lanes;
   };
 
   Value Projected(const Point& p, int64_t gate) {
-    return p.k.o.LoadElements(acc_, p.projected, p.k.o.Add(p.unit, gate * hidden_), lanes_);
+    return p.k.o.LoadElements(acc_, p.projected, p.k.o.Add(p.unit, gate * hidden_), p.lanes);
   }
   Value ProductOf(const Point& p, int64_t index) {
-    return p.k.o.LoadElements(acc_, p.products, p.k.o.Int(index * p.product_stride), lanes_);
+    return p.k.o.LoadElements(acc_, p.products, p.k.o.Int(index * p.product_stride), p.lanes);
   }
+  Index UnitOf(const Point& p) { return Index(p.unit, p.lanes == 1 ? 0 : 1); }
   Value Gate(const Point& p, int64_t gate) { return p.k.o.AddF(Projected(p, gate), ProductOf(p, gate)); }
 
   Value LstmState(const Point& p, Value* c) {
     Ops& o = p.k.o;
-    Eval e(p.k, lanes_);
-    Index j(p.unit, lanes_ == 1 ? 0 : 1);
+    Eval e(p.k, p.lanes);
+    Index j = UnitOf(p);
     bool peepholes = n_.inputs.size() > 6;
     auto peephole = [&](Value x, int64_t which, Value state) {
       return peepholes ? o.Fma(Element(e, 6, {p.d, e.Add(j, which * hidden_)}), state, x) : x;
@@ -335,8 +342,8 @@ class Recurrent {
   // Of a GRU whose product is reset.
   Value GruState(const Point& p, Value h) {
     Ops& o = p.k.o;
-    Eval e(p.k, lanes_);
-    Index j(p.unit, lanes_ == 1 ? 0 : 1);
+    Eval e(p.k, p.lanes);
+    Index j = UnitOf(p);
     Value z = Sigmoid(o, Gate(p, 0));
     Value r = Sigmoid(o, Gate(p, 1));
     Value inside = o.AddF(ProductOf(p, 2), Element(e, 3, {p.d, e.Add(j, rows() + 2 * hidden_)}));
@@ -405,7 +412,9 @@ class Recurrent {
   void ForEachBlock(const Product& p, const Buffer* state, const PointBody& body) {
     int64_t items = directions_ * p.blocks;
     const GemmPlan& plan = p.plan;
-    f_.Parallel(items, p.cycles, [&](Kernel& k, Value begin, Value end) {
+    // Weights from L2 or L3 at 16 bytes a cycle, or the multiplications.
+    const double reading = static_cast<double>(plan.packed_elements() * types_.accumulator_bytes) / 16;
+    f_.Parallel(items, std::max(reading, p.cycles), [&](Kernel& k, Value begin, Value end) {
       Ops& o = k.o;
       mlir::Type acc = AccType(o);
       const int64_t width = p.gates * p.units;
@@ -441,15 +450,16 @@ class Recurrent {
             kb.Store(sum, kb.At(products, kb.Add(kb.Mul(row, width), column), acc));
           };
           EmitGemmTasks(o, gemm, o.Int(0), o.Int(plan.tasks()), scratch);
+          const int64_t lanes = p.gate_lanes;
           o.For(plan.m, [&](Value r) {
-            o.For(p.vectors, [&](Value v) {
+            o.For(p.units / lanes, [&](Value v) {
               Value at_row = o.Add(first_row, r);
-              Value u = o.Add(unit, o.Mul(v, lanes_));
+              Value u = o.Add(unit, o.Mul(v, lanes));
               Value linear = o.Add(o.Mul(o.Add(o.Mul(d, batch_), at_row), hidden_), u);
               Value first = o.Mul(o.Add(o.Mul(o.Add(o.Mul(d, steps_), step), batch_), at_row), rows());
-              Value of_row = o.At(products, o.Add(o.Mul(r, width), o.Mul(v, lanes_)), acc);
-              body({k, d, at_row, u, linear, o.At(k.Pointer(projected_), first, acc), of_row, p.units}, step, now,
-                   next);
+              Value of_row = o.At(products, o.Add(o.Mul(r, width), o.Mul(v, lanes)), acc);
+              body({k, d, at_row, u, linear, o.At(k.Pointer(projected_), first, acc), of_row, p.units, lanes}, step,
+                   now, next);
             });
           });
         });
@@ -460,7 +470,7 @@ class Recurrent {
   void StoreState(const Point& p, Value step, Value next, Value h) {
     p.k.o.StoreElements(acc_, h, Half(p.k, h_, next), p.linear);
     StoreRounded(p.k, h, next, p.linear);
-    p.k.StoreElement(n_.out(0), {step, p.d, p.row, Index(p.unit, lanes_ == 1 ? 0 : 1)}, h);
+    p.k.StoreElement(n_.out(0), {step, p.d, p.row, UnitOf(p)}, h);
   }
 
   void Recur() {
@@ -470,12 +480,12 @@ class Recurrent {
       ForEachBlock(r, nullptr, [&](const Point& p, Value step, Value now, Value next) {
         Ops& o = p.k.o;
         if (cell_ == Cell::kLstm) {
-          Value c = o.LoadElements(acc_, Half(p.k, c_, now), p.linear, lanes_);
+          Value c = o.LoadElements(acc_, Half(p.k, c_, now), p.linear, p.lanes);
           Value h = LstmState(p, &c);
           o.StoreElements(acc_, c, Half(p.k, c_, next), p.linear);
           StoreState(p, step, next, h);
         } else if (cell_ == Cell::kGru) {
-          StoreState(p, step, next, GruState(p, o.LoadElements(acc_, Half(p.k, h_, now), p.linear, lanes_)));
+          StoreState(p, step, next, GruState(p, o.LoadElements(acc_, Half(p.k, h_, now), p.linear, p.lanes)));
         } else {
           StoreState(p, step, next, RnnState(p));
         }
@@ -490,15 +500,15 @@ class Recurrent {
       ForEachBlock(gates, nullptr, [&](const Point& p, Value, Value now, Value) {
         Ops& o = p.k.o;
         o.StoreElements(acc_, Sigmoid(o, Gate(p, 0)), p.k.Pointer(z_), p.linear);
-        Value h = o.LoadElements(acc_, Half(p.k, h_, now), p.linear, lanes_);
+        Value h = o.LoadElements(acc_, Half(p.k, h_, now), p.linear, p.lanes);
         o.StoreElements(brains_ ? DType::kBF16 : acc_, o.MulF(Sigmoid(o, Gate(p, 1)), h), p.k.Pointer(reset_),
                         p.linear);
       });
       ForEachBlock(candidate, &reset_, [&](const Point& p, Value step, Value now, Value next) {
         Ops& o = p.k.o;
         Value fresh = Tanh(o, o.AddF(Projected(p, 2), ProductOf(p, 0)));
-        Value z = o.LoadElements(acc_, p.k.Pointer(z_), p.linear, lanes_);
-        Value h = o.LoadElements(acc_, Half(p.k, h_, now), p.linear, lanes_);
+        Value z = o.LoadElements(acc_, p.k.Pointer(z_), p.linear, p.lanes);
+        Value h = o.LoadElements(acc_, Half(p.k, h_, now), p.linear, p.lanes);
         StoreState(p, step, next, o.Fma(z, o.SubF(h, fresh), fresh));
       });
     });
