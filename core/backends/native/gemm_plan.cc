@@ -49,7 +49,10 @@ int64_t RowBlockBytes(const Core& core, int64_t q_bytes) {
 
 // Of P and two panels, this one and the one that is asked for: what a block of k has where near_bytes() are less
 // (Emerald Rapids, 2 MiB, weights from memory, per cent of the peak: 128x768x3072 92 -> 96, 64x768x3072 91 -> 96,
-// 256x1024x4096 90 -> 96; 197x384x1536, whose 1.05 MB fit, 98, in blocks of 1024 93).
+// 256x1024x4096 90 -> 96; 197x384x1536, whose 1.05 MB fit, 98, in blocks of 1024 93). Of few rows, of which a second
+// tile reads the panel, in blocks of kStepsOfLateRows (the same, AVX-512, GFLOP/s by all k and by 512: 25x960x5632 58
+// and 101, 28x1024x4096 84 and 135, 20x1408x5632 64 and 90, 24x768x3072 96 and 122, 16x768x3072 63 and 87, 17x256x2816
+// 75 and 88, 16x1024x2048, whose 0.9 MB fit, 83 and 90; one tile, 12x1024x4096 and 8x768x3072, level).
 int64_t NearBlockBytes(const Core& core) { return core.l2_bytes / 4; }
 
 // Of weights, which no cache holds between two calls, so that tiles ask for the next panel's; fewer were not timed
@@ -288,8 +291,8 @@ GemmPlan PlanGemm(const Core& core, ColumnSource source, int64_t element_bytes, 
   } else {
     BlockRows(rows, &plan);
     const int64_t step_bytes = (plan.mc + 2 * plan.nr()) * element_bytes;
-    if (core.far_caches && source == ColumnSource::kPacked && m >= kFewRows && k * step_bytes > core.near_bytes()) {
-      blocks = CeilDiv(k, NearBlockBytes(core) / step_bytes);
+    if (core.far_caches && source == ColumnSource::kPacked && m > plan.mr && k * step_bytes > core.near_bytes()) {
+      blocks = CeilDiv(k, m < kFewRows ? kStepsOfLateRows : NearBlockBytes(core) / step_bytes);
     }
   }
   BlockSteps(blocks, &plan);

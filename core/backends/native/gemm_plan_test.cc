@@ -81,6 +81,21 @@ TEST(GemmPlanTest, TilesHaveFewRowsWhereThoseComeLate) {
   EXPECT_EQ(plan_of(256, 1024, 512).mr, 6);
 }
 
+// A second tile would read the panel from behind L2; one tile reads it once.
+TEST(GemmPlanTest, FewRowsBlockLongKWhereWhatL2DoesNotHoldIsLate) {
+  const Core far = WithFarCaches(Core{});
+  for (const int64_t m : {16, 17, 24, 25, 31}) {
+    const GemmPlan plan = PlanGemm(far, ColumnSource::kPacked, 4, 1, m, 768, 4096, TailRows::kShared);
+    ASSERT_GT(m, plan.mr);
+    EXPECT_EQ(plan.kc, 512) << m;
+    EXPECT_EQ(plan.row_blocks(), 1) << m;
+    EXPECT_LE(plan.scratch_bytes(), kMaxScratchBytes) << m;
+    EXPECT_EQ(PlanGemm(far, ColumnSource::kPacked, 4, 1, m, 4096, 768, TailRows::kShared).k_blocks(), 1) << m;
+  }
+  EXPECT_EQ(PlanGemm(far, ColumnSource::kPacked, 4, 1, 12, 1024, 4096).k_blocks(), 1);
+  EXPECT_EQ(PlanGemm(far, ColumnSource::kPacked, 4, 1, 1, 1024, 4096).k_blocks(), 1);
+}
+
 // Unless scratch, or L2, has no room for the whole panel.
 TEST(GemmPlanTest, PanelsThatTasksPackAreWholeWhereSumsComeLate) {
   for (const int64_t l2_bytes : {512 << 10, 1 << 20, 4 << 20}) {
