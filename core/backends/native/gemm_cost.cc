@@ -74,7 +74,7 @@ int64_t StepBytes(const GemmPlan& plan, int64_t vectors) {
   return (bytes / kLineBytes + (is_aligned ? 0 : 1)) * kLineBytes;
 }
 
-bool RowsComeLate(const GemmPlan& plan) {
+bool HasLateRows(const GemmPlan& plan) {
   if (!plan.core.waits_for_l2() || plan.source != ColumnSource::kPacked || plan.transpose_output) return false;
   return BlockComesLate(plan) || plan.k * plan.element_bytes % kL1WayBytes == 0;
 }
@@ -121,7 +121,7 @@ double TileCycles(const GemmPlan& plan, int64_t rows, int64_t vectors, bool coun
     per_step += kMissingAccumulatorCycles * static_cast<double>(std::max(enough - rows * vectors, int64_t{0}));
     if (is_wide && !in_l1 && !counts_loads) per_step += kWidePanelCycles;
   }
-  if (RowsComeLate(plan)) per_step += kLateRowCycles * static_cast<double>(rows);
+  if (HasLateRows(plan)) per_step += kLateRowCycles * static_cast<double>(rows);
   if (counts_loads) per_step += kLoadCycles * static_cast<double>(rows + vectors);
   return per_step * plan.k + (is_short ? kShortTileOverheadCycles : kTileOverheadCycles) +
          RowCycles(plan) * static_cast<double>(rows);
