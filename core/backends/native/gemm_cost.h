@@ -16,7 +16,7 @@ double EstimateCycles(const GemmPlan& plan);
 double TileCost(const GemmPlan& plan);
 
 // Of P in L2: blocks of fewer whose k is whole are not worth it.
-constexpr int64_t kFewRows = 32;
+inline constexpr int64_t kFewRows = 32;
 
 // Whether P and two panels of a product, this one and the one that is asked for, are together more than L2 has room for
 // where steps wait for it, so that both are cut into blocks.

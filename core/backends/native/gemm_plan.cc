@@ -103,8 +103,8 @@ constexpr int64_t kManyRows = 128;  // of P in L2
 
 // Of P in blocks that L1 and L2 hold (Zen 3, weights from memory, GFLOP/s with 128 rows by 512 and so: 128x768x3072 97
 // -> 99, 64x768x3072 97.5 -> 99, 128x768x1536, in blocks of 44 rows before, 97 -> 99, 32x768x3072 97 -> 99.5,
-// 197x768x3072 95 -> 96.5). Fewer than kFewRows have longer ones: L2 holds what is asked for beside
-// this panel, and sums go to scratch and back less often.
+// 197x768x3072 95 -> 96.5). Fewer than kFewRows have longer ones: L2 holds what is asked for beside this panel, and
+// sums go to scratch and back less often.
 constexpr int64_t kRowsOfLateBlock = 64, kStepsOfLateBlock = 256, kStepsOfLateRows = 512;
 
 // Of a product: fewer may be cut for few threads' sake; at most so many are made; and the work below which a task is

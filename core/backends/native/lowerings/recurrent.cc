@@ -14,7 +14,6 @@
 
 #include "core/backends/native/function_emitter.h"
 #include "core/backends/native/gemm.h"
-#include "core/backends/native/gemm_cost.h"
 #include "core/backends/native/loops.h"
 #include "core/backends/native/lowering.h"
 #include "core/backends/native/lowerings/gemm_support.h"
@@ -22,6 +21,7 @@
 #include "core/backends/native/lowerings/word_products.h"
 #include "core/backends/native/math.h"
 #include "core/backends/native/packing.h"
+#include "core/backends/native/recurrent_plan.h"
 #include "core/backends/native/rounding.h"
 
 namespace inlay::native {
@@ -178,114 +178,52 @@ class Recurrent {
         });
   }
 
-  // How the product of a step with gates [first, first + gates) of r is cut: blocks of `units` hidden units, of which
-  // every gate's columns are neighbours, [gate][unit], and packed as `plan` reads them. The plan is of some rows of the
-  // batch by a block.
+  // Of a step with gates [first, first + gates) of r.
   struct Product {
-    int64_t first, gates, vectors;  // vectors: of each gate
-    int64_t units, blocks;
-    GemmPlan plan;
-    int64_t gate_lanes;  // units whose gates are computed together
-    double cycles;       // of a block, by all rows
+    int64_t first, gates;
+    RecurrentPlan plan;
     Buffer packed;
-
-    int64_t row_blocks(int64_t batch) const { return CeilDiv(batch, plan.m); }
   };
 
   int64_t Depth() const { return brains_ ? hidden_ / 2 : hidden_; }
   Value FirstUnit(Ops& o, const Product& p, Value block) {
-    return o.Min(o.Mul(block, p.units), o.Int(hidden_ - p.units));
-  }
-
-  // Of a tile of all columns of a block.
-  int64_t TileRows(int64_t columns) const {
-    return std::max<int64_t>((f_.cpu().core.registers - 1 - columns) / columns, 1);
-  }
-  bool IsOneTile(int64_t columns) const { return batch_ <= TileRows(columns); }
-
-  Product Cut(int64_t first, int64_t gates, int64_t vectors) {
-    // Rows of a product that lies beside r and the states in L2.
-    constexpr int64_t kProductBytes = 32 << 10;
-    // Of an exponential of a vector, alone and beside another's: each is a chain, which leaves room for a second (Zen
-    // 3, a step of 16 rows and more: LSTM 1.01 to 1.03, GRU 1.01 to 1.04, RNN 1.03 to 1.05. Emerald Rapids, AVX-512: of
-    // 256 units 1.00 to 1.06, of 512, which wait for their weights, 0.96 to 1.03).
-    constexpr double kGateCycles = 40, kPairedGateCycles = 26;
-    Product p;
-    p.first = first;
-    p.gates = gates;
-    p.vectors = vectors;
-    p.units = vectors * lanes_;
-    p.blocks = CeilDiv(hidden_, p.units);
-    const Core& core = f_.cpu().core;
-    const bool is_paired = core.has_few_registers() && vectors % 2 == 0;
-    p.gate_lanes = is_paired ? 2 * lanes_ : lanes_;
-    const int64_t columns = gates * vectors, bytes = types_.accumulator_bytes;
-    const int64_t most = std::max<int64_t>(kProductBytes / (columns * lanes_ * bytes), 1);
-    const int64_t rows = CeilDiv(batch_, CeilDiv(batch_, most));
-    p.plan = PlanGemm(core, ColumnSource::kPacked, bytes, 1, rows, columns * lanes_, Depth(), TailRows::kShared);
-    // Few rows read the block once, and short vectors are not the plan's.
-    if (IsOneTile(columns) || lanes_ * bytes != core.vector_bytes) {
-      p.plan.lanes = lanes_;
-      p.plan.mr = std::min(TileRows(columns), rows);
-      p.plan.nv = p.plan.nv_last = columns;
-      p.plan.shares_tail = false;
-      p.plan.kc = Depth();
-      p.plan.mc = rows;
-    }
-    const double exponentials = cell_ == Cell::kLstm ? 5 : cell_ == Cell::kGru ? 3 : 1;
-    const double gate = exponentials * (is_paired ? kPairedGateCycles : kGateCycles);
-    p.cycles = static_cast<double>(p.row_blocks(batch_)) * EstimateCycles(p.plan) +
-               gate * static_cast<double>(batch_ * vectors);
-    return p;
-  }
-
-  // The cut that takes few threads and many least together.
-  Product BestCut(int64_t first, int64_t gates) {
-    auto fits = [&](int64_t vectors) { return vectors == 1 || vectors * lanes_ * 2 <= hidden_; };
-    // A row of the batch needs eight accumulators to keep the multipliers busy; several rows have them anyway.
-    int64_t vectors = std::max<int64_t>((batch_ == 1 ? 8 : 4) / gates, 1);
-    while (!fits(vectors)) vectors /= 2;
-    Product best = Cut(first, gates, vectors);
-    if (IsOneTile(gates * vectors)) return best;
-    auto cost = [&](const Product& p) {
-      double sum = 0;
-      for (const int64_t threads : {1, 2, 4, 8}) {
-        sum += static_cast<double>(RoundUp(directions_ * p.blocks, threads)) * p.cycles;
-      }
-      return sum;
-    };
-    for (const int64_t other : {1, 2, 3, 4}) {
-      if (!fits(other)) continue;
-      const Product cut = Cut(first, gates, other);
-      if (cost(cut) < cost(best)) best = cut;
-    }
-    return best;
+    return o.Min(o.Mul(block, p.plan.units), o.Int(hidden_ - p.plan.units));
   }
 
   Product PackRecurrentWeights(int64_t first, int64_t gates) {
-    Product p = BestCut(first, gates);
-    const GemmPlan& plan = p.plan;
+    RecurrentProblem problem;
+    problem.directions = directions_;
+    problem.batch = batch_;
+    problem.hidden = hidden_;
+    problem.depth = Depth();
+    problem.gates = gates;
+    problem.exponentials = cell_ == Cell::kLstm ? 5 : cell_ == Cell::kGru ? 3 : 1;
+    problem.lanes = lanes_;
+    problem.element_bytes = types_.accumulator_bytes;
+    Product p{first, gates, PlanRecurrent(f_.cpu().core, problem), {}};
+    const RecurrentPlan& plan = p.plan;
+    const GemmPlan& gemm = plan.gemm;
     const Tensor& r = n_.in(2);
     bool constant = f_.IsConstantParam(r);
-    int64_t bytes = directions_ * p.blocks * plan.packed_elements() * types_.accumulator_bytes;
+    int64_t bytes = directions_ * plan.blocks * gemm.packed_elements() * types_.accumulator_bytes;
     p.packed = constant ? f_.State(bytes) : f_.Temporary(bytes);
     f_.ParallelEach(
-        directions_ * p.blocks, static_cast<double>(plan.packed_elements()),
+        directions_ * plan.blocks, static_cast<double>(gemm.packed_elements()),
         [&](Kernel& k, Value item) {
           Ops& o = k.o;
-          Value unit = FirstUnit(o, p, o.Rem(item, p.blocks));
-          Value to = o.At(k.Pointer(p.packed), o.Mul(item, plan.packed_elements()), AccType(o));
-          for (int64_t vector = 0; vector < p.gates * p.vectors; ++vector) {
-            const int64_t gate = vector / p.vectors, panel = vector / plan.nv;
-            Value row = o.Add(o.Add(o.Mul(o.Div(item, p.blocks), rows()), unit),
-                              (p.first + gate) * hidden_ + vector % p.vectors * lanes_);
+          Value unit = FirstUnit(o, p, o.Rem(item, plan.blocks));
+          Value to = o.At(k.Pointer(p.packed), o.Mul(item, gemm.packed_elements()), AccType(o));
+          for (int64_t vector = 0; vector < p.gates * plan.vectors; ++vector) {
+            const int64_t gate = vector / plan.vectors, panel = vector / gemm.nv;
+            Value row = o.Add(o.Add(o.Mul(o.Div(item, plan.blocks), rows()), unit),
+                              (p.first + gate) * hidden_ + vector % plan.vectors * lanes_);
             StridedMatrix from;
             from.element = brains_ ? AccType(o) : types_.Stored(o);
             from.pointer = o.At(k.Pointer(r), o.Mul(row, Depth()), from.element);
             from.k_stride = 1;
             from.j_stride = Depth();
-            const int64_t at = panel * Depth() * plan.nr() + vector % plan.nv * lanes_;
-            const int64_t columns = (panel + 1 < plan.panels() ? plan.nv : plan.nv_last) * lanes_;
+            const int64_t at = panel * Depth() * gemm.nr() + vector % gemm.nv * lanes_;
+            const int64_t columns = (panel + 1 < gemm.panels() ? gemm.nv : gemm.nv_last) * lanes_;
             EmitPackBlock(o, from, o.Int(Depth()), 1, lanes_, lanes_, AccType(o), o.At(to, at, AccType(o)), columns);
           }
         },
@@ -410,24 +348,23 @@ class Recurrent {
   // A loop over all blocks: the product of `state` (null: the last step's h) with r, then `body` on each vector.
   using PointBody = std::function<void(const Point& point, Value step, Value now, Value next)>;
   void ForEachBlock(const Product& p, const Buffer* state, const PointBody& body) {
-    int64_t items = directions_ * p.blocks;
-    const GemmPlan& plan = p.plan;
+    const RecurrentPlan& plan = p.plan;
+    const int64_t items = directions_ * plan.blocks, width = plan.gemm.n;
     // Weights from L2 or L3 at 16 bytes a cycle, or the multiplications.
-    const double reading = static_cast<double>(plan.packed_elements() * types_.accumulator_bytes) / 16;
-    f_.Parallel(items, std::max(reading, p.cycles), [&](Kernel& k, Value begin, Value end) {
+    const double reading = static_cast<double>(plan.gemm.packed_elements() * types_.accumulator_bytes) / 16;
+    f_.Parallel(items, std::max(reading, plan.cycles), [&](Kernel& k, Value begin, Value end) {
       Ops& o = k.o;
       mlir::Type acc = AccType(o);
-      const int64_t width = p.gates * p.units;
-      const int64_t product_bytes = RoundUp(plan.m * width * types_.accumulator_bytes, kLineBytes);
-      Value products = k.Scratch(product_bytes + plan.scratch_bytes());
+      const int64_t product_bytes = RoundUp(plan.gemm.m * width * types_.accumulator_bytes, kLineBytes);
+      Value products = k.Scratch(product_bytes + plan.gemm.scratch_bytes());
       Value scratch = o.At(products, product_bytes / types_.accumulator_bytes, acc);
       Value iteration = k.Iteration();
       Value now = o.Rem(iteration, 2), next = o.Sub(o.Int(1), now);
       Value backwards = o.Sub(o.Int(steps_ - 1), iteration);
       o.For(begin, end, 1, [&](Value i) {
         Value item = BackAndForth(k, i, items);
-        Value d = o.Div(item, p.blocks);
-        Value unit = FirstUnit(o, p, o.Rem(item, p.blocks));
+        Value d = o.Div(item, plan.blocks);
+        Value unit = FirstUnit(o, p, o.Rem(item, plan.blocks));
         Value step = directions_ == 2 ? o.Select(o.Equal(d, o.Int(1)), backwards, iteration)
                      : reverse_       ? backwards
                                       : iteration;
@@ -435,30 +372,30 @@ class Recurrent {
         if (state == nullptr && brains_) {
           from = o.At(k.Pointer(h_words_), o.Mul(now, state_elements() / 2), acc);
         }
-        o.For(p.row_blocks(batch_), [&](Value block) {
+        o.For(plan.row_blocks, [&](Value block) {
           // The last block of rows begins earlier, too.
-          Value first_row = o.Min(o.Mul(block, plan.m), o.Int(batch_ - plan.m));
+          Value first_row = o.Min(o.Mul(block, plan.gemm.m), o.Int(batch_ - plan.gemm.m));
           GemmKernel gemm;
-          gemm.plan = plan;
+          gemm.plan = plan.gemm;
           gemm.accumulator = gemm.p.element = gemm.q.element = acc;
           if (brains_) gemm.multiply_add = kBrainProducts.multiply_add(o, /*p_is_x=*/true);
           gemm.p.pointer = o.At(from, o.Mul(o.Add(o.Mul(d, batch_), first_row), Depth()), acc);
           gemm.p.row_stride = Depth();
-          gemm.q.pointer = o.At(k.Pointer(p.packed), o.Mul(item, plan.packed_elements()), acc);
+          gemm.q.pointer = o.At(k.Pointer(p.packed), o.Mul(item, plan.gemm.packed_elements()), acc);
           gemm.inline_epilogue = true;
           gemm.epilogue = [&](KernelBuilder& kb, Value, Value row, Value column, Value sum) {
             kb.Store(sum, kb.At(products, kb.Add(kb.Mul(row, width), column), acc));
           };
-          EmitGemmTasks(o, gemm, o.Int(0), o.Int(plan.tasks()), scratch);
-          const int64_t lanes = p.gate_lanes;
-          o.For(plan.m, [&](Value r) {
-            o.For(p.units / lanes, [&](Value v) {
+          EmitGemmTasks(o, gemm, o.Int(0), o.Int(plan.gemm.tasks()), scratch);
+          const int64_t lanes = plan.gate_lanes;
+          o.For(plan.gemm.m, [&](Value r) {
+            o.For(plan.units / lanes, [&](Value v) {
               Value at_row = o.Add(first_row, r);
               Value u = o.Add(unit, o.Mul(v, lanes));
               Value linear = o.Add(o.Mul(o.Add(o.Mul(d, batch_), at_row), hidden_), u);
               Value first = o.Mul(o.Add(o.Mul(o.Add(o.Mul(d, steps_), step), batch_), at_row), rows());
               Value of_row = o.At(products, o.Add(o.Mul(r, width), o.Mul(v, lanes)), acc);
-              body({k, d, at_row, u, linear, o.At(k.Pointer(projected_), first, acc), of_row, p.units, lanes}, step,
+              body({k, d, at_row, u, linear, o.At(k.Pointer(projected_), first, acc), of_row, plan.units, lanes}, step,
                    now, next);
             });
           });
