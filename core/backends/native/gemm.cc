@@ -280,6 +280,7 @@ class TaskEmitter {
       t.next_p = kb_.At(t.p, rows * plan_.k, g_.p.element);
       t.next_p_step = rows;
     }
+    t.few_registers = plan_.core.has_few_registers();
     if (unrolls) t.unrolled = plan_.unrolled_steps();
     return EmitRegisterTile(kb_, t, kb_.Int(0), kb_.Div(kb_.Sub(k_end, k_begin), inner), in);
   }

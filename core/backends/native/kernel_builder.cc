@@ -1,5 +1,6 @@
 #include "core/backends/native/kernel_builder.h"
 
+#include "absl/strings/str_cat.h"
 #include "core/ir/dim_expr.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -176,6 +177,28 @@ void KernelBuilder::PrefetchIntoL1(Value pointer) {
 
 void KernelBuilder::KeepOrder() {
   b.create<mlir::LLVM::FenceOp>(loc, mlir::LLVM::AtomicOrdering::acq_rel, "singlethread");
+}
+
+std::vector<Value> KernelBuilder::KeepOrder(const std::vector<Value>& vectors) {
+  std::string results, operands;  // in any vector register, each where it is
+  llvm::SmallVector<mlir::Type> types;
+  for (size_t i = 0; i < vectors.size(); ++i) {
+    absl::StrAppend(&results, "=x,");
+    absl::StrAppend(&operands, i, ",");
+    types.push_back(vectors[i].getType());
+  }
+  const bool one = types.size() == 1;
+  const mlir::Type type = one ? types[0] : mlir::LLVM::LLVMStructType::getLiteral(b.getContext(), types);
+  const Value all = b.create<mlir::LLVM::InlineAsmOp>(loc, type, vectors, "", results + operands + "~{memory}",
+                                                      /*has_side_effects=*/true, /*is_align_stack=*/false,
+                                                      mlir::LLVM::AsmDialectAttr(), mlir::ArrayAttr())
+                        .getResult(0);
+  if (one) return {all};
+  std::vector<Value> out;
+  for (int64_t i = 0; i < static_cast<int64_t>(vectors.size()); ++i) {
+    out.push_back(b.create<mlir::LLVM::ExtractValueOp>(loc, all, i));
+  }
+  return out;
 }
 
 void KernelBuilder::For(Value lo, Value hi, int64_t step, const std::function<void(Value)>& body) {

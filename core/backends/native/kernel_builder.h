@@ -74,6 +74,8 @@ class KernelBuilder {
   void Prefetch(mlir::Value pointer, bool write = false);  // into L2
   void PrefetchIntoL1(mlir::Value pointer);
   void KeepOrder();  // loads and stores stay on their side of it; no instruction
+  // The same, and `vectors`, which are returned, are computed before it. x86 only.
+  std::vector<mlir::Value> KeepOrder(const std::vector<mlir::Value>& vectors);
 
   // for (i = lo; i < hi; i += step), with or without values carried round.
   void For(mlir::Value lo, mlir::Value hi, int64_t step, const std::function<void(mlir::Value)>& body);

@@ -48,8 +48,10 @@ std::vector<Value> EmitRegisterTile(KernelBuilder& kb, const RegisterTile& tile,
     }
     if (asks_for_next_p) kb.PrefetchIntoL1(kb.At(tile.next_p, kb.Mul(k, tile.next_p_step), tile.p_element));
     // LLVM would load all rows' elements ahead, or keep those that neighbouring taps share, and for want of registers
-    // put accumulators on the stack (2x2 of 128 channels of 12x12 to 64 on Zen 3: 31 GFLOP/s, else 95).
-    if (!tile.inner.empty() && !tile.inner_of_q) kb.KeepOrder();
+    // put accumulators on the stack (2x2 of 128 channels of 12x12 to 64 on Zen 3: 31 GFLOP/s, else 95). That taps stay
+    // apart is not always enough (4x4/2 of 64 channels of 32x32 to 128: 41, else 94).
+    const bool keeps_order = !tile.inner.empty() && !tile.inner_of_q;
+    if (keeps_order) kb.KeepOrder();
     std::vector<Value> out;
     for (int64_t r = 0; r < tile.rows; ++r) {
       int64_t offset = tile.p_rows.empty() ? r * tile.p_row_stride : tile.p_rows[r];
@@ -57,11 +59,14 @@ std::vector<Value> EmitRegisterTile(KernelBuilder& kb, const RegisterTile& tile,
           p ? kb.At(p, offset, tile.p_element) : kb.At(tile.p_row_pointers[r], p_offset, tile.p_element);
       Value element = kb.Load(tile.p_element, at_row);
       Value splat = kb.Splat(kb.Widen(element, tile.accumulator), vector);
+      std::vector<Value> sums;
       for (int64_t v = 0; v < tile.vectors; ++v) {
         const Value sum = in[r * tile.vectors + v];
-        out.push_back(tile.multiply_add ? tile.multiply_add(kb, splat, row[v], sum)
-                                        : kb.MultiplyAdd(splat, row[v], sum));
+        sums.push_back(tile.multiply_add ? tile.multiply_add(kb, splat, row[v], sum)
+                                         : kb.MultiplyAdd(splat, row[v], sum));
       }
+      if (keeps_order && tile.few_registers) sums = kb.KeepOrder(sums);
+      out.insert(out.end(), sums.begin(), sums.end());
     }
     return out;
   };

@@ -51,6 +51,8 @@ struct RegisterTile {
   // further, unless an unrolled step before it has.
   mlir::Value next_p;
   int64_t next_p_step = 0;
+  // x86: a row's element is loaded when the row before is done with.
+  bool few_registers = false;
   // Steps of the outermost loop that share its counter; divides the number of steps.
   int64_t unrolled = 1;
 };
