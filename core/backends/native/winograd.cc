@@ -171,6 +171,18 @@ class BlockEmitter {
     ForTileRows([&](Value r, Value slice, Value row) {
       Value plane = kb_.Add(kb_.Mul(slice, plan_.channel_vectors()), v);
       Value from = kb_.At(planes, kb_.Mul(plane, plan_.plane_elements()), f32_);
+      if (plan_.is_dilated()) {
+        const int64_t count = plan_.phase_columns();
+        const Value of_phase = kb_.Mul(kb_.Div(row, plan_.phase_rows()), plan_.plane_phase_rows());
+        const Value in_row = kb_.Add(of_phase, kb_.Mul(kb_.Rem(row, plan_.phase_rows()), plan_.step()));
+        from = kb_.At(from, kb_.Mul(in_row, pitch), f32_);
+        kb_.For(plan_.shape.dilation[2], [&](Value phase) {
+          const Value tile = kb_.Add(kb_.Mul(r, plan_.block_columns), kb_.Mul(phase, count));
+          TransformTiles(kb_, plan_, kb_.At(from, kb_.Mul(phase, plan_.plane_phase_columns() * lanes), f32_), tile,
+                         count, kb_.At(to, kb_.Mul(v, lanes), f32_));
+        });
+        return;
+      }
       from = kb_.At(from, kb_.Mul(row, plan_.step() * pitch), f32_);
       TransformTiles(kb_, plan_, kb_.At(from, kb_.Mul(first_column_, plan_.step() * lanes), f32_),
                      kb_.Mul(r, plan_.block_columns), plan_.block_columns, kb_.At(to, kb_.Mul(v, lanes), f32_));
@@ -217,9 +229,14 @@ class BlockEmitter {
                 return kb_.Load(vector_, kb_.At(from, place * plan_.product_pitch(), f32_));
               },
               [&](const Values& x) { return OutputTransform(kb_, plan_, x); });
-          Value to = kb_.At(results, kb_.Mul(t, m * lanes), f32_);
+          const int64_t apart = plan_.shape.dilation[2];  // neighbouring columns of a tile
+          Value first = kb_.Mul(t, m);
+          if (plan_.is_dilated()) {
+            first = kb_.Add(kb_.Mul(kb_.Rem(t, plan_.phase_columns()), m * apart), kb_.Div(t, plan_.phase_columns()));
+          }
+          Value to = kb_.At(results, kb_.Mul(first, lanes), f32_);
           for (int64_t p = 0; p < m; ++p) {
-            for (int64_t q = 0; q < m; ++q) kb_.Store(y[p * m + q], kb_.At(to, (p * pitch + q) * lanes, f32_));
+            for (int64_t q = 0; q < m; ++q) kb_.Store(y[p * m + q], kb_.At(to, (p * pitch + q * apart) * lanes, f32_));
           }
         });
         Value first_row = kb_.Mul(row, m), image = slice, first_pixel = kb_.Int(0);
@@ -227,8 +244,15 @@ class BlockEmitter {
           image = kb_.Div(slice, plan_.shape.out[0]);
           first_pixel = kb_.Mul(kb_.Rem(slice, plan_.shape.out[0]), plan_.shape.out[1] * plan_.shape.out[2]);
         }
-        Value rows = kb_.Min(kb_.Int(m), kb_.Sub(kb_.Int(plan_.shape.out[1]), first_row));
-        if (!plan_.split_columns()) {
+        const int64_t rows_apart = plan_.shape.dilation[1];
+        Value out_rows = kb_.Int(plan_.shape.out[1]), phase = kb_.Int(0);
+        if (plan_.is_dilated()) {
+          first_row = kb_.Mul(kb_.Rem(row, plan_.phase_rows()), m);
+          phase = kb_.Div(row, plan_.phase_rows());
+          out_rows = kb_.Div(kb_.Sub(kb_.Int(plan_.shape.out[1] + rows_apart - 1), phase), rows_apart);
+        }
+        Value rows = kb_.Min(kb_.Int(m), kb_.Sub(out_rows, first_row));
+        if (plan_.rows_run_on()) {
           Value pixel = kb_.Add(first_pixel, kb_.Mul(first_row, pitch));
           Run(results, kb_.Mul(rows, pitch), image, {channel, channels}, pixel, epilogue, square);
           return;
@@ -236,7 +260,8 @@ class BlockEmitter {
         Value column = kb_.Mul(first_column_, m);
         Value length = kb_.Min(kb_.Int(pitch), kb_.Sub(kb_.Int(plan_.shape.out[2]), column));
         kb_.For(kb_.Int(0), rows, 1, [&](Value p) {
-          Value pixel = kb_.Add(kb_.Mul(kb_.Add(first_row, p), plan_.shape.out[2]), column);
+          const Value out_row = kb_.Add(kb_.Mul(kb_.Add(first_row, p), rows_apart), phase);
+          Value pixel = kb_.Add(kb_.Mul(out_row, plan_.shape.out[2]), column);
           pixel = kb_.Add(first_pixel, pixel);
           Run(kb_.At(results, kb_.Mul(p, pitch * lanes), f32_), length, image, {channel, channels}, pixel, epilogue,
               square);
@@ -375,6 +400,10 @@ void EmitWinogradPlanes(KernelBuilder& kb, const WinogradPlan& plan, Value x, Va
     Value plane = kb.Div(item, plan.plane_rows()), row = kb.Rem(item, plan.plane_rows());
     Value image = kb.Div(plane, plan.channel_vectors()), v = kb.Rem(plane, plan.channel_vectors());
     Value in_row = kb.Add(row, -s.pad[1]), in_slice = kb.Int(0);
+    if (plan.is_dilated()) {
+      const Value phase = kb.Div(row, plan.plane_phase_rows()), of_phase = kb.Rem(row, plan.plane_phase_rows());
+      in_row = kb.Add(kb.Add(kb.Mul(of_phase, s.dilation[1]), phase), -s.pad[1]);
+    }
     if (plan.slices() > 1) {
       in_slice = kb.Add(kb.Rem(image, plan.slices()), -s.pad[0]);
       image = kb.Div(image, plan.slices());
@@ -391,7 +420,7 @@ void EmitWinogradPlanes(KernelBuilder& kb, const WinogradPlan& plan, Value x, Va
     kb.If(
         inside,
         [&] {
-          zero(0, left);
+          zero(0, plan.is_dilated() ? width : left);
           zero(left + count, width);
           if (count == 0) return;
           Value first = kb.Add(kb.Mul(image, s.c), kb.Mul(v, lanes));
@@ -409,6 +438,14 @@ void EmitWinogradPlanes(KernelBuilder& kb, const WinogradPlan& plan, Value x, Va
                   kb.LoadFirst(vector, kb.At(x, kb.Add(kb.Mul(channel, s.in_elements()), offset), f32), loaded));
             }
             block = TransposeSquare(kb, block);
+            if (plan.is_dilated()) {
+              for (int64_t l = 0; l < loaded; ++l) {
+                const Value column = kb.Add(q, left + l), phase = kb.Rem(column, s.dilation[2]);
+                const Value place = kb.Add(kb.Mul(phase, plan.plane_phase_columns()), kb.Div(column, s.dilation[2]));
+                kb.Store(block[l], kb.At(target, kb.Mul(place, lanes), f32));
+              }
+              return;
+            }
             Value out = kb.At(target, kb.Mul(kb.Add(q, left), lanes), f32);
             for (int64_t l = 0; l < loaded; ++l) kb.Store(block[l], kb.At(out, l * lanes, f32));
           });

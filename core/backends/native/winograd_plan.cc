@@ -77,11 +77,15 @@ void ForEachBlocking(const Core& core, const ConvShape& shape, int64_t m,
   plan.shape = shape;
   plan.lanes = core.vector_bytes / kFloatBytes;
   plan.m = m;
-  plan.tile_rows = CeilDiv(shape.out[1], m);
-  plan.tile_columns = CeilDiv(shape.out[2], m);
-  // Narrower blocks than need be, where only those leave room in L2 for a fused task.
-  int64_t least = CeilDiv(plan.tile_columns, kMaxBlockTiles);
-  int64_t most = std::max(least, CeilDiv(plan.tile_columns, kMinBlockColumns));
+  auto tiles_of = [&](int axis) {
+    return shape.dilation[axis] * CeilDiv(CeilDiv(shape.out[axis], shape.dilation[axis]), m);
+  };
+  plan.tile_rows = tiles_of(1);
+  plan.tile_columns = tiles_of(2);
+  // Narrower blocks than need be, where only those leave room in L2 for a fused task. A block of a dilated one has all
+  // of a row of results.
+  int64_t least = plan.is_dilated() ? 1 : CeilDiv(plan.tile_columns, kMaxBlockTiles);
+  int64_t most = plan.is_dilated() ? 1 : std::max(least, CeilDiv(plan.tile_columns, kMinBlockColumns));
   for (int64_t column_blocks = least; column_blocks <= most; ++column_blocks) {
     plan.block_columns = CeilDiv(plan.tile_columns, column_blocks);
     if (plan.column_blocks() != column_blocks) continue;
@@ -169,8 +173,13 @@ int64_t WinogradPlan::scratch_bytes() const {
 
 bool IsWinogradShape(const ConvShape& s) {
   const Spatial ones{1, 1, 1}, twos{1, 2, 2};
+  const bool is_dilated = s.dilation != ones;
+  const bool may_be_dilated = s.kernel[0] == 1 && s.stride == ones && s.pad[1] >= 0 && s.pad[2] >= 0 &&
+                              s.in[1] + s.pad[1] <= s.out[1] + 2 * s.dilation[1] &&
+                              s.in[2] + s.pad[2] <= s.out[2] + 2 * s.dilation[2];
   return s.kernel[1] == 3 && s.kernel[2] == 3 && (s.stride == ones || (s.stride == twos && s.kernel[0] == 1)) &&
-         s.dilation == ones && s.input_dilation == ones && !s.reversed && (s.groups == 1 || s.c > s.groups);
+         (!is_dilated || may_be_dilated) && s.input_dilation == ones && !s.reversed &&
+         (s.groups == 1 || s.c > s.groups);
 }
 
 std::optional<WinogradPlan> PlanWinograd(const Core& core, const ConvShape& shape, int64_t only_m) {

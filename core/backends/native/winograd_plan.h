@@ -12,6 +12,9 @@
 // results. Points to which the same column of A belongs are terms of one product, longer in k: A's columns for 0 and
 // infinity are those of the first and the last odd input, so there are (2m - 1)^2 products.
 //
+// Of dilation d, each d-th row and column of an image is one of d x d images, its phases, of dilation 1. The tiles of
+// their columns lie side by side, those of their rows below each other, each phase with planes of its own.
+//
 // A kernel's extent in depth is part of the sum: a block's products take as many slices of transformed input as it has,
 // and a slice is transformed once for all of them.
 #ifndef INLAY_CORE_BACKENDS_NATIVE_WINOGRAD_PLAN_H_
@@ -50,7 +53,7 @@ struct WinogradPlan {
   int64_t lanes = 16;
   int64_t m = 4;  // rows and columns of an output tile: 2 or 4
 
-  int64_t tile_rows = 0, tile_columns = 0;    // of a slice
+  int64_t tile_rows = 0, tile_columns = 0;    // of a slice, of all of its phases
   int64_t block_rows = 1, block_columns = 1;  // tiles of a block; rows run on through slices and images of a batch
   bool fused = false;                         // a task transforms its block itself, in its scratch
   bool panels_outer = false;                  // tasks of one panel follow each other, else those of one block
@@ -65,6 +68,12 @@ struct WinogradPlan {
   int64_t group_inputs() const { return shape.c / shape.groups; }
   int64_t group_outputs() const { return shape.m / shape.groups; }
   int64_t group_panels() const { return panels() / shape.groups; }
+
+  bool is_dilated() const { return shape.dilation[1] > 1 || shape.dilation[2] > 1; }
+  int64_t phase_rows() const { return tile_rows / shape.dilation[1]; }  // of tiles
+  int64_t phase_columns() const { return row_tiles() / shape.dilation[2]; }
+  int64_t plane_phase_rows() const { return phase_rows() * step() + 3 - stride(); }
+  int64_t plane_phase_columns() const { return phase_columns() * step() + 3 - stride(); }
 
   int64_t stride() const { return shape.stride[2]; }
   bool is_strided() const { return stride() > 1; }
@@ -92,8 +101,8 @@ struct WinogradPlan {
 
   // x with its padding, [image][slice][vector of channels][row][column][lane].
   int64_t slices() const { return shape.out[0] + shape.kernel[0] - 1; }
-  int64_t plane_rows() const { return tile_rows * step() + 3 - stride(); }
-  int64_t plane_columns() const { return row_tiles() * step() + 3 - stride(); }
+  int64_t plane_rows() const { return shape.dilation[1] * plane_phase_rows(); }
+  int64_t plane_columns() const { return shape.dilation[2] * plane_phase_columns(); }
   int64_t plane_elements() const { return plane_rows() * plane_columns() * lanes; }
   int64_t plane_row_items() const { return shape.n * slices() * channel_vectors() * plane_rows(); }
   int64_t planes_elements() const { return shape.n * slices() * channel_vectors() * plane_elements(); }
@@ -119,9 +128,11 @@ struct WinogradPlan {
   int64_t product_pitch() const { return block_tiles() * gemm.nr() + lanes; }
   int64_t product_elements() const { return products() * product_pitch(); }
 
-  // A tile row of results, [pixel][lane], and a square of them transposed.
+  // A tile row of results, [pixel][lane], and a square of them transposed. Rows of an image that follow each other
+  // there and in the result are one run.
   bool split_columns() const { return column_blocks() > 1; }
-  int64_t result_pitch() const { return split_columns() ? block_columns * m : shape.out[2]; }
+  bool rows_run_on() const { return !split_columns() && !is_dilated(); }
+  int64_t result_pitch() const { return rows_run_on() ? shape.out[2] : block_columns * m; }
   int64_t result_elements() const { return (m * result_pitch() + m + lanes) * lanes; }
 
   // [panel][product][term][channel][channel of the panel]. Of a convolution without groups terms follow each other as
@@ -140,8 +151,8 @@ struct WinogradPlan {
   int64_t scratch_bytes() const;  // of a worker
 };
 
-// Whether a convolution has the form: 3x3 in its last two axes, dilation 1, stride 1, or 2 in those axes of a kernel
-// without extent in depth; its groups, if any, of several channels. f32 only.
+// Whether a convolution has the form: 3x3 in its last two axes, stride 1, or, in those axes of a kernel without extent
+// in depth, stride 2 or dilations; its groups, if any, of several channels. f32 only.
 bool IsWinogradShape(const ConvShape& shape);
 
 // The cheapest plan of IsWinogradShape shapes; nothing where none fits. `m`: 0, or the only tile to consider.

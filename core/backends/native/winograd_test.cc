@@ -25,6 +25,7 @@ struct Case {
   // In three dimensions: slices, those of the kernel, padding.
   int64_t depth = 1, kernel = 1, front = 0, back = 0;
   int64_t stride = 1, groups = 1;
+  int64_t row_dilation = 1, dilation = 1;
 
   int64_t group_inputs() const { return c / groups; }
   int64_t kernels() const { return group_inputs() * kernel; }  // 3x3 ones of an output channel
@@ -147,8 +148,10 @@ ConvShape ShapeOf(const Case& c) {
   s.kernel = {c.kernel, 3, 3};
   s.pad = {c.front, c.top, c.left};
   s.stride = {1, c.stride, c.stride};
-  s.out = {c.depth + c.front + c.back - c.kernel + 1, (c.height + c.top + c.bottom - 3) / c.stride + 1,
-           (c.width + c.left + c.right - 3) / c.stride + 1};
+  s.dilation = {1, c.row_dilation, c.dilation};
+  s.out = {c.depth + c.front + c.back - c.kernel + 1,
+           (c.height + c.top + c.bottom - 2 * c.row_dilation - 1) / c.stride + 1,
+           (c.width + c.left + c.right - 2 * c.dilation - 1) / c.stride + 1};
   return s;
 }
 
@@ -162,7 +165,8 @@ enum class Way { kByRule, kFused, kFiner };
 void Check(const std::string& cpu, const Case& c, int64_t m, Way way) {
   SCOPED_TRACE(cpu + " F(" + std::to_string(m) + ") " + std::to_string(c.n) + "x" + std::to_string(c.c) + "x" +
                std::to_string(c.height) + "x" + std::to_string(c.width) + " to " + std::to_string(c.m) + " by " +
-               std::to_string(c.stride));
+               std::to_string(c.stride) + ", dilations " + std::to_string(c.row_dilation) + " and " +
+               std::to_string(c.dilation));
   KernelJit jit(cpu);
   std::optional<WinogradPlan> found = PlanWinograd(jit.core(), ShapeOf(c), m);
   ASSERT_TRUE(found.has_value());
@@ -184,19 +188,24 @@ void Check(const std::string& cpu, const Case& c, int64_t m, Way way) {
   // Sums of as many terms as there are kernels, and the roundings of the transforms.
   double unit = (static_cast<double>(c.kernels()) + 20) * std::ldexp(1.0, -24), worst = 0;
   const int64_t n = m * c.stride + 3 - c.stride, points = static_cast<int64_t>(magnitudes.b.size());
-  const int64_t rows = (r.height + m - 1) / m, columns = (r.width + m - 1) / m;
+  // Of each phase.
+  const int64_t rows = (r.height + m * c.row_dilation - 1) / (m * c.row_dilation);
+  const int64_t columns = (r.width + m * c.dilation - 1) / (m * c.dilation), tiles = rows * columns;
   const int64_t slices = plan.shape.out[0];
   for (int64_t place = 0; place < c.n * slices; ++place) {
     const int64_t image = place / slices, slice = place % slices;
-    for (int64_t tile = 0; tile < rows * columns; ++tile) {
-      int64_t top = tile / columns * m, left = tile % columns * m;  // of the results
+    for (int64_t tile = 0; tile < tiles * c.row_dilation * c.dilation; ++tile) {
+      const int64_t phase = tile / tiles;
+      int64_t top = tile % tiles / columns * m, left = tile % columns * m;  // of the phase's results
+      auto row_of = [&](int64_t i) { return i * c.row_dilation + phase / c.dilation; };
+      auto column_of = [&](int64_t j) { return j * c.dilation + phase % c.dilation; };
       std::vector<Matrix> d(c.c * c.kernel, Matrix(n, std::vector<double>(n, 0))), magnitude;
       for (int64_t ch = 0; ch < c.c * c.kernel; ++ch) {
         int64_t from = slice + ch % c.kernel - c.front;
         Matrix absolute = d[ch];
         for (int64_t i = 0; i < n; ++i) {
           for (int64_t j = 0; j < n; ++j) {
-            int64_t h = top * c.stride + i - c.top, w = left * c.stride + j - c.left;
+            int64_t h = row_of(top * c.stride + i) - c.top, w = column_of(left * c.stride + j) - c.left;
             if (h < 0 || w < 0 || h >= c.height || w >= c.width || from < 0 || from >= c.depth) continue;
             d[ch][i][j] = r.x[(((image * c.c + ch / c.kernel) * c.depth + from) * c.height + h) * c.width + w];
             absolute[i][j] = std::abs(d[ch][i][j]);
@@ -214,15 +223,16 @@ void Check(const std::string& cpu, const Case& c, int64_t m, Way way) {
         Matrix bound = BothWays(magnitudes.a, sum);
         for (int64_t i = 0; i < m; ++i) {
           for (int64_t j = 0; j < m; ++j) {
-            if (top + i >= r.height || left + j >= r.width) continue;
+            const int64_t row = row_of(top + i), column = column_of(left + j);
+            if (row >= r.height || column >= r.width) continue;
             double want = 0;
             for (int64_t ch = 0; ch < c.kernels(); ++ch)
               for (int t = 0; t < 9; ++t)
                 want += d[first + ch][i * c.stride + t / 3][j * c.stride + t % 3] * r.w[(o * c.kernels() + ch) * 9 + t];
-            double got = r.y[(((image * c.m + o) * slices + slice) * r.height + top + i) * r.width + left + j];
+            double got = r.y[(((image * c.m + o) * slices + slice) * r.height + row) * r.width + column];
             double error = std::abs(want - got);
             ASSERT_LE(error, unit * bound[i][j])
-                << "channel " << o << " slice " << slice << " at " << top + i << ", " << left + j;
+                << "channel " << o << " slice " << slice << " at " << row << ", " << column;
             worst = std::max(worst, error / (unit * bound[i][j]));
           }
         }
@@ -284,6 +294,25 @@ TEST_P(WinogradTest, Groups) {
   Case deep{2, 32, 32, 6, 7, 1, 1, 1, 1, 4, 3, 1, 1};
   deep.groups = 4;
   CheckAll(deep);
+}
+
+// A phase without results, of one, of more rows than another; no padding, more than the kernel's reach.
+TEST_P(WinogradTest, Dilations) {
+  const auto dilated = [](Case c, int64_t rows, int64_t columns) {
+    c.row_dilation = rows;
+    c.dilation = columns;
+    return c;
+  };
+  CheckAll(dilated({1, 16, 16, 14, 14, 2, 2, 2, 2}, 2, 2));
+  CheckAll(dilated({2, 17, 20, 13, 9, 3, 3, 3, 3}, 3, 3));
+  CheckAll(dilated({1, 16, 33, 5, 6, 12, 12, 12, 12}, 12, 12));
+  CheckAll(dilated({1, 16, 16, 11, 20, 0, 0, 0, 0}, 4, 2));
+  CheckAll(dilated({1, 3, 5, 9, 33, 1, 5, 3, 0}, 1, 5));
+  CheckAll(dilated({1, 16, 16, 7, 3, 2, 1, 9, 1}, 2, 1));
+  Case grouped = dilated({1, 32, 32, 10, 12, 2, 2, 2, 2}, 2, 2);
+  grouped.groups = 2;
+  CheckAll(grouped);
+  CheckAll(dilated({1, 16, 16, 6, 290, 4, 4, 4, 4}, 4, 4));
 }
 
 TEST_P(WinogradTest, ChannelTails) {
