@@ -10,6 +10,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 
 #include "core/backends/native/gemm_plan.h"
 #include "core/backends/native/rounding.h"
@@ -114,6 +115,15 @@ bool IsPixelTile(const ConvShape& s, int64_t mr);
 
 // `element_bytes`: of the accumulators. `widened`: x's elements are narrower.
 ConvPlan PlanConv(const Core& core, const ConvShape& shape, int64_t element_bytes, bool widened = false);
+
+// A convolution whose windows neither overlap nor are padded (an image cut into patches): its planes, split by the
+// stride, have a pixel for each window and a plane for each tap of a channel. It is the pointwise convolution of those.
+struct PatchPlan {
+  ConvPlan planes;  // how they are copied
+  ConvPlan pointwise;
+};
+// Where that is estimated to be faster than the direct plan.
+std::optional<PatchPlan> PlanPatches(const Core& core, const ConvPlan& direct);
 
 // Of one call, with what pads its input.
 double CyclesWithPadding(const Core& core, const ConvPlan& plan);

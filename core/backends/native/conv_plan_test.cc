@@ -53,6 +53,29 @@ TEST(ConvPlanTest, ASmallL1HasPixelsCopiedAndAskedFor) {
   EXPECT_EQ(PlanPointwise(core, 384, 14, 64).method, ConvMethod::kPixelRows);
 }
 
+TEST(ConvPlanTest, ImagesCutIntoPatches) {
+  const Core late{32, 16, 32 << 10, 512 << 10};
+  ConvShape s;
+  s.c = 3;
+  s.m = 768;
+  s.in = {1, 224, 224};
+  s.kernel = s.stride = {1, 32, 32};
+  s.out = {1, 7, 7};
+  const auto plan_of = [&](const ConvShape& s) { return PlanPatches(late, PlanConv(late, s, 4)); };
+  const auto patches = plan_of(s);
+  ASSERT_TRUE(patches.has_value()) << "blocks of k are whole channels of 1024 taps";
+  EXPECT_EQ(patches->pointwise.shape.c, 3 * 32 * 32);
+  EXPECT_TRUE(patches->pointwise.shape.is_pointwise());
+  EXPECT_EQ(patches->planes.shape.c * patches->planes.plane_elements(), patches->pointwise.shape.c * 49);
+  ConvShape overlapping = s, padded = s, apart = s;
+  overlapping.stride = {1, 16, 16};
+  overlapping.out = {1, 13, 13};
+  padded.pad = {0, 1, 1};
+  apart.stride = {1, 33, 33};
+  apart.out = {1, 6, 6};
+  for (const ConvShape& other : {overlapping, padded, apart}) EXPECT_FALSE(plan_of(other).has_value());
+}
+
 // Where L2 is late, a copy of few pixels pays if many output channels read it.
 TEST(ConvPlanTest, TilesReadPixelsFromACopyOfTheirOwn) {
   const Core late{32, 16, 32 << 10, 512 << 10};

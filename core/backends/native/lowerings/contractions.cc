@@ -46,6 +46,20 @@ Value OfImage(Kernel& k, Value pointer, Value image, int64_t bytes) {
   return image ? k.o.At(pointer, k.o.Mul(image, bytes), k.o.b.getI8Type()) : pointer;
 }
 
+// The copy of the images that the plan wants; `bytes` long, or of each image where their number is open.
+Buffer CopyOfInput(FunctionEmitter& f, const Extent& images, const ConvPlan& plan, const GemmTypes& types,
+                   const ConvInput& input, int64_t bytes) {
+  const int64_t image_bytes = plan.shape.c * plan.shape.in_elements() * input.element_bytes;
+  const Buffer copy = f.Temporary(ForAll(images, bytes));
+  const double elements = static_cast<double>(plan.shape.n * plan.shape.c * plan.plane_elements());
+  ForImages(f, images, plan.copy_tasks(), elements / 4 / std::max<int64_t>(plan.copy_tasks(), 1), kNoScratch,
+            [&](Kernel& k, Value begin, Value end, Value, Value image) {
+              EmitPadInput(k.o, plan, OfImage(k, k.Pointer(input.buffer), image, image_bytes), input.elements(k.o),
+                           types.Accumulator(k.o), begin, end, OfImage(k, k.Pointer(copy), image, bytes));
+            });
+  return copy;
+}
+
 void Winograd(FunctionEmitter& f, const Node& n, const WinogradPlan& plan) {
   const Tensor &x = n.in(0), &w = n.in(1);
   auto floats = [](int64_t elements) { return (elements + 64) * int64_t{sizeof(float)}; };
@@ -109,10 +123,17 @@ absl::Status Convolution(FunctionEmitter& f, const Node& n, bool transposed) {
       return absl::OkStatus();
     }
   }
-  CutForThreads(&plan);
   const GemmTypes types(f, n.in(0).dtype);
-  const ConvInput input{f.BufferOf(n.in(0)), ir::ByteSize(types.dtype),
-                        [&](Ops& o) { return InputElements{types.Stored(o)}; }};
+  ConvInput input{f.BufferOf(n.in(0)), ir::ByteSize(types.dtype),
+                  [&](Ops& o) { return InputElements{types.Stored(o)}; }};
+  if (const std::optional<PatchPlan> patches = PlanPatches(core, plan)) {
+    const Extent& images = n.in(0).dims[0];
+    plan = patches->pointwise;
+    const int64_t bytes = plan.shape.n * plan.shape.c * plan.shape.in_elements() * accumulator_bytes;
+    input = {CopyOfInput(f, images, patches->planes, types, input, bytes), accumulator_bytes,
+             [&](Ops& o) { return InputElements{types.Accumulator(o)}; }};
+  }
+  CutForThreads(&plan);
   const Tensor& w = n.in(1);
   EmitDirectConv(f, n, plan, types, input, PackedWeights(f, f.BufferOf(w), f.IsConstantParam(w), plan, types));
   return absl::OkStatus();
@@ -138,19 +159,12 @@ void EmitDirectConv(FunctionEmitter& f, const Node& n, const ConvPlan& plan, con
                     const ConvInput& input, const Buffer& weights, const EmitConv& around) {
   const ConvShape& shape = plan.shape;
   const Extent& images = n.in(0).dims[0];
-  const int64_t image_bytes = shape.c * shape.in_elements() * input.element_bytes;
-  int64_t input_bytes = image_bytes;
+  int64_t input_bytes = shape.c * shape.in_elements() * input.element_bytes;
   Buffer planes = input.buffer;
   const bool padded = plan.padded_input;
   if (padded) {
     input_bytes = RoundUp((plan.padded_elements() + plan.lanes) * types.accumulator_bytes, kLineBytes);
-    planes = f.Temporary(ForAll(images, input_bytes));
-    const double elements = static_cast<double>(shape.n * shape.c * plan.plane_elements());
-    ForImages(f, images, plan.copy_tasks(), elements / 4 / std::max<int64_t>(plan.copy_tasks(), 1), kNoScratch,
-              [&](Kernel& k, Value begin, Value end, Value, Value image) {
-                EmitPadInput(k.o, plan, OfImage(k, k.Pointer(input.buffer), image, image_bytes), input.elements(k.o),
-                             types.Accumulator(k.o), begin, end, OfImage(k, k.Pointer(planes), image, input_bytes));
-              });
+    planes = CopyOfInput(f, images, plan, types, input, input_bytes);
   }
   ShapeMap shapes;
   bool flat = FlatPixels(f, n, &shapes);

@@ -484,6 +484,13 @@ def test_conv(s):
         ((1, 5, 6, 6), (5, 5, 3, 3), conv_attrs(2, 1, 2, 2)),
         ((1, 5, 12, 12), (7, 5, 1, 1), conv_attrs(2, 2)),
     ]
+    # Patches; dilations, of phases with and without results.
+    cases += [
+        ((1, 5, 333), (16, 5, 16), conv_attrs(1, 16)),
+        ((1, 2, 12, 33, 35), (24, 2, 4, 16, 16), conv_attrs(3, [4, 16, 16])),
+        ((2, 17, 13, 9), (20, 17, 3, 3), conv_attrs(2, 1, 3, 3)),
+        ((1, 16, 9, 10), (16, 16, 3, 3), conv_attrs(2, 1, [2, 6], [2, 6, 1, 5])),
+    ]
     # Beyond what L3 is taken to hold: bands ask for the next one's rows.
     cases += [((1, 27, 190, 163), (27, 1, 3, 3), conv_attrs(2, strides, 1, 1, groups=27)) for strides in (1, 2)]
     for x, w, attrs in cases:
@@ -504,6 +511,9 @@ def test_conv(s):
             tolerance=(1e-4, 1e-4),
             **attrs,
         )
+    for constant in ((), (1,)):  # a part of a patch more
+        s.case("conv", [s.data("f32", (2, 3, 70, 99), -0.3, 0.3), s.data("f32", (24, 3, 32, 32), -0.3, 0.3), s.data("f32", (24,))],
+               label=f"patches{constant}", constant=constant, tolerance=(1e-4, 1e-4), **conv_attrs(2, 32))  # fmt: skip
     for dtype in F:
         tolerance = {"f16": (1e-2, 3e-2), "bf16": (6e-2, 1e-1), "f32": (1e-4, 1e-4)}.get(dtype)
         for constant in ((), (1,)):
@@ -511,6 +521,8 @@ def test_conv(s):
                    label=f"{constant}", tolerance=tolerance, **conv_attrs(2, pads=1))  # fmt: skip
             s.case("conv", [s.data(dtype, (1, 4, 9, 11)), s.data(dtype, (4, 1, 3, 3))], constant=constant, label=f"dw{constant}",
                    tolerance=tolerance, **conv_attrs(2, pads=1, groups=4))  # fmt: skip
+        s.case("conv", [s.data(dtype, (1, 3, 64, 96), -0.3, 0.3), s.data(dtype, (24, 3, 32, 32), -0.3, 0.3)], label="patches", constant=(1,),
+               tolerance=tolerance, **conv_attrs(2, 32))  # fmt: skip
         s.case("conv_transpose", [s.data(dtype, (1, 4, 5, 6)), s.data(dtype, (4, 3, 3, 3))], label="t", tolerance=tolerance,
                output_padding=[0, 0], **conv_attrs(2, 2))  # fmt: skip
     for x, w, out_pad, attrs in [((1, 4, 5, 6), (4, 3, 3, 3), [1, 1], conv_attrs(2, 2, 1, 1)), ((2, 4, 5), (4, 3, 3), [0], conv_attrs(1)),
