@@ -5,6 +5,7 @@
 #include "core/backends/native/function_emitter.h"
 #include "core/backends/native/gemm.h"
 #include "core/backends/native/gemm_cost.h"
+#include "core/backends/native/lowerings/dot_products.h"
 #include "core/backends/native/lowerings/gemm_support.h"
 #include "core/backends/native/lowerings/matrices.h"
 #include "core/backends/native/lowerings/word_products.h"
@@ -46,7 +47,7 @@ absl::Status EmitMatmul(FunctionEmitter& f, const Node& n) {
   int64_t m = a.rows.value(), k = a.columns.value(), columns = b.columns.value();
   ProductShape shape(out, m, vector_a, vector_b);
   if (Product(b.batch) == Extent(1) && !vector_a && Product(a.batch) == Product(shape.batch) && a.OneMatrix()) {
-    m *= shape.TakeBatchesForRows();
+    m *= shape.TakeBatchesForRows().value();
     a.batch.clear();
     a.batch_strides.clear();
   }
@@ -55,6 +56,10 @@ absl::Status EmitMatmul(FunctionEmitter& f, const Node& n) {
   bool constant = f.IsConstantParam(*b.view.base);
   ColumnSource source = SourceOf(f.cpu().core, b, constant, m, ir::ByteSize(ta.dtype));
   GemmPlan plan = PlanGemm(f.cpu().core, source, types.accumulator_bytes, batch, m, columns, k, TailRows::kShared);
+  if (const auto dots = PlanDotProducts(plan, m, types, a, b, constant)) {
+    EmitDotProducts(f, n, *dots, types, a, b, shape);
+    return absl::OkStatus();
+  }
   const bool copies_rows = source == ColumnSource::kOnTheFly && b.column_stride == Extent(1);
   // Not of blocks of k, which follow each other in a panel.
   if (copies_rows && plan.k_blocks() == 1) {

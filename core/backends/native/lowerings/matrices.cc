@@ -84,14 +84,14 @@ ColumnSource SourceOf(const Core& core, const Matrices& b, bool constant, int64_
   return b.column_stride == Extent(1) && !copies ? ColumnSource::kDirect : ColumnSource::kOnTheFly;
 }
 
-ProductShape::ProductShape(const Tensor& result, int64_t row_count, bool vector_a, bool vector_b)
+ProductShape::ProductShape(const Tensor& result, const Extent& row_count, bool vector_a, bool vector_b)
     : batch(result.dims.begin(), result.dims.end() - (vector_a ? 0 : 1) - (vector_b ? 0 : 1)),
       rows({row_count}),
       vector_a(vector_a),
       vector_b(vector_b) {}
 
-int64_t ProductShape::TakeBatchesForRows() {
-  const int64_t batches = Product(batch).value();
+Extent ProductShape::TakeBatchesForRows() {
+  const Extent batches = Product(batch);
   batch.insert(batch.end(), rows.begin(), rows.end());
   rows = std::move(batch);
   batch.clear();

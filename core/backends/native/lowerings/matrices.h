@@ -36,10 +36,10 @@ ColumnSource SourceOf(const Core& core, const Matrices& b, bool constant, int64_
 
 // How the batch elements, rows and columns of a product are those of its result.
 struct ProductShape {
-  ProductShape(const Tensor& result, int64_t rows, bool vector_a, bool vector_b);
+  ProductShape(const Tensor& result, const Extent& rows, bool vector_a, bool vector_b);
 
   // One b for all: the rows of all batch elements become rows of one product. How many there were.
-  int64_t TakeBatchesForRows();
+  Extent TakeBatchesForRows();
   Indices At(Kernel& k, mlir::Value batch, mlir::Value row, mlir::Value column, int64_t lanes) const;
 
   Shape batch, rows;

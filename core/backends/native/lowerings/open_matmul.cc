@@ -12,6 +12,7 @@
 #include "core/backends/native/function_emitter.h"
 #include "core/backends/native/gemm.h"
 #include "core/backends/native/loops.h"
+#include "core/backends/native/lowerings/dot_products.h"
 #include "core/backends/native/lowerings/gemm_support.h"
 #include "core/backends/native/lowerings/matrices.h"
 #include "core/backends/native/lowerings/matrix_tiles.h"
@@ -450,6 +451,25 @@ class OpenMatmul {
   Buffer packed_, excess_;
 };
 
+// Whether it was emitted.
+bool EmitOpenDotProducts(FunctionEmitter& f, const Node& n, Matrices a, const Matrices& b) {
+  if (!a.columns.is_static() || !b.columns.is_static() || a.columns == Extent(0)) return false;
+  const bool vector_a = n.in(0).rank() == 1, vector_b = n.in(1).rank() == 1;
+  ProductShape shape(n.out(), a.rows, vector_a, vector_b);
+  Extent m = a.rows;
+  const bool is_one = Product(shape.batch) == Extent(1);
+  if (!is_one && !(Product(b.batch) == Extent(1) && Product(a.batch) == Product(shape.batch) && a.OneMatrix())) {
+    return false;
+  }
+  if (!vector_a) m = m * shape.TakeBatchesForRows();
+  const GemmTypes types(f, n.in(0).dtype);
+  const GemmPlan other = PlanGemm(f.cpu().core, ColumnSource::kPacked, types.accumulator_bytes, 1, Nominal(m),
+                                  b.columns.value(), a.columns.value(), TailRows::kOneTile);
+  const auto dots = PlanDotProducts(other, m, types, a, b, f.IsConstantParam(*b.view.base));
+  if (dots.has_value()) EmitDotProducts(f, n, *dots, types, a, b, shape);
+  return dots.has_value();
+}
+
 }  // namespace
 
 absl::Status EmitOpenMatmul(FunctionEmitter& f, const Node& n) {
@@ -458,6 +478,7 @@ absl::Status EmitOpenMatmul(FunctionEmitter& f, const Node& n) {
   auto b = Matrices::Of(n.in(1), false, n.in(1).rank() > 1 && n.attrs->BoolOr("transpose_b", false));
   if (!a.ok()) return a.status();
   if (!b.ok()) return b.status();
+  if (EmitOpenDotProducts(f, n, *a, *b)) return absl::OkStatus();
   OpenMatmul(f, n, *std::move(a), *std::move(b)).Emit();
   return absl::OkStatus();
 }

@@ -183,7 +183,7 @@ absl::Status EmitWordMatmul(FunctionEmitter& f, const Node& n, const WordProduct
   const bool one_b = tb.rank() <= 2 || Product(tb.dims, 0, tb.rank() - 2) == Extent(1);
   const Extent batches_of_a = ta.rank() > 2 ? Product(ta.dims, 0, ta.rank() - 2) : Extent(1);
   const bool as_rows = one_b && !vector_a && !transpose_a && batches_of_a == Product(shape.batch);
-  if (as_rows) m *= shape.TakeBatchesForRows();
+  if (as_rows) m *= shape.TakeBatchesForRows().value();
   const int64_t batch = Product(shape.batch).value(), columns = vector_b ? 1 : out.dims.back().value();
   const Core& core = f.cpu().core;
   std::optional<GemmPlan> tiles;

@@ -103,11 +103,16 @@ def test_matmul_with_open_rows(s):
         tolerance = {"f16": (2e-2, 2e-2), "bf16": (1e-1, 1e-1), "f64": (1e-9, 1e-9)}.get(dtype)
         s.open(f"type_{dtype}", [("n", 40), (40, 37)], matmul, of_n(FEW), dtype, constant=(1,), tolerance=tolerance)
         s.open(f"given_{dtype}", [("n", 40), (40, 37)], matmul, of_n(FEW), dtype, tolerance=tolerance)
+    # Few columns are dot products.
+    for k, n in [(8, 1), (21, 2), (100, 3), (64, 4)]:
+        s.open(f"few_{k}_{n}", [("n", k), (k, n)], matmul, of_n(range(10)), constant=(1,), low=-1, high=1, tolerance=(1e-4, 1e-4))  # fmt: skip
+        s.open(f"few_given_{k}_{n}", [("n", k), (n, k)], lambda b, _, x, y: matmul(b, _, x, y, transpose_b=True), of_n(range(10)), low=-1, high=1, tolerance=(1e-4, 1e-4))  # fmt: skip
     # Of tiles of every size, and of two sizes.
     for k, n in [(40, 80), (24, 48)]:
         s.open(f"every_count_{n}", [("n", k), (k, n)], matmul, of_n(range(68)), constant=(1,), low=-1, high=1, tolerance=(1e-4, 1e-4))  # fmt: skip
     both = [{"m": m, "n": n} for m in (0, 1, 3) for n in (0, 1, 5, 33)]
     s.open("batch", [("m", "n", 48), (48, 80)], matmul, both, constant=(1,), tolerance=(1e-4, 1e-4))
+    s.open("batch_few", [("m", "n", 48), (48, 2)], matmul, both, constant=(1,), tolerance=(1e-4, 1e-4))
     s.open("batch_f16", [("m", "n", 48), (48, 80)], matmul, both, "f16", constant=(1,), tolerance=(1e-2, 1e-2))
     s.open("transposed", [("m", "n", 48), (80, 48)], lambda b, _, x, y: matmul(b, _, x, y, transpose_b=True), both, constant=(1,), tolerance=(1e-4, 1e-4))  # fmt: skip
     s.open("a_transposed", [("m", 48, "n"), (48, 80)], lambda b, _, x, y: matmul(b, _, x, y, transpose_a=True), both, constant=(1,), tolerance=(1e-4, 1e-4))  # fmt: skip
@@ -120,6 +125,7 @@ def test_matmul_with_open_rows(s):
 
     s.open("wide", [("m", "n", 12), (12, 5003), (5003,), ("m", "n", 5003)], gelu, [*both, {"m": 2, "n": 70}], constant=(1, 2), low=-1, high=1, tolerance=(1e-4, 1e-4))  # fmt: skip
     s.open("tail", [("m", "n", 64), (64, 128), (128,), ("m", "n", 128)], gelu, both, constant=(1, 2), low=-1, high=1, tolerance=(1e-4, 1e-4))  # fmt: skip
+    s.open("few_tail", [("m", "n", 64), (64, 2), (2,), ("m", "n", 2)], gelu, both, constant=(1, 2), low=-1, high=1, tolerance=(1e-4, 1e-4))  # fmt: skip
     s.open("row_tail", [("m", "n", 64), (64, 40), (40,), ("m", 1, 40)], gelu, both, constant=(1, 2), low=-1, high=1, tolerance=(1e-4, 1e-4))  # fmt: skip
     s.check()
 

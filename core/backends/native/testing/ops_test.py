@@ -432,6 +432,15 @@ def test_matmul(s):
                    tolerance={"f16": (1e-2, 1e-2), "bf16": (6e-2, 6e-2)}.get(dtype))  # fmt: skip
             s.case("matmul", [s.data(dtype, (2, 35, 19), -1, 1), s.data(dtype, (2, 21, 19), -1, 1)], constant=constant, label=f"t{len(constant)}",
                    tolerance={"f16": (1e-2, 1e-2), "bf16": (6e-2, 6e-2)}.get(dtype), transpose_b=True)  # fmt: skip
+    for dtype in ("f32", "f64"):  # few columns are dot products: rows and steps that do not come out even
+        for rows in ((1,), (2,), (3,), (4,), (7,), (2, 9)):
+            for columns in (1, 2, 3, 4, 5):
+                for k in (8, 21, 100):
+                    label = f"{dtype}_{rows}_{columns}_{k}"
+                    a = s.data(dtype, (*rows, k), -1, 1)
+                    s.case("matmul", [a, s.data(dtype, (k, columns), -1, 1)], constant=[1], label=label)
+                    s.case("matmul", [a, s.data(dtype, (columns, k), -1, 1)], transpose_b=True, label=label + "t")
+            s.case("matmul", [s.data(dtype, (*rows, 50), -1, 1), s.data(dtype, (50,), -1, 1)], label=f"{dtype}_{rows}_v")
     for ta, tb in ((True, False), (False, True), (True, True)):
         a, b = (3, 21, 37), (3, 21, 45)
         a = a if ta else (3, 37, 21)
