@@ -361,6 +361,19 @@ TEST(WinogradChoiceTest, FarCachesHaveFewerWeights) {
   EXPECT_EQ(choice({8, 512, 512, 7, 7}), 4);
 }
 
+// Read in place, most of a kernel that is as wide as the image sees padding, which is left out.
+TEST(WinogradChoiceTest, WideDilationsAreMostlyPadding) {
+  const Core core = testing::WithFarCaches(Core{64, 32});
+  const auto is_chosen = [&](int64_t extent, int64_t dilation) {
+    Case c{1, 256, 256, extent, extent, dilation, dilation, dilation, dilation};
+    c.row_dilation = c.dilation = dilation;
+    return ChooseWinograd(core, PlanConv(core, ShapeOf(c), 4), {}).has_value();
+  };
+  EXPECT_TRUE(is_chosen(28, 2));
+  EXPECT_TRUE(is_chosen(33, 6));
+  EXPECT_FALSE(is_chosen(33, 18));
+}
+
 // Zen 3: what weights take is not hidden, so blocks read them seldom; and what is not in L2 comes late, so that tasks
 // rather transform their own input, if L2 barely holds it.
 TEST(WinogradChoiceTest, SmallCaches) {
