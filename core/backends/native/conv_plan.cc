@@ -245,10 +245,10 @@ static double InPlaceSlowdown(const GemmPlan& g) {
 static double PartInside(const ConvShape& s, int axis) {
   int64_t inside = 0;
   for (int64_t tap = 0; tap < s.kernel[axis]; ++tap) {
-    for (int64_t i = 0; i < s.out[axis]; ++i) {
-      const int64_t at = i * s.stride[axis] + tap * s.dilation[axis] - s.pad[axis];
-      inside += at >= 0 && at < s.in[axis];
-    }
+    const int64_t at = tap * s.dilation[axis] - s.pad[axis];  // of the first result
+    const int64_t first = std::max<int64_t>(CeilDiv(-at, s.stride[axis]), 0);
+    const int64_t end = std::min(CeilDiv(s.in[axis] - at, s.stride[axis]), s.out[axis]);
+    inside += std::max<int64_t>(end - first, 0);
   }
   return static_cast<double>(inside) / static_cast<double>(s.kernel[axis] * s.out[axis]);
 }

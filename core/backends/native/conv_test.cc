@@ -311,18 +311,20 @@ TEST(ConvKernelTest, AccumulatorsStayInRegisters) {
       EmitConvTasks(kb, kernel, kb.Int(0), last, scratch);
     }));
     // Vectors on the stack between two multiply-adds that nothing else stands between.
-    int on_stack = 0, since_product = 0, products = 0;
+    int on_stack = 0, since_product = 0, products = 0, all_products = 0;
     for (std::string line; std::getline(assembly, line);) {
       if (line.find("vfmadd") != std::string::npos) {
         if (products > 0) on_stack += since_product;
         since_product = 0;
         ++products;
+        ++all_products;
       } else if (line.find(':') != std::string::npos) {
         products = 0;  // of the code from this label on
       } else if (line.find("ymm") != std::string::npos && line.find("(%rsp)") != std::string::npos) {
         ++since_product;
       }
     }
+    EXPECT_GT(all_products, 0);
     EXPECT_EQ(on_stack, 0) << "by method " << static_cast<int>(plan.method);
   }
 }

@@ -174,7 +174,8 @@ int64_t WinogradPlan::scratch_bytes() const {
 bool IsWinogradShape(const ConvShape& s) {
   const Spatial ones{1, 1, 1}, twos{1, 2, 2};
   const bool is_dilated = s.dilation != ones;
-  const bool may_be_dilated = s.kernel[0] == 1 && s.stride == ones && s.pad[1] >= 0 && s.pad[2] >= 0 &&
+  const bool may_be_dilated = s.kernel[0] == 1 && s.stride == ones && s.dilation[0] == 1 && s.pad[1] >= 0 &&
+                              s.pad[2] >= 0 && s.dilation[1] <= s.out[1] && s.dilation[2] <= s.out[2] &&
                               s.in[1] + s.pad[1] <= s.out[1] + 2 * s.dilation[1] &&
                               s.in[2] + s.pad[2] <= s.out[2] + 2 * s.dilation[2];
   return s.kernel[1] == 3 && s.kernel[2] == 3 && (s.stride == ones || (s.stride == twos && s.kernel[0] == 1)) &&

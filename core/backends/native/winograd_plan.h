@@ -152,7 +152,7 @@ struct WinogradPlan {
 };
 
 // Whether a convolution has the form: 3x3 in its last two axes, stride 1, or, in those axes of a kernel without extent
-// in depth, stride 2 or dilations; its groups, if any, of several channels. f32 only.
+// in depth, stride 2 or dilations, each phase of which has results; its groups, if any, of several channels. f32 only.
 bool IsWinogradShape(const ConvShape& shape);
 
 // The cheapest plan of IsWinogradShape shapes; nothing where none fits. `m`: 0, or the only tile to consider.

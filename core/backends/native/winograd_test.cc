@@ -296,7 +296,7 @@ TEST_P(WinogradTest, Groups) {
   CheckAll(deep);
 }
 
-// A phase without results, of one, of more rows than another; no padding, more than the kernel's reach.
+// Phases of one result, of more rows than another; no padding, more than the kernel's reach.
 TEST_P(WinogradTest, Dilations) {
   const auto dilated = [](Case c, int64_t rows, int64_t columns) {
     c.row_dilation = rows;
@@ -305,14 +305,17 @@ TEST_P(WinogradTest, Dilations) {
   };
   CheckAll(dilated({1, 16, 16, 14, 14, 2, 2, 2, 2}, 2, 2));
   CheckAll(dilated({2, 17, 20, 13, 9, 3, 3, 3, 3}, 3, 3));
-  CheckAll(dilated({1, 16, 33, 5, 6, 12, 12, 12, 12}, 12, 12));
-  CheckAll(dilated({1, 16, 16, 11, 20, 0, 0, 0, 0}, 4, 2));
+  CheckAll(dilated({1, 16, 33, 5, 6, 5, 5, 5, 5}, 5, 5));
+  CheckAll(dilated({1, 16, 16, 12, 13, 12, 13, 12, 13}, 12, 13));
+  CheckAll(dilated({1, 16, 16, 14, 20, 0, 0, 0, 0}, 4, 2));
   CheckAll(dilated({1, 3, 5, 9, 33, 1, 5, 3, 0}, 1, 5));
   CheckAll(dilated({1, 16, 16, 7, 3, 2, 1, 9, 1}, 2, 1));
   Case grouped = dilated({1, 32, 32, 10, 12, 2, 2, 2, 2}, 2, 2);
   grouped.groups = 2;
   CheckAll(grouped);
   CheckAll(dilated({1, 16, 16, 6, 290, 4, 4, 4, 4}, 4, 4));
+  const ConvShape beyond = ShapeOf(dilated({1, 16, 16, 5, 5, 1 << 30, 6, 1 << 30, 6}, 1 << 30, 6));
+  EXPECT_FALSE(IsWinogradShape(beyond)) << "phases without results";
 }
 
 TEST_P(WinogradTest, ChannelTails) {

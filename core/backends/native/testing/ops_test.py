@@ -440,7 +440,9 @@ def test_matmul(s):
                     a = s.data(dtype, (*rows, k), -1, 1)
                     s.case("matmul", [a, s.data(dtype, (k, columns), -1, 1)], constant=[1], label=label)
                     s.case("matmul", [a, s.data(dtype, (columns, k), -1, 1)], transpose_b=True, label=label + "t")
-            s.case("matmul", [s.data(dtype, (*rows, 50), -1, 1), s.data(dtype, (50,), -1, 1)], label=f"{dtype}_{rows}_v")
+            s.case(
+                "matmul", [s.data(dtype, (*rows, 50), -1, 1), s.data(dtype, (50,), -1, 1)], label=f"{dtype}_{rows}_v"
+            )
     for ta, tb in ((True, False), (False, True), (True, True)):
         a, b = (3, 21, 37), (3, 21, 45)
         a = a if ta else (3, 37, 21)
