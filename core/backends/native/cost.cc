@@ -37,8 +37,8 @@ constexpr double kDepthwise = 0.6;  // kernels.md, "Depthwise"
 constexpr double kRecurrent = 0.4;
 // Times as many products of bytes, of bf16; of AMX, as tiles are loaded and their sums stored.
 constexpr double kByteDots = 4, kMatrixTiles = 10, kBrainTiles = 6;
-// Times fewer cycles than a direct 3x3 convolution, of stride 1 and 2, and of groups.
-constexpr double kWinograd = 2.5, kStridedWinograd = 1.4, kGroupedWinograd = 1.6;
+// Times fewer cycles than a direct 3x3 convolution, of stride 1 and 2, and of groups; than a 5x5 one.
+constexpr double kWinograd = 2.5, kStridedWinograd = 1.4, kGroupedWinograd = 1.6, kWinogradOfFive = 2;
 
 // Vectors' worth of arithmetic a cycle of what is not a contraction.
 constexpr double kPointwise = 0.5, kPooling = 0.6;
@@ -47,8 +47,9 @@ int64_t Extent(const ir::TensorType& type, int axis) {
   return axis < type.rank() && type.dims[axis].is_static() ? type.dims[axis].value() : 1;
 }
 
-// Whether code generation will, most likely, take Winograd's way (winograd_plan.h) for a convolution of this stride.
-bool IsLikelyWinograd(const ir::Binding& conv, int64_t stride) {
+// Whether code generation will, most likely, take Winograd's way (winograd_plan.h) for a convolution of this stride
+// and kernel.
+bool IsLikelyWinograd(const ir::Binding& conv, int64_t stride, int64_t taps = 3) {
   const ir::TensorType& weights = conv.args[1].tensor_type();
   const int rank = weights.rank();
   auto are = [&](const char* name, int64_t value) {
@@ -61,7 +62,7 @@ bool IsLikelyWinograd(const ir::Binding& conv, int64_t stride) {
   for (int64_t dilation : conv.attrs.IntsOr("dilations", {})) phases *= dilation;
   if (phases > 1 && (stride > 1 || rank > 4)) return false;
   return weights.dtype == ir::DType::kF32 && (stride == 1 ? rank >= 4 : rank == 4 && groups == 1) &&
-         Extent(weights, rank - 2) == 3 && Extent(weights, rank - 1) == 3 && are("strides", stride) &&
+         Extent(weights, rank - 2) == taps && Extent(weights, rank - 1) == taps && are("strides", stride) &&
          Extent(weights, 0) / groups >= kChannels && Extent(weights, 1) >= kChannels &&
          ir::CountElements(conv.var->type) >= static_cast<double>(pixels * phases * Extent(weights, 0));
 }
@@ -80,6 +81,7 @@ double PartOfPeak(const ir::Binding& conv) {
     return IsLikelyWinograd(conv, 1) ? kGrouped * kGroupedWinograd : kGrouped;
   }
   if (IsLikelyWinograd(conv, 1)) return kProduct * kWinograd;
+  if (weights.rank() == 4 && IsLikelyWinograd(conv, 1, 5)) return kProduct * kWinogradOfFive;
   if (IsLikelyWinograd(conv, 2)) return kWindows * kStridedWinograd;
   const std::vector<int64_t> strides = conv.attrs.IntsOr("strides", {});
   const bool strided = std::any_of(strides.begin(), strides.end(), [](int64_t stride) { return stride > 1; });

@@ -83,6 +83,9 @@ Values OutputTransform(KernelBuilder& kb, const WinogradPlan& plan, const Values
   }
   Value sum_a = Plus(kb, v[1], v[2]), difference_a = Minus(kb, v[1], v[2]);
   Value sum_b = Plus(kb, v[3], v[4]), difference_b = Minus(kb, v[3], v[4]);
+  if (plan.m == 2) {
+    return {Plus(kb, Plus(kb, v[0], sum_a), sum_b), Axpy(kb, kB, difference_b, Axpy(kb, kA, difference_a, v[5]))};
+  }
   return {Plus(kb, Plus(kb, v[0], sum_a), sum_b), Axpy(kb, kB, difference_b, Times(kb, kA, difference_a)),
           Axpy(kb, kB2, sum_b, Times(kb, kA2, sum_a)),
           Axpy(kb, kB2 * kB, difference_b, Axpy(kb, kA2 * kA, difference_a, v[5]))};
@@ -107,15 +110,17 @@ Values StridedWeightTransform(KernelBuilder& kb, int64_t m, const Values& g) {
 Values WeightTransform(KernelBuilder& kb, const WinogradPlan& plan, const Values& g) {
   if (plan.is_strided()) return StridedWeightTransform(kb, plan.m, g);
   auto pair = [&](double p, double scale) -> Values {
-    Value even = Axpy(kb, p * p, g[2], g[0]), odd = Times(kb, p, g[1]);
+    const bool five = plan.taps() == 5;
+    Value even = Axpy(kb, p * p, five ? Axpy(kb, p * p, g[4], g[2]) : g[2], g[0]);
+    Value odd = Times(kb, p, five ? Axpy(kb, p * p, g[3], g[1]) : g[1]);
     return {Times(kb, scale, Plus(kb, even, odd)), Times(kb, scale, Minus(kb, even, odd))};
   };
-  if (plan.m == 2) {
+  if (plan.axis_points() == 4) {
     Values one = pair(1, 0.5);
     return {g[0], one[0], one[1], g[2]};
   }
   Values a = pair(kA, 1 / (2 * kA2 * (kA2 - kB2))), b = pair(kB, 1 / (2 * kB2 * (kB2 - kA2)));
-  return {Times(kb, 1 / (kA2 * kB2), g[0]), a[0], a[1], b[0], b[1], g[2]};
+  return {Times(kb, 1 / (kA2 * kB2), g[0]), a[0], a[1], b[0], b[1], g.back()};
 }
 
 // T X T^T for a square X (rows x rows, row by row) of which element (i, j) is get(i, j).
@@ -370,12 +375,13 @@ void EmitWinogradWeights(KernelBuilder& kb, const WinogradPlan& plan, Value w, V
     Value panel = kb.Div(channel, nr), in_group = kb.Rem(channel, plan.group_panels() * nr);
     Value output = kb.Add(kb.Mul(kb.Div(panel, plan.group_panels()), plan.group_outputs()),
                           kb.Min(in_group, kb.Int(plan.group_outputs() - 1)));
-    Value from = kb.At(w, kb.Mul(output, kernels * 9), f32);
+    const int64_t taps = plan.taps();
+    Value from = kb.At(w, kb.Mul(output, kernels * taps * taps), f32);
     Value column = kb.Add(kb.Mul(panel, plan.panel_weight_elements()), kb.Rem(channel, nr));
     kb.For(kernels, [&](Value c) {
-      Value g = kb.At(from, kb.Mul(c, 9), f32);
+      Value g = kb.At(from, kb.Mul(c, taps * taps), f32);
       Values u = BothWays(
-          3, [&](int64_t i, int64_t j) { return kb.Widen(kb.Load(f32, kb.At(g, i * 3 + j, f32)), f64); },
+          taps, [&](int64_t i, int64_t j) { return kb.Widen(kb.Load(f32, kb.At(g, i * taps + j, f32)), f64); },
           [&](const Values& x) { return WeightTransform(kb, plan, x); });
       Value target = kb.At(to, kb.Add(column, kb.Mul(c, nr)), f32);
       for (size_t i = 0; i < u.size(); ++i) {

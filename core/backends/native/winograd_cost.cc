@@ -64,6 +64,14 @@ struct TileCycles {
 
 TileCycles CyclesOfTile(const Core& core, const WinogradPlan& plan) {
   const bool small = plan.m == 2;
+  if (plan.taps() == 5) {  // in as of F(4), a quarter of its results
+    WinogradPlan four = plan;
+    four.m = 4;
+    four.shape.kernel = {1, 3, 3};
+    TileCycles cycles = CyclesOfTile(core, four);
+    cycles.output /= 2;
+    return cycles;
+  }
   // What is not fused goes by way of a farther cache.
   if (core.waits_for_l2()) {  // Zen 3
     const double spread = plan.fused ? 1 : 1.5;

@@ -18,6 +18,9 @@ constexpr int64_t kMinFusedBlocks = 6;
 // Both estimates are rough, and the direct way's error is smaller. Of groups they are rougher (Zen 3: 37 of 24 channels
 // of 7x7 by F(2) 0.9 by the estimate, 1.1 measured).
 constexpr double kClearly = 0.9, kClearlyOfGroups = 0.8;
+// And of 5x5, whose weights that come from afar take longer (Emerald Rapids, 256 channels of 8x8: 0.89 by the estimate,
+// 1.3 measured).
+constexpr double kClearlyOfFive = 0.8;
 // For which finer blocks are made.
 constexpr int64_t kManyThreads = 16;
 // Stays in L2 beside the weights; or mostly, where what does not comes late (Zen 3: 64 channels of 224x224 by 340 KB of
@@ -174,20 +177,22 @@ int64_t WinogradPlan::scratch_bytes() const {
 bool IsWinogradShape(const ConvShape& s) {
   const Spatial ones{1, 1, 1}, twos{1, 2, 2};
   const bool is_dilated = s.dilation != ones;
+  const int64_t taps = s.kernel[2];
   const bool may_be_dilated = s.kernel[0] == 1 && s.stride == ones && s.dilation[0] == 1 && s.pad[1] >= 0 &&
                               s.pad[2] >= 0 && s.dilation[1] <= s.out[1] && s.dilation[2] <= s.out[2] &&
-                              s.in[1] + s.pad[1] <= s.out[1] + 2 * s.dilation[1] &&
-                              s.in[2] + s.pad[2] <= s.out[2] + 2 * s.dilation[2];
-  return s.kernel[1] == 3 && s.kernel[2] == 3 && (s.stride == ones || (s.stride == twos && s.kernel[0] == 1)) &&
-         (!is_dilated || may_be_dilated) && s.input_dilation == ones && !s.reversed &&
-         (s.groups == 1 || s.c > s.groups);
+                              s.in[1] + s.pad[1] <= s.out[1] + (taps - 1) * s.dilation[1] &&
+                              s.in[2] + s.pad[2] <= s.out[2] + (taps - 1) * s.dilation[2];
+  const bool is_three = taps == 3 && (s.stride == ones || (s.stride == twos && s.kernel[0] == 1));
+  const bool is_five = taps == 5 && s.stride == ones && s.kernel[0] == 1;
+  return s.kernel[1] == taps && (is_three || is_five) && (!is_dilated || may_be_dilated) && s.input_dilation == ones &&
+         !s.reversed && (s.groups == 1 || s.c > s.groups);
 }
 
 std::optional<WinogradPlan> PlanWinograd(const Core& core, const ConvShape& shape, int64_t only_m) {
   std::optional<WinogradPlan> best;
   if (!IsWinogradShape(shape)) return best;
   for (int64_t m : {2, 4}) {
-    if (only_m != 0 && m != only_m) continue;
+    if ((only_m != 0 && m != only_m) || (shape.kernel[2] == 5 && m > 2)) continue;
     ForEachBlocking(core, shape, m, [&](WinogradPlan* plan) { ChooseTile(core, {1, 6}, 1, plan, &best); });
   }
   return best;
@@ -214,7 +219,8 @@ std::optional<WinogradPlan> ChooseWinograd(const Core& core, const ConvPlan& dir
   if (choice.m == WinogradChoice::kNever) return std::nullopt;
   if (choice.m != WinogradChoice::kByRule) return PlanWinograd(core, direct.shape, choice.m);
   std::optional<WinogradPlan> plan = PlanWinograd(core, direct.shape);
-  const double clearly = direct.shape.groups > 1 ? kClearlyOfGroups : kClearly;
+  const bool is_five = direct.shape.kernel[2] == 5;
+  const double clearly = direct.shape.groups > 1 ? kClearlyOfGroups : is_five ? kClearlyOfFive : kClearly;
   if (plan.has_value() && plan->cycles > clearly * CyclesBeside(core, direct)) plan.reset();
   return plan;
 }

@@ -12,6 +12,9 @@
 // results. Points to which the same column of A belongs are terms of one product, longer in k: A's columns for 0 and
 // infinity are those of the first and the last odd input, so there are (2m - 1)^2 products.
 //
+// A 5x5 kernel of stride 1 has F(2x2, 5x5), of the points and input tiles of F(4x4, 3x3): 36 multiplications for 4
+// results, where the direct way takes 100.
+//
 // Of dilation d, each d-th row and column of an image is one of d x d images, its phases, of dilation 1. The tiles of
 // their columns lie side by side, those of their rows below each other, each phase with planes of its own.
 //
@@ -51,7 +54,7 @@ struct WinogradPoint {
 struct WinogradPlan {
   ConvShape shape;
   int64_t lanes = 16;
-  int64_t m = 4;  // rows and columns of an output tile: 2 or 4
+  int64_t m = 4;  // rows and columns of an output tile: 2 or 4; of 5x5 2
 
   int64_t tile_rows = 0, tile_columns = 0;    // of a slice, of all of its phases
   int64_t block_rows = 1, block_columns = 1;  // tiles of a block; rows run on through slices and images of a batch
@@ -72,14 +75,15 @@ struct WinogradPlan {
   bool is_dilated() const { return shape.dilation[1] > 1 || shape.dilation[2] > 1; }
   int64_t phase_rows() const { return tile_rows / shape.dilation[1]; }  // of tiles
   int64_t phase_columns() const { return row_tiles() / shape.dilation[2]; }
-  int64_t plane_phase_rows() const { return phase_rows() * step() + 3 - stride(); }
-  int64_t plane_phase_columns() const { return phase_columns() * step() + 3 - stride(); }
+  int64_t plane_phase_rows() const { return phase_rows() * step() + taps() - stride(); }
+  int64_t plane_phase_columns() const { return phase_columns() * step() + taps() - stride(); }
 
   int64_t stride() const { return shape.stride[2]; }
+  int64_t taps() const { return shape.kernel[2]; }  // of an axis
   bool is_strided() const { return stride() > 1; }
   // Of an axis: from tile to tile, and of a tile.
   int64_t step() const { return m * stride(); }
-  int64_t axis_inputs() const { return step() + 3 - stride(); }
+  int64_t axis_inputs() const { return step() + taps() - stride(); }
   int64_t axis_points() const { return axis_inputs(); }
   int64_t axis_products() const { return is_strided() ? 2 * m - 1 : axis_points(); }
   int64_t points() const { return axis_points() * axis_points(); }
@@ -152,7 +156,8 @@ struct WinogradPlan {
 };
 
 // Whether a convolution has the form: 3x3 in its last two axes, stride 1, or, in those axes of a kernel without extent
-// in depth, stride 2 or dilations, each phase of which has results; its groups, if any, of several channels. f32 only.
+// in depth, stride 2 or dilations, each phase of which has results, or 5x5 of stride 1; its groups, if any, of several
+// channels. f32 only.
 bool IsWinogradShape(const ConvShape& shape);
 
 // The cheapest plan of IsWinogradShape shapes; nothing where none fits. `m`: 0, or the only tile to consider.

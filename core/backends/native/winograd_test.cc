@@ -26,6 +26,7 @@ struct Case {
   int64_t depth = 1, kernel = 1, front = 0, back = 0;
   int64_t stride = 1, groups = 1;
   int64_t row_dilation = 1, dilation = 1;
+  int64_t taps = 3;  // of an axis
 
   int64_t group_inputs() const { return c / groups; }
   int64_t kernels() const { return group_inputs() * kernel; }  // 3x3 ones of an output channel
@@ -66,9 +67,9 @@ Magnitudes StridedMagnitudes(int64_t m) {
   return r;
 }
 
-Magnitudes MagnitudesOf(int64_t m, int64_t stride) {
+Magnitudes MagnitudesOf(int64_t m, int64_t stride, int64_t taps) {
   if (stride == 2) return StridedMagnitudes(m);
-  if (m == 2) {
+  if (m == 2 && taps == 3) {
     return {{{1, 1, 1, 0}, {0, 1, 1, 1}},
             {{1, 0, 1, 0}, {0, 1, 1, 0}, {0, 1, 1, 0}, {0, 1, 0, 1}},
             {{1, 0, 0}, {.5, .5, .5}, {.5, .5, .5}, {0, 0, 1}}};
@@ -77,6 +78,13 @@ Magnitudes MagnitudesOf(int64_t m, int64_t stride) {
   double ga = 1 / (2 * a2 * (b2 - a2)), gb = 1 / (2 * b2 * (b2 - a2));
   std::vector<double> at_a = {0, a * b2, b2, a, 1, 0}, at_b = {0, b * a2, a2, b, 1, 0};
   std::vector<double> weights_a = {ga, a * ga, a2 * ga}, weights_b = {gb, b * gb, b2 * gb};
+  if (taps == 5) {
+    weights_a.insert(weights_a.end(), {a2 * a * ga, a2 * a2 * ga});
+    weights_b.insert(weights_b.end(), {b2 * b * gb, b2 * b2 * gb});
+    return {{{1, 1, 1, 1, 1, 0}, {0, a, a, b, b, 1}},
+            {{a2 * b2, 0, a2 + b2, 0, 1, 0}, at_a, at_a, at_b, at_b, {0, a2 * b2, 0, a2 + b2, 0, 1}},
+            {{1 / (a2 * b2), 0, 0, 0, 0}, weights_a, weights_a, weights_b, weights_b, {0, 0, 0, 0, 1}}};
+  }
   return {{{1, 1, 1, 1, 1, 0}, {0, a, a, b, b, 0}, {0, a2, a2, b2, b2, 0}, {0, a2 * a, a2 * a, b2 * b, b2 * b, 1}},
           {{a2 * b2, 0, a2 + b2, 0, 1, 0}, at_a, at_a, at_b, at_b, {0, a2 * b2, 0, a2 + b2, 0, 1}},
           {{1 / (a2 * b2), 0, 0}, weights_a, weights_a, weights_b, weights_b, {0, 0, 1}}};
@@ -110,7 +118,7 @@ struct Outcome {
 Outcome Execute(KernelJit& jit, const Case& c, const WinogradPlan& packed_for, const WinogradPlan& plan,
                 std::vector<float> x) {
   const ConvShape& s = plan.shape;
-  Outcome r{std::move(x), Random(c.m * c.kernels() * 9, 2), {}, s.out[1], s.out[2]};
+  Outcome r{std::move(x), Random(c.m * c.kernels() * c.taps * c.taps, 2), {}, s.out[1], s.out[2]};
   r.y.assign(c.n * c.m * s.pixels() + 64, 77.0f);
   std::vector<float> packed(packed_for.packed_weight_elements() + 64, NAN),
       planes(packed_for.planes_elements() + 64, NAN), input(plan.shared_input_elements() + 64, NAN),
@@ -145,13 +153,13 @@ ConvShape ShapeOf(const Case& c) {
   s.m = c.m;
   s.groups = c.groups;
   s.in = {c.depth, c.height, c.width};
-  s.kernel = {c.kernel, 3, 3};
+  s.kernel = {c.kernel, c.taps, c.taps};
   s.pad = {c.front, c.top, c.left};
   s.stride = {1, c.stride, c.stride};
   s.dilation = {1, c.row_dilation, c.dilation};
   s.out = {c.depth + c.front + c.back - c.kernel + 1,
-           (c.height + c.top + c.bottom - 2 * c.row_dilation - 1) / c.stride + 1,
-           (c.width + c.left + c.right - 2 * c.dilation - 1) / c.stride + 1};
+           (c.height + c.top + c.bottom - (c.taps - 1) * c.row_dilation - 1) / c.stride + 1,
+           (c.width + c.left + c.right - (c.taps - 1) * c.dilation - 1) / c.stride + 1};
   return s;
 }
 
@@ -178,16 +186,17 @@ void Check(const std::string& cpu, const Case& c, int64_t m, Way way) {
     plan = finer->plan;
   }
   Outcome r = Execute(jit, c, *found, plan, Random(c.n * c.c * c.depth * c.height * c.width, 1));
-  Magnitudes magnitudes = MagnitudesOf(m, c.stride);
+  Magnitudes magnitudes = MagnitudesOf(m, c.stride, c.taps);
+  const int64_t all_taps = c.taps * c.taps;
   std::vector<Matrix> weights;
   for (int64_t i = 0; i < c.m * c.kernels(); ++i) {
-    Matrix g(3, std::vector<double>(3));
-    for (int t = 0; t < 9; ++t) g[t / 3][t % 3] = std::abs(r.w[i * 9 + t]);
+    Matrix g(c.taps, std::vector<double>(c.taps));
+    for (int64_t t = 0; t < all_taps; ++t) g[t / c.taps][t % c.taps] = std::abs(r.w[i * all_taps + t]);
     weights.push_back(BothWays(magnitudes.g, g));
   }
   // Sums of as many terms as there are kernels, and the roundings of the transforms.
   double unit = (static_cast<double>(c.kernels()) + 20) * std::ldexp(1.0, -24), worst = 0;
-  const int64_t n = m * c.stride + 3 - c.stride, points = static_cast<int64_t>(magnitudes.b.size());
+  const int64_t n = m * c.stride + c.taps - c.stride, points = static_cast<int64_t>(magnitudes.b.size());
   // Of each phase.
   const int64_t rows = (r.height + m * c.row_dilation - 1) / (m * c.row_dilation);
   const int64_t columns = (r.width + m * c.dilation - 1) / (m * c.dilation), tiles = rows * columns;
@@ -227,8 +236,9 @@ void Check(const std::string& cpu, const Case& c, int64_t m, Way way) {
             if (row >= r.height || column >= r.width) continue;
             double want = 0;
             for (int64_t ch = 0; ch < c.kernels(); ++ch)
-              for (int t = 0; t < 9; ++t)
-                want += d[first + ch][i * c.stride + t / 3][j * c.stride + t % 3] * r.w[(o * c.kernels() + ch) * 9 + t];
+              for (int64_t t = 0; t < all_taps; ++t)
+                want += d[first + ch][i * c.stride + t / c.taps][j * c.stride + t % c.taps] *
+                        r.w[(o * c.kernels() + ch) * all_taps + t];
             double got = r.y[(((image * c.m + o) * slices + slice) * r.height + row) * r.width + column];
             double error = std::abs(want - got);
             ASSERT_LE(error, unit * bound[i][j])
@@ -251,6 +261,7 @@ class WinogradTest : public ::testing::TestWithParam<std::string> {
   }
   void CheckAll(const Case& c) {
     for (int64_t m : {2, 4}) {
+      if (m == 4 && c.taps == 5) continue;
       for (Way way : {Way::kByRule, Way::kFused, Way::kFiner}) {
         if (way != Way::kFused || c.kernel == 1) Check(GetParam(), c, m, way);
       }
@@ -294,6 +305,19 @@ TEST_P(WinogradTest, Groups) {
   Case deep{2, 32, 32, 6, 7, 1, 1, 1, 1, 4, 3, 1, 1};
   deep.groups = 4;
   CheckAll(deep);
+}
+
+TEST_P(WinogradTest, FiveByFive) {
+  for (Case c :
+       {Case{1, 16, 16, 1, 1, 2, 2, 2, 2}, Case{1, 16, 16, 14, 14, 2, 2, 2, 2}, Case{2, 17, 20, 7, 9, 2, 2, 2, 2},
+        Case{1, 16, 33, 9, 11, 0, 1, 3, 0}, Case{1, 3, 5, 6, 200, 4, 3, 0, 5}, Case{1, 16, 16, 9, 9, -1, 2, 1, 2}}) {
+    c.taps = 5;
+    CheckAll(c);
+  }
+  Case other{2, 32, 32, 10, 12, 4, 4, 4, 4};
+  other.taps = 5;
+  other.row_dilation = other.dilation = other.groups = 2;
+  CheckAll(other);
 }
 
 // Phases of one result, of more rows than another; no padding, more than the kernel's reach.
@@ -362,6 +386,10 @@ TEST(WinogradChoiceTest, FarCachesHaveFewerWeights) {
   EXPECT_EQ(choice({1, 256, 256, 14, 14}), 2);
   EXPECT_EQ(choice({1, 512, 512, 7, 7}), 0);
   EXPECT_EQ(choice({8, 512, 512, 7, 7}), 4);
+  Case five{1, 256, 256, 8, 8, 2, 2, 2, 2}, near{1, 64, 64, 28, 28, 2, 2, 2, 2};
+  five.taps = near.taps = 5;
+  EXPECT_EQ(choice(five), 0);
+  EXPECT_EQ(choice(near), 2);
 }
 
 // Read in place, most of a kernel that is as wide as the image sees padding, which is left out.

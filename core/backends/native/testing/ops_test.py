@@ -500,6 +500,7 @@ def test_conv(s):
         ((1, 5, 333), (16, 5, 16), conv_attrs(1, 16)),
         ((1, 2, 12, 33, 35), (24, 2, 4, 16, 16), conv_attrs(3, [4, 16, 16])),
         ((2, 17, 13, 9), (20, 17, 3, 3), conv_attrs(2, 1, 3, 3)),
+        ((2, 17, 13, 15), (20, 17, 5, 5), conv_attrs(2, pads=2)),
         ((1, 16, 9, 10), (16, 16, 3, 3), conv_attrs(2, 1, [2, 6], [2, 6, 1, 5])),
     ]
     # Beyond what L3 is taken to hold: bands ask for the next one's rows.
