@@ -58,13 +58,13 @@ bool IsLikelyWinograd(const ir::Binding& conv, int64_t stride, int64_t taps = 3)
   };
   constexpr int64_t kChannels = 16;
   const int64_t groups = conv.attrs.IntOr("groups", 1), pixels = stride == 1 && groups == 1 ? 36 : 196;
-  int64_t phases = 1;  // images that a dilated one's are
-  for (int64_t dilation : conv.attrs.IntsOr("dilations", {})) phases *= dilation;
+  double phases = 1;  // images that a dilated one's are
+  for (int64_t dilation : conv.attrs.IntsOr("dilations", {})) phases *= static_cast<double>(dilation);
   if (phases > 1 && (stride > 1 || rank > 4)) return false;
   return weights.dtype == ir::DType::kF32 && (stride == 1 ? rank >= 4 : rank == 4 && groups == 1) &&
          Extent(weights, rank - 2) == taps && Extent(weights, rank - 1) == taps && are("strides", stride) &&
          Extent(weights, 0) / groups >= kChannels && Extent(weights, 1) >= kChannels &&
-         ir::CountElements(conv.var->type) >= static_cast<double>(pixels * phases * Extent(weights, 0));
+         ir::CountElements(conv.var->type) >= phases * static_cast<double>(pixels * Extent(weights, 0));
 }
 
 // The part of the core's peak that a convolution reaches.
