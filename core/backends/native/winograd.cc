@@ -176,21 +176,19 @@ class BlockEmitter {
     ForTileRows([&](Value r, Value slice, Value row) {
       Value plane = kb_.Add(kb_.Mul(slice, plan_.channel_vectors()), v);
       Value from = kb_.At(planes, kb_.Mul(plane, plan_.plane_elements()), f32_);
+      Value in_row = kb_.Mul(row, plan_.step());
       if (plan_.is_dilated()) {
-        const int64_t count = plan_.phase_columns();
-        const Value of_phase = kb_.Mul(kb_.Div(row, plan_.phase_rows()), plan_.plane_phase_rows());
-        const Value in_row = kb_.Add(of_phase, kb_.Mul(kb_.Rem(row, plan_.phase_rows()), plan_.step()));
-        from = kb_.At(from, kb_.Mul(in_row, pitch), f32_);
-        kb_.For(plan_.shape.dilation[2], [&](Value phase) {
-          const Value tile = kb_.Add(kb_.Mul(r, plan_.block_columns), kb_.Mul(phase, count));
-          TransformTiles(kb_, plan_, kb_.At(from, kb_.Mul(phase, plan_.plane_phase_columns() * lanes), f32_), tile,
-                         count, kb_.At(to, kb_.Mul(v, lanes), f32_));
-        });
-        return;
+        in_row = kb_.Add(kb_.Mul(kb_.Div(row, plan_.phase_rows()), plan_.plane_phase_rows()),
+                         kb_.Mul(kb_.Rem(row, plan_.phase_rows()), plan_.step()));
       }
-      from = kb_.At(from, kb_.Mul(row, plan_.step() * pitch), f32_);
-      TransformTiles(kb_, plan_, kb_.At(from, kb_.Mul(first_column_, plan_.step() * lanes), f32_),
-                     kb_.Mul(r, plan_.block_columns), plan_.block_columns, kb_.At(to, kb_.Mul(v, lanes), f32_));
+      from = kb_.At(from, kb_.Mul(in_row, pitch), f32_);
+      from = kb_.At(from, kb_.Mul(first_column_, plan_.step() * lanes), f32_);
+      const int64_t phases = plan_.shape.dilation[2], count = plan_.block_columns / phases;
+      kb_.For(phases, [&](Value phase) {
+        TransformTiles(kb_, plan_, kb_.At(from, kb_.Mul(phase, plan_.plane_phase_columns() * lanes), f32_),
+                       kb_.Add(kb_.Mul(r, plan_.block_columns), kb_.Mul(phase, count)), count,
+                       kb_.At(to, kb_.Mul(v, lanes), f32_));
+      });
     });
   }
 
@@ -444,16 +442,16 @@ void EmitWinogradPlanes(KernelBuilder& kb, const WinogradPlan& plan, Value x, Va
                   kb.LoadFirst(vector, kb.At(x, kb.Add(kb.Mul(channel, s.in_elements()), offset), f32), loaded));
             }
             block = TransposeSquare(kb, block);
-            if (plan.is_dilated()) {
-              for (int64_t l = 0; l < loaded; ++l) {
+            Value out = kb.At(target, kb.Mul(kb.Add(q, left), lanes), f32);
+            for (int64_t l = 0; l < loaded; ++l) {
+              Value pixel = kb.At(out, l * lanes, f32);
+              if (plan.is_dilated()) {
                 const Value column = kb.Add(q, left + l), phase = kb.Rem(column, s.dilation[2]);
                 const Value place = kb.Add(kb.Mul(phase, plan.plane_phase_columns()), kb.Div(column, s.dilation[2]));
-                kb.Store(block[l], kb.At(target, kb.Mul(place, lanes), f32));
+                pixel = kb.At(target, kb.Mul(place, lanes), f32);
               }
-              return;
+              kb.Store(block[l], pixel);
             }
-            Value out = kb.At(target, kb.Mul(kb.Add(q, left), lanes), f32);
-            for (int64_t l = 0; l < loaded; ++l) kb.Store(block[l], kb.At(out, l * lanes, f32));
           });
         },
         [&] { zero(0, width); });

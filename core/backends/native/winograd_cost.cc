@@ -62,16 +62,8 @@ struct TileCycles {
   double input, output;
 };
 
-TileCycles CyclesOfTile(const Core& core, const WinogradPlan& plan) {
-  const bool small = plan.m == 2;
-  if (plan.taps() == 5) {  // in as of F(4), a quarter of its results
-    WinogradPlan four = plan;
-    four.m = 4;
-    four.shape.kernel = {1, 3, 3};
-    TileCycles cycles = CyclesOfTile(core, four);
-    cycles.output /= 2;
-    return cycles;
-  }
+// `small`: of F(2x2, 3x3).
+TileCycles CyclesOfThree(const Core& core, const WinogradPlan& plan, bool small) {
   // What is not fused goes by way of a farther cache.
   if (core.waits_for_l2()) {  // Zen 3
     const double spread = plan.fused ? 1 : 1.5;
@@ -81,6 +73,13 @@ TileCycles CyclesOfTile(const Core& core, const WinogradPlan& plan) {
   const double spread = plan.fused ? 1 : 1.3;
   if (plan.is_strided()) return small ? TileCycles{90 * spread, 35} : TileCycles{300 * spread, 150};
   return small ? TileCycles{70 * spread, 50} : TileCycles{150 * spread, 120};  // Zen 5
+}
+
+TileCycles CyclesOfTile(const Core& core, const WinogradPlan& plan) {
+  if (plan.taps() == 3) return CyclesOfThree(core, plan, plan.m == 2);
+  // The input tiles of F(4x4, 3x3), a quarter of its results.
+  const TileCycles four = CyclesOfThree(core, plan, false);
+  return {four.input, four.output / 2};
 }
 
 double TransformCycles(const Core& core, const WinogradPlan& plan) {

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "core/backends/native/gemm_cost.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
 
 namespace inlay::native {
 namespace {
@@ -16,8 +15,6 @@ constexpr int64_t kMostColumns = 4, kMostSums = 12;
 // A sum's lanes are added, and it is stored as a scalar; of a group of rows.
 constexpr double kSumCycles = 10, kGroupCycles = 20, kLoadsPerCycle = 1.6;
 constexpr double kClearly = 0.8;
-
-Value Plus(Ops& o, Value x, Value y) { return o.b.create<mlir::arith::AddFOp>(o.loc, x, y); }
 
 // b's columns one after the other, k side by side.
 Buffer PackColumns(FunctionEmitter& f, const Matrices& b, const DotProducts& dots, const GemmTypes& types) {
@@ -45,13 +42,12 @@ double DotProducts::group_cycles() const {
   return steps * step + sums * kSumCycles + kGroupCycles;
 }
 
-std::optional<DotProducts> PlanDotProducts(const GemmPlan& other, const Extent& m, const GemmTypes& types,
-                                           const Matrices& a, const Matrices& b, bool constant) {
+std::optional<DotProducts> PlanDotProducts(const GemmPlan& other, const GemmTypes& types, const Matrices& a,
+                                           const Matrices& b, bool constant) {
   const Extent one(1);
   if (!ir::IsFloat(types.dtype) || types.dtype != types.accumulator_dtype || other.batch > 1) return std::nullopt;
   if (other.n > kMostColumns || a.column_stride != one || (b.row_stride != one && !constant)) return std::nullopt;
   DotProducts dots;
-  dots.m = m;
   dots.n = other.n;
   dots.k = other.k;
   dots.lanes = other.lanes;
@@ -66,12 +62,12 @@ void EmitDotProducts(FunctionEmitter& f, const Node& matmul, const DotProducts& 
   const bool in_place = b.row_stride == Extent(1);
   Buffer packed;
   if (!in_place) packed = PackColumns(f, b, dots, types);
-  f.Parallel(CeilDiv(dots.m, dots.rows), dots.group_cycles(), [&](Kernel& kernel, Value begin, Value end) {
+  f.Parallel(CeilDiv(a.rows, dots.rows), dots.group_cycles(), [&](Kernel& kernel, Value begin, Value end) {
     Ops& o = kernel.o;
     const mlir::Type element = types.Stored(o), vector = KernelBuilder::Vector(dots.lanes, element);
     const Value columns = in_place ? b.Pointer(kernel, element) : kernel.Pointer(packed);
     const Extent apart = in_place ? b.column_stride : Extent(dots.k);
-    const Value last = o.KernelBuilder::Add(o.Int(dots.m), -1);
+    const Value last = o.KernelBuilder::Add(o.Int(a.rows), -1);
     o.For(begin, end, 1, [&](Value group) {
       Values rows, pointers;  // the last one once more where there are no further ones
       for (int64_t r = 0; r < dots.rows; ++r) {
@@ -107,13 +103,13 @@ void EmitDotProducts(FunctionEmitter& f, const Node& matmul, const DotProducts& 
             }
             return out;
           });
-      for (size_t i = count; i < sums.size(); ++i) sums[i - count] = Plus(o, sums[i - count], sums[i]);
+      for (size_t i = count; i < sums.size(); ++i) sums[i - count] = o.AddF(sums[i - count], sums[i]);
       sums.resize(count);
       if (main < whole) sums = step(o.Int(main), dots.lanes, sums);
       if (whole < dots.k) sums = step(o.Int(whole), dots.k - whole, sums);
       for (int64_t r = 0; r < dots.rows; ++r) {
         for (int64_t c = 0; c < dots.n; ++c) {
-          const Value sum = o.ReduceLanes(sums[r * dots.n + c], [&](Value x, Value y) { return Plus(o, x, y); });
+          const Value sum = o.ReduceLanes(sums[r * dots.n + c], [&](Value x, Value y) { return o.AddF(x, y); });
           kernel.StoreResult(matmul.out(), shape.At(kernel, o.Int(0), rows[r], o.Int(c), 1), sum);
         }
       }

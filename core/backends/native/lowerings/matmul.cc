@@ -44,19 +44,15 @@ absl::Status EmitMatmul(FunctionEmitter& f, const Node& n) {
   if (!a_of.ok()) return a_of.status();
   if (!b_of.ok()) return b_of.status();
   Matrices &a = *a_of, &b = *b_of;
+  ProductShape shape(out, a.rows, vector_a, vector_b);
+  shape.MergeBatches(&a, b);
   int64_t m = a.rows.value(), k = a.columns.value(), columns = b.columns.value();
-  ProductShape shape(out, m, vector_a, vector_b);
-  if (Product(b.batch) == Extent(1) && !vector_a && Product(a.batch) == Product(shape.batch) && a.OneMatrix()) {
-    m *= shape.TakeBatchesForRows().value();
-    a.batch.clear();
-    a.batch_strides.clear();
-  }
   int64_t batch = Product(shape.batch).value();
   GemmTypes types(f, ta.dtype);
   bool constant = f.IsConstantParam(*b.view.base);
   ColumnSource source = SourceOf(f.cpu().core, b, constant, m, ir::ByteSize(ta.dtype));
   GemmPlan plan = PlanGemm(f.cpu().core, source, types.accumulator_bytes, batch, m, columns, k, TailRows::kShared);
-  if (const auto dots = PlanDotProducts(plan, m, types, a, b, constant)) {
+  if (const auto dots = PlanDotProducts(plan, types, a, b, constant)) {
     EmitDotProducts(f, n, *dots, types, a, b, shape);
     return absl::OkStatus();
   }
@@ -70,10 +66,7 @@ absl::Status EmitMatmul(FunctionEmitter& f, const Node& n) {
 
   const bool widens = types.dtype != types.accumulator_dtype && plan.panels() > 1;
   Buffer wide;
-  if (widens) {
-    a.rows = Extent(m);
-    wide = Widened(f, types, &a);
-  }
+  if (widens) wide = Widened(f, types, &a);
   Buffer packed;
   int64_t packed_matrix = plan.k * plan.packed_columns();
   if (constant && m <= kMostNarrowRows && (types.dtype != ir::DType::kF16 || f.cpu().f16c)) {

@@ -98,6 +98,14 @@ Extent ProductShape::TakeBatchesForRows() {
   return batches;
 }
 
+bool ProductShape::MergeBatches(Matrices* a, const Matrices& b) {
+  if (Product(b.batch) != Extent(1) || vector_a || Product(a->batch) != Product(batch) || !a->OneMatrix()) return false;
+  a->rows = a->rows * TakeBatchesForRows();
+  a->batch.clear();
+  a->batch_strides.clear();
+  return true;
+}
+
 Indices ProductShape::At(Kernel& k, Value batch_index, Value row, Value column, int64_t lanes) const {
   Indices at = Delinearise(k.o, batch_index, batch);
   if (!vector_a) {

@@ -454,18 +454,12 @@ class OpenMatmul {
 // Whether it was emitted.
 bool EmitOpenDotProducts(FunctionEmitter& f, const Node& n, Matrices a, const Matrices& b) {
   if (!a.columns.is_static() || !b.columns.is_static() || a.columns == Extent(0)) return false;
-  const bool vector_a = n.in(0).rank() == 1, vector_b = n.in(1).rank() == 1;
-  ProductShape shape(n.out(), a.rows, vector_a, vector_b);
-  Extent m = a.rows;
-  const bool is_one = Product(shape.batch) == Extent(1);
-  if (!is_one && !(Product(b.batch) == Extent(1) && Product(a.batch) == Product(shape.batch) && a.OneMatrix())) {
-    return false;
-  }
-  if (!vector_a) m = m * shape.TakeBatchesForRows();
+  ProductShape shape(n.out(), a.rows, n.in(0).rank() == 1, n.in(1).rank() == 1);
+  if (!shape.MergeBatches(&a, b)) return false;
   const GemmTypes types(f, n.in(0).dtype);
-  const GemmPlan other = PlanGemm(f.cpu().core, ColumnSource::kPacked, types.accumulator_bytes, 1, Nominal(m),
+  const GemmPlan other = PlanGemm(f.cpu().core, ColumnSource::kPacked, types.accumulator_bytes, 1, Nominal(a.rows),
                                   b.columns.value(), a.columns.value(), TailRows::kOneTile);
-  const auto dots = PlanDotProducts(other, m, types, a, b, f.IsConstantParam(*b.view.base));
+  const auto dots = PlanDotProducts(other, types, a, b, f.IsConstantParam(*b.view.base));
   if (dots.has_value()) EmitDotProducts(f, n, *dots, types, a, b, shape);
   return dots.has_value();
 }
