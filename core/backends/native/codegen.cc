@@ -69,9 +69,9 @@ class NativeCodegen : public backend::BackendCodegen {
 
   static absl::StatusOr<WinogradChoice> WinogradOf(const ir::Function& function, const target::Target& codegen_target) {
     int64_t m = function.attrs.IntOr(kFunctionWinograd, WinogradChoice::kByRule);
-    if (m != WinogradChoice::kByRule && m != WinogradChoice::kNever && m != 2 && m != 4) {
+    if (m != WinogradChoice::kByRule && m != WinogradChoice::kNever && (m < 2 || m > WinogradChoice::kMost)) {
       return absl::InvalidArgumentError(
-          absl::StrCat("the attribute '", kFunctionWinograd, "' is ", m, ", not 0, 2 or 4"));
+          absl::StrCat("the attribute '", kFunctionWinograd, "' is ", m, ", not 0 or 2 to ", WinogradChoice::kMost));
     }
     return WinogradChoice{codegen_target.attr(kWinogradAttr, "1") == "0" ? WinogradChoice::kNever : m};
   }

@@ -233,7 +233,7 @@ def convs(suite):
 
 
 def winograd(suite):
-    for tile in (2, 4, -1):
+    for tile in (2, 4, 6, -1):
         for extent in (1, 2, 3, 5, 7, 13):
             conv(suite, (1, 17, extent, extent), (20, 17, 3, 3), pads=[1] * 4, tail=residual, winograd=tile)
         conv(suite, (3, 65, 7, 9), (17, 65, 3, 3), pads=[1, 0, 2, 1], with_bias=True, tail=residual, winograd=tile)
@@ -252,6 +252,14 @@ def winograd(suite):
             parts = {"strides": [stride] * 2, "winograd": tile}
             conv(suite, (1, 4, 9, 9), (6, 2, 3, 3), groups=2, **parts)
             conv(suite, (2, 48, 14, 11), (72, 16, 3, 3), groups=3, pads=[1] * 4, with_bias=True, tail=residual, **parts)
+        for taps, size in ((3, tile), (5, min(tile, 4)), (2, tile + 1 if tile > 0 else tile)):
+            line = {"winograd": size}
+            after = {"pads": [1, taps - 2]}
+            conv(suite, (2, 17, 53), (20, 17, taps), tail=residual, **after, **line)
+            conv(suite, (1, 33, 1, 700), (16, 33, 1, taps), pads=[0, 0, 0, taps - 1], with_bias=True, **line)
+            conv(suite, (2, 17, 67), (20, 17, taps), dilations=[7], pads=[3, 9], with_bias=True, tail=residual, **line)
+            conv(suite, (1, 16, 9, 17), (24, 16, taps, 1), tail=silu, **line)
+            conv(suite, (2, 16, 9, 30), (24, 16, 1, taps), dilations=[1, 3], with_bias=True, tail=per_row, **line)
         # Not of Winograd's form, or with weights that are not constant: direct whatever is asked for.
         conv(suite, (1, 4, 9, 9), (4, 1, 3, 3), groups=4, winograd=tile)
         conv(suite, (1, 4, 9, 9), (6, 4, 3, 3), strides=[2, 1], winograd=tile)
@@ -421,9 +429,9 @@ def test_constants_of_a_tail_leave_registers_to_accumulators():
 
 def test_winograd_choice_is_checked():
     suite = Suite()
-    conv(suite, (1, 4, 9, 9), (4, 4, 3, 3), winograd=3)
+    conv(suite, (1, 4, 9, 9), (4, 4, 3, 3), winograd=8)
     (failure,) = suite.run(TARGETS[0])
-    assert "INVALID_ARGUMENT" in failure and "the attribute 'winograd' is 3, not 0, 2 or 4" in failure
+    assert "INVALID_ARGUMENT" in failure and "the attribute 'winograd' is 8, not 0 or 2 to 7" in failure
 
 
 def test_depthwise_block_choice_is_checked():

@@ -37,8 +37,10 @@ constexpr double kDepthwise = 0.6;  // kernels.md, "Depthwise"
 constexpr double kRecurrent = 0.4;
 // Times as many products of bytes, of bf16; of AMX, as tiles are loaded and their sums stored.
 constexpr double kByteDots = 4, kMatrixTiles = 10, kBrainTiles = 6;
-// Times fewer cycles than a direct 3x3 convolution, of stride 1 and 2, and of groups; than a 5x5 one.
-constexpr double kWinograd = 2.5, kStridedWinograd = 1.4, kGroupedWinograd = 1.6, kWinogradOfFive = 2;
+// Times fewer cycles than a direct 3x3 convolution, of stride 1 and 2, and of groups; than a 5x5 one; than one along an
+// axis.
+constexpr double kWinograd = 2.5, kStridedWinograd = 1.4, kGroupedWinograd = 1.6, kWinogradOfFive = 2,
+                 kWinogradOfLine = 1.6;
 
 // Vectors' worth of arithmetic a cycle of what is not a contraction.
 constexpr double kPointwise = 0.5, kPooling = 0.6;
@@ -47,9 +49,22 @@ int64_t Extent(const ir::TensorType& type, int axis) {
   return axis < type.rank() && type.dims[axis].is_static() ? type.dims[axis].value() : 1;
 }
 
+enum class Kernel { kOther, kThree, kFive, kLine };  // 3x3, 5x5, along one axis
+
+Kernel KernelOf(const ir::TensorType& weights) {
+  const int rank = weights.rank();
+  const int64_t columns = Extent(weights, rank - 1), rows = rank > 3 ? Extent(weights, rank - 2) : 1;
+  if (rows == 3 && columns == 3) return Kernel::kThree;
+  if (rank > 4) return Kernel::kOther;
+  if (rows == 5 && columns == 5) return Kernel::kFive;
+  constexpr int64_t kMostTaps = 7;
+  const bool is_line = std::min(rows, columns) == 1 && rows * columns > 1 && rows * columns <= kMostTaps;
+  return is_line ? Kernel::kLine : Kernel::kOther;
+}
+
 // Whether code generation will, most likely, take Winograd's way (winograd_plan.h) for a convolution of this stride
 // and kernel.
-bool IsLikelyWinograd(const ir::Binding& conv, int64_t stride, int64_t taps = 3) {
+bool IsLikelyWinograd(const ir::Binding& conv, int64_t stride, Kernel kernel = Kernel::kThree) {
   const ir::TensorType& weights = conv.args[1].tensor_type();
   const int rank = weights.rank();
   auto are = [&](const char* name, int64_t value) {
@@ -58,11 +73,11 @@ bool IsLikelyWinograd(const ir::Binding& conv, int64_t stride, int64_t taps = 3)
   };
   constexpr int64_t kChannels = 16;
   const int64_t groups = conv.attrs.IntOr("groups", 1), pixels = stride == 1 && groups == 1 ? 36 : 196;
-  double phases = 1;  // images that a dilated one's are
-  for (int64_t dilation : conv.attrs.IntsOr("dilations", {})) phases *= static_cast<double>(dilation);
+  double phases = 1;  // images that a dilated one's are; not of a sequence
+  for (int64_t dilation : conv.attrs.IntsOr("dilations", {})) phases *= rank > 3 ? static_cast<double>(dilation) : 1;
   if (phases > 1 && (stride > 1 || rank > 4)) return false;
-  return weights.dtype == ir::DType::kF32 && (stride == 1 ? rank >= 4 : rank == 4 && groups == 1) &&
-         Extent(weights, rank - 2) == taps && Extent(weights, rank - 1) == taps && are("strides", stride) &&
+  return weights.dtype == ir::DType::kF32 && KernelOf(weights) == kernel &&
+         (stride == 1 || (rank == 4 && groups == 1)) && are("strides", stride) &&
          Extent(weights, 0) / groups >= kChannels && Extent(weights, 1) >= kChannels &&
          ir::CountElements(conv.var->type) >= phases * static_cast<double>(pixels * Extent(weights, 0));
 }
@@ -81,7 +96,8 @@ double PartOfPeak(const ir::Binding& conv) {
     return IsLikelyWinograd(conv, 1) ? kGrouped * kGroupedWinograd : kGrouped;
   }
   if (IsLikelyWinograd(conv, 1)) return kProduct * kWinograd;
-  if (weights.rank() == 4 && IsLikelyWinograd(conv, 1, 5)) return kProduct * kWinogradOfFive;
+  if (IsLikelyWinograd(conv, 1, Kernel::kFive)) return kProduct * kWinogradOfFive;
+  if (IsLikelyWinograd(conv, 1, Kernel::kLine)) return kProduct * kWinogradOfLine;
   if (IsLikelyWinograd(conv, 2)) return kWindows * kStridedWinograd;
   const std::vector<int64_t> strides = conv.attrs.IntsOr("strides", {});
   const bool strided = std::any_of(strides.begin(), strides.end(), [](int64_t stride) { return stride > 1; });

@@ -16,20 +16,20 @@ using mlir::Type;
 using mlir::Value;
 using Values = std::vector<Value>;
 
-// T X T^T for a square X (rows x rows, row by row) of which element (i, j) is get(i, j).
+// `transform` of each column, then of each row, of rows x columns elements of which (i, j) is get(i, j); row by row.
 template <typename Get, typename Transform>
-Values BothWays(int64_t rows, const Get& get, const Transform& transform) {
-  std::vector<Values> columns;
-  for (int64_t j = 0; j < rows; ++j) {
+Values BothWays(const WinogradPlan& plan, int64_t rows, int64_t columns, const Get& get, const Transform& transform) {
+  std::vector<Values> transformed;
+  for (int64_t j = 0; j < columns; ++j) {
     Values column;
     for (int64_t i = 0; i < rows; ++i) column.push_back(get(i, j));
-    columns.push_back(transform(column));
+    transformed.push_back(transform(plan.rows, column));
   }
   Values result;
-  for (size_t i = 0; i < columns[0].size(); ++i) {
+  for (size_t i = 0; i < transformed[0].size(); ++i) {
     Values row;
-    for (int64_t j = 0; j < rows; ++j) row.push_back(columns[j][i]);
-    for (Value v : transform(row)) result.push_back(v);
+    for (int64_t j = 0; j < columns; ++j) row.push_back(transformed[j][i]);
+    for (Value v : transform(plan.columns, row)) result.push_back(v);
   }
   return result;
 }
@@ -41,10 +41,11 @@ void TransformTiles(KernelBuilder& kb, const WinogradPlan& plan, Value row, Valu
   int64_t lanes = plan.lanes, pitch = plan.plane_columns() * lanes;
   const std::vector<WinogradPoint> places = plan.point_places();
   kb.For(count, [&](Value t) {
-    Value d = kb.At(row, kb.Mul(t, plan.step() * lanes), f32), tile = kb.Add(first, t);
+    Value d = kb.At(row, kb.Mul(t, plan.columns.step() * lanes), f32), tile = kb.Add(first, t);
     Values v = BothWays(
-        plan.axis_inputs(), [&](int64_t i, int64_t j) { return kb.Load(vector, kb.At(d, i * pitch + j * lanes, f32)); },
-        [&](const Values& x) { return InputTransform(kb, plan, x); });
+        plan, plan.rows.inputs(), plan.columns.inputs(),
+        [&](int64_t i, int64_t j) { return kb.Load(vector, kb.At(d, i * pitch + j * lanes, f32)); },
+        [&](const WinogradAxis& axis, const Values& x) { return InputTransform(kb, axis, x); });
     for (const WinogradProducts& of : plan.product_kinds()) {
       Value target = kb.At(to, kb.Mul(tile, of.terms * plan.tile_channels()), f32);
       for (size_t i = 0; i < v.size(); ++i) {
@@ -69,14 +70,14 @@ class BlockEmitter {
     ForTileRows([&](Value r, Value slice, Value row) {
       Value plane = kb_.Add(kb_.Mul(slice, plan_.channel_vectors()), v);
       Value from = kb_.At(planes, kb_.Mul(plane, plan_.plane_elements()), f32_);
-      Value in_row = kb_.Mul(row, plan_.step());
-      if (plan_.is_dilated()) {
+      Value in_row = kb_.Mul(row, plan_.rows.step());
+      if (plan_.has_phases()) {
         in_row = kb_.Add(kb_.Mul(kb_.Div(row, plan_.phase_rows()), plan_.plane_phase_rows()),
-                         kb_.Mul(kb_.Rem(row, plan_.phase_rows()), plan_.step()));
+                         kb_.Mul(kb_.Rem(row, plan_.phase_rows()), plan_.rows.step()));
       }
       from = kb_.At(from, kb_.Mul(in_row, pitch), f32_);
-      from = kb_.At(from, kb_.Mul(first_column_, plan_.step() * lanes), f32_);
-      const int64_t phases = plan_.shape.dilation[2], count = plan_.block_columns / phases;
+      from = kb_.At(from, kb_.Mul(first_column_, plan_.columns.step() * lanes), f32_);
+      const int64_t phases = plan_.column_phases(), count = plan_.block_columns / phases;
       kb_.For(phases, [&](Value phase) {
         TransformTiles(kb_, plan_, kb_.At(from, kb_.Mul(phase, plan_.plane_phase_columns() * lanes), f32_),
                        kb_.Add(kb_.Mul(r, plan_.block_columns), kb_.Mul(phase, count)), count,
@@ -100,7 +101,7 @@ class BlockEmitter {
 
   // Products to results, tile row by tile row; `results`: result_elements(), `square`: lanes^2.
   void TransformOutput(Value products, Value panel, const Epilogue& epilogue, Value results, Value square) {
-    int64_t lanes = plan_.lanes, m = plan_.m, pitch = plan_.result_pitch();
+    int64_t lanes = plan_.lanes, pitch = plan_.result_pitch();
     const std::vector<int64_t> places = plan_.product_places();
     kb_.For(plan_.gemm.nv, [&](Value v) {
       Value in_group = kb_.Add(kb_.Mul(kb_.Rem(panel, plan_.group_panels()), plan_.gemm.nr()), kb_.Mul(v, lanes));
@@ -119,48 +120,70 @@ class BlockEmitter {
           Value tile = kb_.Add(kb_.Mul(r, plan_.block_columns), t);
           Value from = kb_.At(products, kb_.Add(kb_.Mul(tile, plan_.gemm.nr()), kb_.Mul(v, lanes)), f32_);
           Values y = BothWays(
-              plan_.axis_products(),
+              plan_, plan_.rows.products(), plan_.columns.products(),
               [&](int64_t i, int64_t j) {
-                const int64_t place = places[i * plan_.axis_products() + j];
+                const int64_t place = places[i * plan_.columns.products() + j];
                 return kb_.Load(vector_, kb_.At(from, place * plan_.product_pitch(), f32_));
               },
-              [&](const Values& x) { return OutputTransform(kb_, plan_, x); });
-          const int64_t apart = plan_.shape.dilation[2];  // neighbouring columns of a tile
-          Value first = kb_.Mul(t, m);
-          if (plan_.is_dilated()) {
-            first = kb_.Add(kb_.Mul(kb_.Rem(t, plan_.phase_columns()), m * apart), kb_.Div(t, plan_.phase_columns()));
+              [&](const WinogradAxis& axis, const Values& x) { return OutputTransform(kb_, axis, x); });
+          const int64_t apart = plan_.column_phases();  // neighbouring columns of a tile
+          Value first = kb_.Mul(t, plan_.columns.m);
+          if (plan_.has_phases()) {
+            first = kb_.Add(kb_.Mul(kb_.Rem(t, plan_.phase_columns()), plan_.columns.m * apart),
+                            kb_.Div(t, plan_.phase_columns()));
           }
+          if (plan_.block_runs_on()) first = kb_.Add(first, kb_.Mul(r, plan_.rows.m * pitch));
           Value to = kb_.At(results, kb_.Mul(first, lanes), f32_);
-          for (int64_t p = 0; p < m; ++p) {
-            for (int64_t q = 0; q < m; ++q) kb_.Store(y[p * m + q], kb_.At(to, (p * pitch + q * apart) * lanes, f32_));
+          for (int64_t p = 0; p < plan_.rows.m; ++p) {
+            for (int64_t q = 0; q < plan_.columns.m; ++q) {
+              kb_.Store(y[p * plan_.columns.m + q], kb_.At(to, (p * pitch + q * apart) * lanes, f32_));
+            }
           }
         });
-        Value first_row = kb_.Mul(row, m), image = slice, first_pixel = kb_.Int(0);
+        Value first_row = kb_.Mul(row, plan_.rows.m), image = slice, first_pixel = kb_.Int(0);
         if (plan_.shape.out[0] > 1) {
           image = kb_.Div(slice, plan_.shape.out[0]);
           first_pixel = kb_.Mul(kb_.Rem(slice, plan_.shape.out[0]), plan_.shape.out[1] * plan_.shape.out[2]);
         }
-        const int64_t rows_apart = plan_.shape.dilation[1];
-        Value out_rows = kb_.Int(plan_.shape.out[1]), phase = kb_.Int(0);
-        if (plan_.is_dilated()) {
-          first_row = kb_.Mul(kb_.Rem(row, plan_.phase_rows()), m);
+        const int64_t rows_apart = plan_.row_phases();
+        Value out_rows = kb_.Int(plan_.out_rows()), phase = kb_.Int(0);
+        if (plan_.has_phases()) {
+          first_row = kb_.Mul(kb_.Rem(row, plan_.phase_rows()), plan_.rows.m);
           phase = kb_.Div(row, plan_.phase_rows());
-          out_rows = kb_.Div(kb_.Sub(kb_.Int(plan_.shape.out[1] + rows_apart - 1), phase), rows_apart);
+          out_rows = kb_.Div(kb_.Sub(kb_.Int(plan_.out_rows() + rows_apart - 1), phase), rows_apart);
         }
-        Value rows = kb_.Min(kb_.Int(m), kb_.Sub(out_rows, first_row));
+        Value rows = kb_.Min(kb_.Int(plan_.rows.m), kb_.Sub(out_rows, first_row));
+        auto left = [&](Value pixel) { return kb_.Sub(kb_.Int(plan_.shape.pixels()), pixel); };
+        if (plan_.block_runs_on()) {
+          const Value before = kb_.Min(r, row);  // tile rows of the image in the block
+          const Value goes_on =
+              kb_.And(kb_.Less(row, kb_.Int(plan_.tile_rows - 1)), kb_.Less(r, kb_.Int(plan_.block_rows - 1)));
+          const int64_t tile_row = plan_.rows.m * pitch;
+          kb_.If(
+              goes_on, [] {},
+              [&] {
+                const Value skipped = kb_.Mul(before, tile_row);
+                const Value pixel = kb_.Add(first_pixel, kb_.Sub(kb_.Mul(first_row, pitch), skipped));
+                Value length = kb_.Add(skipped, kb_.Mul(rows, pitch));
+                if (plan_.folded) length = kb_.Min(length, left(pixel));
+                Run(kb_.At(results, kb_.Mul(kb_.Sub(r, before), tile_row * lanes), f32_), length, image,
+                    {channel, channels}, pixel, epilogue, square);
+              });
+          return;
+        }
         if (plan_.rows_run_on()) {
           Value pixel = kb_.Add(first_pixel, kb_.Mul(first_row, pitch));
           Run(results, kb_.Mul(rows, pitch), image, {channel, channels}, pixel, epilogue, square);
           return;
         }
-        Value column = kb_.Mul(first_column_, m);
-        Value length = kb_.Min(kb_.Int(pitch), kb_.Sub(kb_.Int(plan_.shape.out[2]), column));
+        Value column = kb_.Mul(first_column_, plan_.columns.m);
+        Value length = kb_.Min(kb_.Int(pitch), kb_.Sub(kb_.Int(plan_.out_columns()), column));
         kb_.For(kb_.Int(0), rows, 1, [&](Value p) {
           const Value out_row = kb_.Add(kb_.Mul(kb_.Add(first_row, p), rows_apart), phase);
-          Value pixel = kb_.Add(kb_.Mul(out_row, plan_.shape.out[2]), column);
+          Value pixel = kb_.Add(kb_.Mul(out_row, plan_.out_columns()), column);
           pixel = kb_.Add(first_pixel, pixel);
-          Run(kb_.At(results, kb_.Mul(p, pitch * lanes), f32_), length, image, {channel, channels}, pixel, epilogue,
-              square);
+          Run(kb_.At(results, kb_.Mul(p, pitch * lanes), f32_), plan_.folded ? kb_.Min(length, left(pixel)) : length,
+              image, {channel, channels}, pixel, epilogue, square);
         });
       });
     });
@@ -266,14 +289,15 @@ void EmitWinogradWeights(KernelBuilder& kb, const WinogradPlan& plan, Value w, V
     Value panel = kb.Div(channel, nr), in_group = kb.Rem(channel, plan.group_panels() * nr);
     Value output = kb.Add(kb.Mul(kb.Div(panel, plan.group_panels()), plan.group_outputs()),
                           kb.Min(in_group, kb.Int(plan.group_outputs() - 1)));
-    const int64_t taps = plan.taps();
-    Value from = kb.At(w, kb.Mul(output, kernels * taps * taps), f32);
+    const int64_t width = plan.columns.taps;
+    Value from = kb.At(w, kb.Mul(output, kernels * plan.taps()), f32);
     Value column = kb.Add(kb.Mul(panel, plan.panel_weight_elements()), kb.Rem(channel, nr));
     kb.For(kernels, [&](Value c) {
-      Value g = kb.At(from, kb.Mul(c, taps * taps), f32);
+      Value g = kb.At(from, kb.Mul(c, plan.taps()), f32);
       Values u = BothWays(
-          taps, [&](int64_t i, int64_t j) { return kb.Widen(kb.Load(f32, kb.At(g, i * taps + j, f32)), f64); },
-          [&](const Values& x) { return WeightTransform(kb, plan, x); });
+          plan, plan.rows.taps, width,
+          [&](int64_t i, int64_t j) { return kb.Widen(kb.Load(f32, kb.At(g, i * width + j, f32)), f64); },
+          [&](const WinogradAxis& axis, const Values& x) { return WeightTransform(kb, axis, x); });
       Value target = kb.At(to, kb.Add(column, kb.Mul(c, nr)), f32);
       for (size_t i = 0; i < u.size(); ++i) {
         kb.Store(kb.b.create<arith::TruncFOp>(kb.loc, f32, u[i]), kb.At(target, places[i].place * point, f32));
@@ -289,15 +313,15 @@ void EmitWinogradWeights(KernelBuilder& kb, const WinogradPlan& plan, Value w, V
 void EmitWinogradPlanes(KernelBuilder& kb, const WinogradPlan& plan, Value x, Value begin, Value end, Value to) {
   const ConvShape& s = plan.shape;
   Type f32 = kb.b.getF32Type(), vector = KernelBuilder::Vector(plan.lanes, f32);
-  int64_t lanes = plan.lanes, width = plan.plane_columns();
+  int64_t lanes = plan.lanes, width = plan.plane_elements() / plan.plane_lines() / lanes;
   // Columns [left, left + count) are those of x from `skip` on.
   int64_t left = std::clamp<int64_t>(s.pad[2], 0, width), skip = std::max<int64_t>(-s.pad[2], 0);
   int64_t count = std::clamp<int64_t>(s.in[2] - skip, 0, width - left);
   kb.For(begin, end, 1, [&](Value item) {
-    Value plane = kb.Div(item, plan.plane_rows()), row = kb.Rem(item, plan.plane_rows());
+    Value plane = kb.Div(item, plan.plane_lines()), row = kb.Rem(item, plan.plane_lines());
     Value image = kb.Div(plane, plan.channel_vectors()), v = kb.Rem(plane, plan.channel_vectors());
     Value in_row = kb.Add(row, -s.pad[1]), in_slice = kb.Int(0);
-    if (plan.is_dilated()) {
+    if (plan.has_phases()) {
       const Value phase = kb.Div(row, plan.plane_phase_rows()), of_phase = kb.Rem(row, plan.plane_phase_rows());
       in_row = kb.Add(kb.Add(kb.Mul(of_phase, s.dilation[1]), phase), -s.pad[1]);
     }
@@ -317,7 +341,7 @@ void EmitWinogradPlanes(KernelBuilder& kb, const WinogradPlan& plan, Value x, Va
     kb.If(
         inside,
         [&] {
-          zero(0, plan.is_dilated() ? width : left);
+          zero(0, plan.has_phases() ? width : left);
           zero(left + count, width);
           if (count == 0) return;
           Value first = kb.Add(kb.Mul(image, s.c), kb.Mul(v, lanes));
@@ -338,7 +362,7 @@ void EmitWinogradPlanes(KernelBuilder& kb, const WinogradPlan& plan, Value x, Va
             Value out = kb.At(target, kb.Mul(kb.Add(q, left), lanes), f32);
             for (int64_t l = 0; l < loaded; ++l) {
               Value pixel = kb.At(out, l * lanes, f32);
-              if (plan.is_dilated()) {
+              if (plan.has_phases()) {
                 const Value column = kb.Add(q, left + l), phase = kb.Rem(column, s.dilation[2]);
                 const Value place = kb.Add(kb.Mul(phase, plan.plane_phase_columns()), kb.Div(column, s.dilation[2]));
                 pixel = kb.At(target, kb.Mul(place, lanes), f32);
@@ -367,7 +391,7 @@ void EmitWinogradInput(KernelBuilder& kb, const WinogradPlan& plan, Value planes
     Value target = kb.At(to, kb.Add(kb.Mul(image, plan.input_elements()), kb.Mul(v, plan.lanes)), f32);
     Value plane = kb.At(planes, kb.Mul(item, plan.plane_elements()), f32);
     kb.For(plan.tile_rows, [&](Value row) {
-      TransformTiles(kb, plan, kb.At(plane, kb.Mul(row, plan.step() * plan.plane_columns() * plan.lanes), f32),
+      TransformTiles(kb, plan, kb.At(plane, kb.Mul(row, plan.rows.step() * plan.plane_columns() * plan.lanes), f32),
                      kb.Add(tile, kb.Mul(row, plan.row_tiles())), plan.row_tiles(), target);
     });
   });

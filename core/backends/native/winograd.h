@@ -12,7 +12,7 @@ namespace inlay::native {
 // in f64.
 void EmitWinogradWeights(KernelBuilder& kb, const WinogradPlan& plan, mlir::Value w, mlir::Value to);
 
-// Items [begin, end) of plan.plane_row_items(): x to plan.planes_elements() of f32, channels innermost, padded.
+// Items [begin, end) of plan.plane_line_items(): x to plan.planes_elements() of f32, channels innermost, padded.
 void EmitWinogradPlanes(KernelBuilder& kb, const WinogradPlan& plan, mlir::Value x, mlir::Value begin, mlir::Value end,
                         mlir::Value to);
 

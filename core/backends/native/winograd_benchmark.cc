@@ -68,7 +68,7 @@ class Contender {
       for (int part : {0, 1, 2}) {
         auto body = [&](KernelBuilder& kb, const std::vector<Value>& p) {
           WinogradKernel kernel{plan, plan.fused ? p[1] : p[2], p[3], BiasRelu(s, p, 4, 6, 1)};
-          if (part == 0) EmitWinogradPlanes(kb, plan, p[0], kb.Int(0), kb.Int(plan.plane_row_items()), p[1]);
+          if (part == 0) EmitWinogradPlanes(kb, plan, p[0], kb.Int(0), kb.Int(plan.plane_line_items()), p[1]);
           if (part == 1) EmitWinogradInput(kb, plan, p[1], kb.Int(0), kb.Int(plan.transform_tasks()), p[2]);
           if (part == 2) EmitWinogradTasks(kb, kernel, kb.Int(0), kb.Int(plan.tasks()), p[5]);
         };
@@ -79,7 +79,7 @@ class Contender {
         }
       }
       char text[200];
-      snprintf(text, sizeof(text), "F(%ld)%s%s tile %ldx%ld rows %ld", plan.m, plan.fused ? " fused" : "",
+      snprintf(text, sizeof(text), "F(%ld)%s%s tile %ldx%ld rows %ld", plan.m(), plan.fused ? " fused" : "",
                plan.panels_outer ? " panels outer" : "", plan.gemm.mr, plan.gemm.nv, plan.block_rows);
       name = text;
       estimate = plan.cycles;
@@ -103,7 +103,7 @@ class Contender {
     name = "direct " + std::to_string(static_cast<int>(plan.method));
     estimate = plan.cycles;
     auto chosen = ChooseWinograd(WithCaches(jit_.core()), plan, {});
-    choice = chosen ? chosen->m : 0;
+    choice = chosen ? chosen->m() : 0;
   }
 
   void Run() {
@@ -138,7 +138,9 @@ class Contender {
   static void Force(const char* text, WinogradPlan* plan) {
     GemmPlan& g = plan->gemm;
     int fused, panels_outer;
-    sscanf(text, "%ld %ld %ld %ld %d %d", &plan->m, &plan->block_rows, &g.mr, &g.nv, &fused, &panels_outer);
+    int64_t m = 0;
+    sscanf(text, "%ld %ld %ld %ld %d %d", &m, &plan->block_rows, &g.mr, &g.nv, &fused, &panels_outer);
+    plan->rows.m = plan->columns.m = m;
     plan->fused = fused;
     plan->panels_outer = panels_outer;
     g.m = g.mc = plan->block_tiles();

@@ -25,6 +25,9 @@ constexpr double kPlaneCycles = 0.1, kFarPlaneCycles = 0.35, kTileCycles = 0.2, 
 // caches are far also so long for a byte of its planes (32 channels of 224x224 to 64: 6.0 ms, by F(4) 3.8).
 constexpr double kStridedDirect = 1.07, kFarPhaseCycles = 1;
 
+// Of a kernel along one axis, a tile of a vector of channels, for each of its points.
+constexpr double kLineInput = 1.5, kLineOutput = 1.2;
+
 double FloatBytes(int64_t elements) { return static_cast<double>(elements) * sizeof(float); }
 
 double InputBytes(const WinogradPlan& plan) {
@@ -76,7 +79,11 @@ TileCycles CyclesOfThree(const Core& core, const WinogradPlan& plan, bool small)
 }
 
 TileCycles CyclesOfTile(const Core& core, const WinogradPlan& plan) {
-  if (plan.taps() == 3) return CyclesOfThree(core, plan, plan.m == 2);
+  if (plan.rows.taps == 1 || plan.columns.taps == 1) {
+    const double points = static_cast<double>(plan.points()), spread = plan.fused ? 1 : 1.5;
+    return {points * kLineInput * spread, points * kLineOutput};
+  }
+  if (plan.columns.taps == 3) return CyclesOfThree(core, plan, plan.columns.m == 2);
   // The input tiles of F(4x4, 3x3), a quarter of its results.
   const TileCycles four = CyclesOfThree(core, plan, false);
   return {four.input, four.output / 2};

@@ -10,9 +10,11 @@ namespace inlay::native {
 namespace {
 
 constexpr int64_t kFloatBytes = 4;
-constexpr int64_t kBlockScratchBytes = 704 << 10;  // lies on a task's stack
-constexpr int64_t kMaxBlockTiles = 64;
+constexpr int64_t kBlockScratchBytes = 704 << 10;                 // lies on a task's stack
+constexpr int64_t kMaxBlockTiles = 64, kMaxAxisBlockTiles = 192;  // of tiles along one axis
 constexpr int64_t kMinBlockColumns = 24;
+// Of kernels along one axis.
+constexpr int64_t kMaxLinePoints = 8, kMaxLineTaps = kMaxLinePoints - 1;
 // Whole blocks are handed to threads only where there are enough of them.
 constexpr int64_t kMinFusedBlocks = 6;
 // Both estimates are rough, and the direct way's error is smaller. Of groups they are rougher (Zen 3: 37 of 24 channels
@@ -73,28 +75,36 @@ void ChooseTile(const Core& core, const Vectors& of_panel, int64_t threads, Wino
   }
 }
 
-// Every way to cut the results into blocks of tiles of m x m.
+bool IsDilatedSequence(const ConvShape& s) {
+  return s.dilation[2] > 1 && s.in[0] * s.in[1] == 1 && s.out[0] * s.out[1] == 1 && s.kernel[0] * s.kernel[1] == 1;
+}
+
+// Every way to cut the results into blocks of tiles, of m rows and columns where the kernel has several.
 void ForEachBlocking(const Core& core, const ConvShape& shape, int64_t m,
                      const std::function<void(WinogradPlan* plan)>& consider) {
   WinogradPlan plan;
   plan.shape = shape;
   plan.lanes = core.vector_bytes / kFloatBytes;
-  plan.m = m;
-  auto tiles_of = [&](int axis) {
-    return shape.dilation[axis] * CeilDiv(CeilDiv(shape.out[axis], shape.dilation[axis]), m);
+  auto axis_of = [&](int axis) {
+    return WinogradAxis{shape.kernel[axis] > 1 ? m : 1, shape.kernel[axis], shape.stride[axis]};
   };
-  plan.tile_rows = tiles_of(1);
-  plan.tile_columns = tiles_of(2);
+  plan.rows = axis_of(1);
+  plan.columns = axis_of(2);
+  plan.folded = IsDilatedSequence(shape);
+  if (plan.folded) std::swap(plan.rows, plan.columns);
+  plan.tile_rows = plan.row_phases() * CeilDiv(CeilDiv(plan.out_rows(), plan.row_phases()), plan.rows.m);
+  plan.tile_columns = plan.column_phases() * CeilDiv(CeilDiv(plan.out_columns(), plan.column_phases()), plan.columns.m);
   // Narrower blocks than need be, where only those leave room in L2 for a fused task. A block of a dilated one has all
   // of a row of results.
-  int64_t least = plan.is_dilated() ? 1 : CeilDiv(plan.tile_columns, kMaxBlockTiles);
-  int64_t most = plan.is_dilated() ? 1 : std::max(least, CeilDiv(plan.tile_columns, kMinBlockColumns));
+  const int64_t most_tiles = shape.kernel[1] > 1 && shape.kernel[2] > 1 ? kMaxBlockTiles : kMaxAxisBlockTiles;
+  int64_t least = plan.has_phases() ? 1 : CeilDiv(plan.tile_columns, most_tiles);
+  int64_t most = plan.has_phases() ? 1 : std::max(least, CeilDiv(plan.tile_columns, kMinBlockColumns));
   for (int64_t column_blocks = least; column_blocks <= most; ++column_blocks) {
     plan.block_columns = CeilDiv(plan.tile_columns, column_blocks);
     if (plan.column_blocks() != column_blocks) continue;
     // A block of deep ones has its input in one image.
     int64_t rows = (shape.kernel[0] > 1 ? 1 : shape.n) * shape.out[0] * plan.tile_rows;
-    for (int64_t r = 1; r <= rows && (r == 1 || r * plan.block_columns <= kMaxBlockTiles); ++r) {
+    for (int64_t r = 1; r <= rows && (r == 1 || r * plan.block_columns <= most_tiles); ++r) {
       if (r > 1 && plan.split_columns()) break;
       // Blocks of equal size.
       if (r > 1 && CeilDiv(rows, CeilDiv(rows, r)) != r) continue;
@@ -110,23 +120,23 @@ struct AxisTerm {
   int64_t product = 0, term = 0;
 };
 
-AxisTerm AxisTermOf(const WinogradPlan& plan, int64_t point) {
-  const int64_t odd = point - (plan.m + 1);
-  if (!plan.is_strided() || odd < 0) return {point, 0};
+AxisTerm AxisTermOf(const WinogradAxis& axis, int64_t point) {
+  const int64_t odd = point - (axis.m + 1);
+  if (axis.stride == 1 || odd < 0) return {point, 0};
   if (odd == 0) return {0, 1};
-  if (odd == plan.m - 1) return {plan.m, 1};
-  return {plan.m + odd, 0};
+  if (odd == axis.m - 1) return {axis.m, 1};
+  return {axis.m + odd, 0};
 }
 
-int64_t AxisTerms(const WinogradPlan& plan, int64_t product) {
-  return plan.is_strided() && (product == 0 || product == plan.m) ? 2 : 1;
+int64_t AxisTerms(const WinogradAxis& axis, int64_t product) {
+  return axis.stride > 1 && (product == 0 || product == axis.m) ? 2 : 1;
 }
 
 }  // namespace
 
 std::vector<WinogradProducts> WinogradPlan::product_kinds() const {
   if (!is_strided()) return {{products(), 1, 0, 0}};
-  const int64_t ones = axis_products() - 2;  // of an axis, of one term (AxisTerms)
+  const int64_t ones = columns.products() - 2;  // of an axis, of one term (AxisTerms)
   return {{4, 4, 0, 0}, {4 * ones, 2, 4, 16}, {ones * ones, 1, 4 + 4 * ones, 16 + 8 * ones}};
 }
 
@@ -134,9 +144,9 @@ std::vector<int64_t> WinogradPlan::product_places() const {
   std::vector<int64_t> places(products());
   for (const WinogradProducts& of : product_kinds()) {
     int64_t place = of.first;
-    for (int64_t i = 0; i < axis_products(); ++i) {
-      for (int64_t j = 0; j < axis_products(); ++j) {
-        if (AxisTerms(*this, i) * AxisTerms(*this, j) == of.terms) places[i * axis_products() + j] = place++;
+    for (int64_t i = 0; i < rows.products(); ++i) {
+      for (int64_t j = 0; j < columns.products(); ++j) {
+        if (AxisTerms(rows, i) * AxisTerms(columns, j) == of.terms) places[i * columns.products() + j] = place++;
       }
     }
   }
@@ -147,11 +157,11 @@ std::vector<WinogradPoint> WinogradPlan::point_places() const {
   const std::vector<int64_t> products = product_places();
   const std::vector<WinogradProducts> kinds = product_kinds();
   std::vector<WinogradPoint> result;
-  for (int64_t i = 0; i < axis_points(); ++i) {
-    for (int64_t j = 0; j < axis_points(); ++j) {
-      const AxisTerm row = AxisTermOf(*this, i), column = AxisTermOf(*this, j);
-      const int64_t product = products[row.product * axis_products() + column.product];
-      const int64_t term = row.term * AxisTerms(*this, column.product) + column.term;
+  for (int64_t i = 0; i < rows.points(); ++i) {
+    for (int64_t j = 0; j < columns.points(); ++j) {
+      const AxisTerm row = AxisTermOf(rows, i), column = AxisTermOf(columns, j);
+      const int64_t product = products[row.product * columns.products() + column.product];
+      const int64_t term = row.term * AxisTerms(columns, column.product) + column.term;
       for (const WinogradProducts& of : kinds) {
         if (product < of.first || product >= of.first + of.count) continue;
         const int64_t point = of.first_point + (product - of.first) * of.terms;
@@ -176,23 +186,31 @@ int64_t WinogradPlan::scratch_bytes() const {
 
 bool IsWinogradShape(const ConvShape& s) {
   const Spatial ones{1, 1, 1}, twos{1, 2, 2};
-  const bool is_dilated = s.dilation != ones;
-  const int64_t taps = s.kernel[2];
-  const bool may_be_dilated = s.kernel[0] == 1 && s.stride == ones && s.dilation[0] == 1 && s.pad[1] >= 0 &&
-                              s.pad[2] >= 0 && s.dilation[1] <= s.out[1] && s.dilation[2] <= s.out[2] &&
-                              s.in[1] + s.pad[1] <= s.out[1] + (taps - 1) * s.dilation[1] &&
-                              s.in[2] + s.pad[2] <= s.out[2] + (taps - 1) * s.dilation[2];
-  const bool is_three = taps == 3 && (s.stride == ones || (s.stride == twos && s.kernel[0] == 1));
-  const bool is_five = taps == 5 && s.stride == ones && s.kernel[0] == 1;
-  return s.kernel[1] == taps && (is_three || is_five) && (!is_dilated || may_be_dilated) && s.input_dilation == ones &&
+  const bool is_dilated = s.dilation != ones, is_flat = s.kernel[0] == 1;
+  const int64_t rows = s.kernel[1], columns = s.kernel[2];
+  auto has_phases = [&](int axis) {
+    return s.pad[axis] >= 0 && s.dilation[axis] <= s.out[axis] &&
+           s.in[axis] + s.pad[axis] <= s.out[axis] + (s.kernel[axis] - 1) * s.dilation[axis];
+  };
+  const bool may_be_dilated = is_flat && s.stride == ones && s.dilation[0] == 1 && has_phases(1) && has_phases(2);
+  const bool is_three = rows == 3 && columns == 3 && (s.stride == ones || (s.stride == twos && is_flat));
+  const bool is_five = rows == 5 && columns == 5 && s.stride == ones && is_flat;
+  const bool is_line = std::min(rows, columns) == 1 && std::max(rows, columns) > 1 &&
+                       std::max(rows, columns) <= kMaxLineTaps && s.stride == ones && is_flat;
+  return (is_three || is_five || is_line) && (!is_dilated || may_be_dilated) && s.input_dilation == ones &&
          !s.reversed && (s.groups == 1 || s.c > s.groups);
 }
 
 std::optional<WinogradPlan> PlanWinograd(const Core& core, const ConvShape& shape, int64_t only_m) {
   std::optional<WinogradPlan> best;
   if (!IsWinogradShape(shape)) return best;
-  for (int64_t m : {2, 4}) {
-    if ((only_m != 0 && m != only_m) || (shape.kernel[2] == 5 && m > 2)) continue;
+  const bool is_line = std::min(shape.kernel[1], shape.kernel[2]) == 1;
+  const int64_t taps = std::max(shape.kernel[1], shape.kernel[2]);
+  for (int64_t m = 2; m <= (is_line ? kMaxLinePoints - taps + 1 : 4); ++m) {
+    if (only_m != 0 && m != only_m) continue;
+    const bool strided = shape.stride[2] > 1;
+    const int64_t points = m + taps - 1;
+    if (strided ? m == 3 : points % 2 != 0 || points < 4 || (!is_line && points > 6)) continue;
     ForEachBlocking(core, shape, m, [&](WinogradPlan* plan) { ChooseTile(core, {1, 6}, 1, plan, &best); });
   }
   return best;
@@ -201,7 +219,7 @@ std::optional<WinogradPlan> PlanWinograd(const Core& core, const ConvShape& shap
 std::optional<FinerWinograd> FinerBlocks(const WinogradPlan& plan) {
   const GemmPlan& g = plan.gemm;
   std::optional<WinogradPlan> best;
-  ForEachBlocking(g.core, plan.shape, plan.m, [&](WinogradPlan* finer) {
+  ForEachBlocking(g.core, plan.shape, plan.m(), [&](WinogradPlan* finer) {
     if (finer->block_columns != plan.block_columns) return;
     ChooseTile(g.core, {g.nv, g.nv}, kManyThreads, finer, &best);
   });
@@ -219,7 +237,7 @@ std::optional<WinogradPlan> ChooseWinograd(const Core& core, const ConvPlan& dir
   if (choice.m == WinogradChoice::kNever) return std::nullopt;
   if (choice.m != WinogradChoice::kByRule) return PlanWinograd(core, direct.shape, choice.m);
   std::optional<WinogradPlan> plan = PlanWinograd(core, direct.shape);
-  const bool is_five = direct.shape.kernel[2] == 5;
+  const bool is_five = direct.shape.kernel[1] == 5 && direct.shape.kernel[2] == 5;
   const double clearly = direct.shape.groups > 1 ? kClearlyOfGroups : is_five ? kClearlyOfFive : kClearly;
   if (plan.has_value() && plan->cycles > clearly * CyclesBeside(core, direct)) plan.reset();
   return plan;

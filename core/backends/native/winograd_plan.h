@@ -15,14 +15,20 @@
 // A 5x5 kernel of stride 1 has F(2x2, 5x5), of the points and input tiles of F(4x4, 3x3): 36 multiplications for 4
 // results, where the direct way takes 100.
 //
+// A kernel along one axis, of 2 to 7 taps, has F(m, taps) on it, of up to eight points, whose errors are no larger than
+// those of six on both axes (kernels.md): 8 multiplications for 6 results of 3 taps, where the direct way takes 18.
+//
 // Of dilation d, each d-th row and column of an image is one of d x d images, its phases, of dilation 1. The tiles of
-// their columns lie side by side, those of their rows below each other, each phase with planes of its own.
+// their columns lie side by side, those of their rows below each other, each phase with planes of its own. A dilated
+// sequence (one axis alone) is an image of d columns instead, with a kernel along its columns: its last row is not
+// whole, and nothing but that tells it from others.
 //
 // A kernel's extent in depth is part of the sum: a block's products take as many slices of transformed input as it has,
 // and a slice is transformed once for all of them.
 #ifndef INLAY_CORE_BACKENDS_NATIVE_WINOGRAD_PLAN_H_
 #define INLAY_CORE_BACKENDS_NATIVE_WINOGRAD_PLAN_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -33,10 +39,12 @@
 
 namespace inlay::native {
 
-// The finite interpolation points of F(4x4) are 0, +-kWinogradA, +-kWinogradB: every coefficient of A and B is exact in
-// f32, and the error is half of that with the usual 1 and 2 (kernels.md).
-inline constexpr double kWinogradA = 0.625, kWinogradB = 1.5;
-// Of stride 2's F(4, 2) they are 0, +-kStridedA and kStridedB, by the same criterion.
+// The interpolation points of an axis of so many (4, 6 or 8), of stride 1, are 0, infinity and these, of both signs.
+// Every coefficient of A and B is exact in f32; of six, the error is half of that with the usual 1 and 2 (kernels.md).
+inline std::vector<double> WinogradPairs(int64_t points) {
+  return points == 4 ? std::vector<double>{1} : points == 6 ? std::vector{0.625, 1.5} : std::vector{0.5, 1.0, 2.0};
+}
+// Of stride 2's F(4, 2) they are 0, +-kStridedA, kStridedB and infinity, by the same criterion.
 inline constexpr double kStridedA = 0.75, kStridedB = 2;
 
 // Products of as many terms, which lie one after the other; and before them so many others, of so many points.
@@ -51,10 +59,21 @@ struct WinogradPoint {
   int64_t place = 0, input = 0, terms = 1;
 };
 
+// Of an axis: F(m, taps) of a stride. Of one tap, an axis is as it is.
+struct WinogradAxis {
+  int64_t m = 1, taps = 1, stride = 1;
+
+  int64_t step() const { return m * stride; }                // from tile to tile
+  int64_t inputs() const { return step() + taps - stride; }  // of a tile
+  int64_t points() const { return inputs(); }
+  int64_t products() const { return stride > 1 ? 2 * m - 1 : points(); }
+};
+
 struct WinogradPlan {
   ConvShape shape;
   int64_t lanes = 16;
-  int64_t m = 4;  // rows and columns of an output tile: 2 or 4; of 5x5 2
+  WinogradAxis rows, columns;
+  bool folded = false;  // a sequence as an image of as many columns as its dilation
 
   int64_t tile_rows = 0, tile_columns = 0;    // of a slice, of all of its phases
   int64_t block_rows = 1, block_columns = 1;  // tiles of a block; rows run on through slices and images of a batch
@@ -72,28 +91,28 @@ struct WinogradPlan {
   int64_t group_outputs() const { return shape.m / shape.groups; }
   int64_t group_panels() const { return panels() / shape.groups; }
 
-  bool is_dilated() const { return shape.dilation[1] > 1 || shape.dilation[2] > 1; }
-  int64_t phase_rows() const { return tile_rows / shape.dilation[1]; }  // of tiles
-  int64_t phase_columns() const { return row_tiles() / shape.dilation[2]; }
-  int64_t plane_phase_rows() const { return phase_rows() * step() + taps() - stride(); }
-  int64_t plane_phase_columns() const { return phase_columns() * step() + taps() - stride(); }
+  int64_t out_rows() const { return folded ? CeilDiv(shape.out[2], shape.dilation[2]) : shape.out[1]; }
+  int64_t out_columns() const { return folded ? shape.dilation[2] : shape.out[2]; }
 
-  int64_t stride() const { return shape.stride[2]; }
-  int64_t taps() const { return shape.kernel[2]; }  // of an axis
-  bool is_strided() const { return stride() > 1; }
-  // Of an axis: from tile to tile, and of a tile.
-  int64_t step() const { return m * stride(); }
-  int64_t axis_inputs() const { return step() + taps() - stride(); }
-  int64_t axis_points() const { return axis_inputs(); }
-  int64_t axis_products() const { return is_strided() ? 2 * m - 1 : axis_points(); }
-  int64_t points() const { return axis_points() * axis_points(); }
-  int64_t products() const { return axis_products() * axis_products(); }
+  int64_t row_phases() const { return shape.dilation[1]; }
+  int64_t column_phases() const { return folded ? 1 : shape.dilation[2]; }
+  bool has_phases() const { return row_phases() > 1 || column_phases() > 1; }
+  int64_t phase_rows() const { return tile_rows / row_phases(); }  // of tiles
+  int64_t phase_columns() const { return row_tiles() / column_phases(); }
+  int64_t plane_phase_rows() const { return phase_rows() * rows.step() + rows.taps - rows.stride; }
+  int64_t plane_phase_columns() const { return phase_columns() * columns.step() + columns.taps - columns.stride; }
+
+  int64_t m() const { return std::max(rows.m, columns.m); }
+  bool is_strided() const { return columns.stride > 1; }
+  int64_t taps() const { return rows.taps * columns.taps; }
+  int64_t points() const { return rows.points() * columns.points(); }
+  int64_t products() const { return rows.products() * columns.products(); }
 
   // In the order in which they lie: those of most terms first.
   std::vector<WinogradProducts> product_kinds() const;
   GemmPlan gemm_of(const WinogradProducts& of) const;  // batch = panel * of.count + product
-  std::vector<int64_t> product_places() const;         // of product (i, j) at i * axis_products() + j
-  std::vector<WinogradPoint> point_places() const;     // of point (i, j) at i * axis_points() + j
+  std::vector<int64_t> product_places() const;         // of product (i, j) at i * columns.products() + j
+  std::vector<WinogradPoint> point_places() const;     // of point (i, j) at i * columns.points() + j
 
   int64_t channel_vectors() const { return CeilDiv(shape.c, lanes); }
   int64_t panels() const { return gemm.batch / products(); }
@@ -105,11 +124,16 @@ struct WinogradPlan {
 
   // x with its padding, [image][slice][vector of channels][row][column][lane].
   int64_t slices() const { return shape.out[0] + shape.kernel[0] - 1; }
-  int64_t plane_rows() const { return shape.dilation[1] * plane_phase_rows(); }
-  int64_t plane_columns() const { return shape.dilation[2] * plane_phase_columns(); }
+  int64_t plane_rows() const { return row_phases() * plane_phase_rows(); }
+  int64_t plane_columns() const { return folded ? out_columns() : column_phases() * plane_phase_columns(); }
   int64_t plane_elements() const { return plane_rows() * plane_columns() * lanes; }
-  int64_t plane_row_items() const { return shape.n * slices() * channel_vectors() * plane_rows(); }
-  int64_t planes_elements() const { return shape.n * slices() * channel_vectors() * plane_elements(); }
+  // What is padded at a time: a row, or a sequence.
+  int64_t plane_lines() const { return folded ? 1 : plane_rows(); }
+  int64_t plane_line_items() const { return shape.n * slices() * channel_vectors() * plane_lines(); }
+  int64_t planes_elements() const {
+    const int64_t beyond = folded ? row_tiles() * lanes : 0;  // read by a row's last block where that is not whole
+    return shape.n * slices() * channel_vectors() * plane_elements() + beyond;
+  }
 
   // Transformed input, [product][tile][term][channel]: of a block, or (is_deep) of an image, whose blocks read each
   // other's slices. The products' distances are odd numbers of vectors: with powers of two, all of a tile's elements
@@ -133,11 +157,13 @@ struct WinogradPlan {
   int64_t product_elements() const { return products() * product_pitch(); }
 
   // A tile row of results, [pixel][lane], and a square of them transposed. Rows of an image that follow each other
-  // there and in the result are one run.
+  // there and in the result are one run; of a kernel along one axis, whose tile rows are few pixels, so are a block's.
   bool split_columns() const { return column_blocks() > 1; }
-  bool rows_run_on() const { return !split_columns() && !is_dilated(); }
-  int64_t result_pitch() const { return rows_run_on() ? shape.out[2] : block_columns * m; }
-  int64_t result_elements() const { return (m * result_pitch() + m + lanes) * lanes; }
+  bool rows_run_on() const { return !split_columns() && !has_phases(); }
+  bool block_runs_on() const { return rows_run_on() && (rows.taps == 1 || columns.taps == 1); }
+  int64_t result_pitch() const { return rows_run_on() ? out_columns() : block_columns * columns.m; }
+  int64_t result_rows() const { return (block_runs_on() ? block_rows : 1) * rows.m; }
+  int64_t result_elements() const { return (result_rows() * result_pitch() + columns.m + lanes) * lanes; }
 
   // [panel][product][term][channel][channel of the panel]. Of a convolution without groups terms follow each other as
   // they do in the transformed input, whose vectors of channels are whole: the weights of channels beyond the last are
@@ -156,8 +182,8 @@ struct WinogradPlan {
 };
 
 // Whether a convolution has the form: 3x3 in its last two axes, stride 1, or, in those axes of a kernel without extent
-// in depth, stride 2 or dilations, each phase of which has results, or 5x5 of stride 1; its groups, if any, of several
-// channels. f32 only.
+// in depth, stride 2 or dilations, each phase of which has results, or 5x5 or 2 to 7 taps along one axis, of stride 1;
+// its groups, if any, of several channels. f32 only.
 bool IsWinogradShape(const ConvShape& shape);
 
 // The cheapest plan of IsWinogradShape shapes; nothing where none fits. `m`: 0, or the only tile to consider.
@@ -172,7 +198,7 @@ std::optional<FinerWinograd> FinerBlocks(const WinogradPlan& plan);
 
 // Which tile a convolution may have: kByRule, kNever, or m itself wherever the shape allows.
 struct WinogradChoice {
-  static constexpr int64_t kByRule = -1, kNever = 0;
+  static constexpr int64_t kByRule = -1, kNever = 0, kMost = 7;
   int64_t m = kByRule;
 };
 

@@ -26,8 +26,9 @@ struct Case {
   int64_t depth = 1, kernel = 1, front = 0, back = 0;
   int64_t stride = 1, groups = 1;
   int64_t row_dilation = 1, dilation = 1;
-  int64_t taps = 3;  // of an axis
+  int64_t row_taps = 3, taps = 3;
 
+  int64_t all_taps() const { return row_taps * taps; }
   int64_t group_inputs() const { return c / groups; }
   int64_t kernels() const { return group_inputs() * kernel; }  // 3x3 ones of an output channel
 };
@@ -67,36 +68,52 @@ Magnitudes StridedMagnitudes(int64_t m) {
   return r;
 }
 
-Magnitudes MagnitudesOf(int64_t m, int64_t stride, int64_t taps) {
-  if (stride == 2) return StridedMagnitudes(m);
-  if (m == 2 && taps == 3) {
-    return {{{1, 1, 1, 0}, {0, 1, 1, 1}},
-            {{1, 0, 1, 0}, {0, 1, 1, 0}, {0, 1, 1, 0}, {0, 1, 0, 1}},
-            {{1, 0, 0}, {.5, .5, .5}, {.5, .5, .5}, {0, 0, 1}}};
+// Of the product of (x - p) for those of `points` that are not the one at `without`: its coefficients.
+std::vector<double> Polynomial(const std::vector<double>& points, size_t without) {
+  std::vector<double> result{1};
+  for (size_t i = 0; i < points.size(); ++i) {
+    if (i == without) continue;
+    result.insert(result.begin(), 0);
+    for (size_t j = 0; j + 1 < result.size(); ++j) result[j] -= points[i] * result[j + 1];
   }
-  double a = kWinogradA, b = kWinogradB, a2 = a * a, b2 = b * b;
-  double ga = 1 / (2 * a2 * (b2 - a2)), gb = 1 / (2 * b2 * (b2 - a2));
-  std::vector<double> at_a = {0, a * b2, b2, a, 1, 0}, at_b = {0, b * a2, a2, b, 1, 0};
-  std::vector<double> weights_a = {ga, a * ga, a2 * ga}, weights_b = {gb, b * gb, b2 * gb};
-  if (taps == 5) {
-    weights_a.insert(weights_a.end(), {a2 * a * ga, a2 * a2 * ga});
-    weights_b.insert(weights_b.end(), {b2 * b * gb, b2 * b2 * gb});
-    return {{{1, 1, 1, 1, 1, 0}, {0, a, a, b, b, 1}},
-            {{a2 * b2, 0, a2 + b2, 0, 1, 0}, at_a, at_a, at_b, at_b, {0, a2 * b2, 0, a2 + b2, 0, 1}},
-            {{1 / (a2 * b2), 0, 0, 0, 0}, weights_a, weights_a, weights_b, weights_b, {0, 0, 0, 0, 1}}};
-  }
-  return {{{1, 1, 1, 1, 1, 0}, {0, a, a, b, b, 0}, {0, a2, a2, b2, b2, 0}, {0, a2 * a, a2 * a, b2 * b, b2 * b, 1}},
-          {{a2 * b2, 0, a2 + b2, 0, 1, 0}, at_a, at_a, at_b, at_b, {0, a2 * b2, 0, a2 + b2, 0, 1}},
-          {{1 / (a2 * b2), 0, 0}, weights_a, weights_a, weights_b, weights_b, {0, 0, 1}}};
+  return result;
 }
 
-// t x t^T
-Matrix BothWays(const Matrix& t, const Matrix& x) {
-  Matrix y(t.size(), std::vector<double>(t.size(), 0));
-  for (size_t i = 0; i < t.size(); ++i)
-    for (size_t j = 0; j < t.size(); ++j)
+// Lagrange's interpolation in the finite points; infinity is last.
+Magnitudes MagnitudesOf(int64_t m, int64_t stride, int64_t taps) {
+  if (taps == 1) return {{{1}}, {{1}}, {{1}}};
+  if (stride == 2) return StridedMagnitudes(m);
+  std::vector<double> points{0};
+  for (double p : WinogradPairs(m + taps - 1)) points.insert(points.end(), {p, -p});
+  auto power = [](double p, int64_t n) { return n == 0 ? 1 : std::pow(std::abs(p), n); };
+  Magnitudes r{Matrix(m), {}, {}};
+  for (int64_t i = 0; i < m; ++i) {
+    for (double p : points) r.a[i].push_back(power(p, i));
+    r.a[i].push_back(i == m - 1);
+  }
+  for (size_t i = 0; i <= points.size(); ++i) {
+    r.b.push_back(Polynomial(points, i));
+    r.b.back().resize(points.size() + 1);
+    for (double& c : r.b.back()) c = std::abs(c);
+    r.g.emplace_back(taps, 0);
+    if (i == points.size()) {
+      r.g.back().back() = 1;
+      continue;
+    }
+    double scale = 1;
+    for (size_t j = 0; j < points.size(); ++j) scale *= j == i ? 1 : std::abs(points[i] - points[j]);
+    for (int64_t t = 0; t < taps; ++t) r.g.back()[t] = power(points[i], t) / scale;
+  }
+  return r;
+}
+
+// rows x columns^T
+Matrix BothWays(const Matrix& rows, const Matrix& columns, const Matrix& x) {
+  Matrix y(rows.size(), std::vector<double>(columns.size(), 0));
+  for (size_t i = 0; i < rows.size(); ++i)
+    for (size_t j = 0; j < columns.size(); ++j)
       for (size_t k = 0; k < x.size(); ++k)
-        for (size_t l = 0; l < x.size(); ++l) y[i][j] += t[i][k] * x[k][l] * t[j][l];
+        for (size_t l = 0; l < x[k].size(); ++l) y[i][j] += rows[i][k] * x[k][l] * columns[j][l];
   return y;
 }
 
@@ -118,7 +135,7 @@ struct Outcome {
 Outcome Execute(KernelJit& jit, const Case& c, const WinogradPlan& packed_for, const WinogradPlan& plan,
                 std::vector<float> x) {
   const ConvShape& s = plan.shape;
-  Outcome r{std::move(x), Random(c.m * c.kernels() * c.taps * c.taps, 2), {}, s.out[1], s.out[2]};
+  Outcome r{std::move(x), Random(c.m * c.kernels() * c.all_taps(), 2), {}, s.out[1], s.out[2]};
   r.y.assign(c.n * c.m * s.pixels() + 64, 77.0f);
   std::vector<float> packed(packed_for.packed_weight_elements() + 64, NAN),
       planes(packed_for.planes_elements() + 64, NAN), input(plan.shared_input_elements() + 64, NAN),
@@ -126,7 +143,7 @@ Outcome Execute(KernelJit& jit, const Case& c, const WinogradPlan& packed_for, c
   auto run = jit.Compile(7, [&](KernelBuilder& kb, const std::vector<Value>& p) {
     Type f32 = kb.b.getF32Type();
     EmitWinogradWeights(kb, packed_for, p[1], p[2]);
-    EmitWinogradPlanes(kb, packed_for, p[0], kb.Int(0), kb.Int(packed_for.plane_row_items()), p[3]);
+    EmitWinogradPlanes(kb, packed_for, p[0], kb.Int(0), kb.Int(packed_for.plane_line_items()), p[3]);
     WinogradKernel kernel;
     kernel.plan = plan;
     kernel.input = p[3];
@@ -153,12 +170,12 @@ ConvShape ShapeOf(const Case& c) {
   s.m = c.m;
   s.groups = c.groups;
   s.in = {c.depth, c.height, c.width};
-  s.kernel = {c.kernel, c.taps, c.taps};
+  s.kernel = {c.kernel, c.row_taps, c.taps};
   s.pad = {c.front, c.top, c.left};
   s.stride = {1, c.stride, c.stride};
   s.dilation = {1, c.row_dilation, c.dilation};
   s.out = {c.depth + c.front + c.back - c.kernel + 1,
-           (c.height + c.top + c.bottom - (c.taps - 1) * c.row_dilation - 1) / c.stride + 1,
+           (c.height + c.top + c.bottom - (c.row_taps - 1) * c.row_dilation - 1) / c.stride + 1,
            (c.width + c.left + c.right - (c.taps - 1) * c.dilation - 1) / c.stride + 1};
   return s;
 }
@@ -186,52 +203,54 @@ void Check(const std::string& cpu, const Case& c, int64_t m, Way way) {
     plan = finer->plan;
   }
   Outcome r = Execute(jit, c, *found, plan, Random(c.n * c.c * c.depth * c.height * c.width, 1));
-  Magnitudes magnitudes = MagnitudesOf(m, c.stride, c.taps);
-  const int64_t all_taps = c.taps * c.taps;
+  const Magnitudes of_rows = MagnitudesOf(m, c.stride, c.row_taps), of_columns = MagnitudesOf(m, c.stride, c.taps);
+  const int64_t all_taps = c.all_taps();
+  const int64_t row_m = c.row_taps > 1 ? m : 1, column_m = c.taps > 1 ? m : 1;
   std::vector<Matrix> weights;
   for (int64_t i = 0; i < c.m * c.kernels(); ++i) {
-    Matrix g(c.taps, std::vector<double>(c.taps));
+    Matrix g(c.row_taps, std::vector<double>(c.taps));
     for (int64_t t = 0; t < all_taps; ++t) g[t / c.taps][t % c.taps] = std::abs(r.w[i * all_taps + t]);
-    weights.push_back(BothWays(magnitudes.g, g));
+    weights.push_back(BothWays(of_rows.g, of_columns.g, g));
   }
   // Sums of as many terms as there are kernels, and the roundings of the transforms.
   double unit = (static_cast<double>(c.kernels()) + 20) * std::ldexp(1.0, -24), worst = 0;
-  const int64_t n = m * c.stride + c.taps - c.stride, points = static_cast<int64_t>(magnitudes.b.size());
+  const int64_t in_rows = row_m * c.stride + c.row_taps - c.stride,
+                in_columns = column_m * c.stride + c.taps - c.stride;
   // Of each phase.
-  const int64_t rows = (r.height + m * c.row_dilation - 1) / (m * c.row_dilation);
-  const int64_t columns = (r.width + m * c.dilation - 1) / (m * c.dilation), tiles = rows * columns;
+  const int64_t rows = (r.height + row_m * c.row_dilation - 1) / (row_m * c.row_dilation);
+  const int64_t columns = (r.width + column_m * c.dilation - 1) / (column_m * c.dilation), tiles = rows * columns;
   const int64_t slices = plan.shape.out[0];
   for (int64_t place = 0; place < c.n * slices; ++place) {
     const int64_t image = place / slices, slice = place % slices;
     for (int64_t tile = 0; tile < tiles * c.row_dilation * c.dilation; ++tile) {
       const int64_t phase = tile / tiles;
-      int64_t top = tile % tiles / columns * m, left = tile % columns * m;  // of the phase's results
+      int64_t top = tile % tiles / columns * row_m, left = tile % columns * column_m;  // of the phase's results
       auto row_of = [&](int64_t i) { return i * c.row_dilation + phase / c.dilation; };
       auto column_of = [&](int64_t j) { return j * c.dilation + phase % c.dilation; };
-      std::vector<Matrix> d(c.c * c.kernel, Matrix(n, std::vector<double>(n, 0))), magnitude;
+      std::vector<Matrix> d(c.c * c.kernel, Matrix(in_rows, std::vector<double>(in_columns, 0))), magnitude;
       for (int64_t ch = 0; ch < c.c * c.kernel; ++ch) {
         int64_t from = slice + ch % c.kernel - c.front;
         Matrix absolute = d[ch];
-        for (int64_t i = 0; i < n; ++i) {
-          for (int64_t j = 0; j < n; ++j) {
+        for (int64_t i = 0; i < in_rows; ++i) {
+          for (int64_t j = 0; j < in_columns; ++j) {
             int64_t h = row_of(top * c.stride + i) - c.top, w = column_of(left * c.stride + j) - c.left;
             if (h < 0 || w < 0 || h >= c.height || w >= c.width || from < 0 || from >= c.depth) continue;
             d[ch][i][j] = r.x[(((image * c.c + ch / c.kernel) * c.depth + from) * c.height + h) * c.width + w];
             absolute[i][j] = std::abs(d[ch][i][j]);
           }
         }
-        magnitude.push_back(BothWays(magnitudes.b, absolute));
+        magnitude.push_back(BothWays(of_rows.b, of_columns.b, absolute));
       }
       for (int64_t o = 0; o < c.m; ++o) {
-        Matrix sum(points, std::vector<double>(points, 0));
+        Matrix sum(of_rows.b.size(), std::vector<double>(of_columns.b.size(), 0));
         const int64_t first = o / (c.m / c.groups) * c.kernels();  // of the group's
         for (int64_t ch = 0; ch < c.kernels(); ++ch)
-          for (int64_t i = 0; i < points; ++i)
-            for (int64_t j = 0; j < points; ++j)
+          for (size_t i = 0; i < sum.size(); ++i)
+            for (size_t j = 0; j < sum[i].size(); ++j)
               sum[i][j] += magnitude[first + ch][i][j] * weights[o * c.kernels() + ch][i][j];
-        Matrix bound = BothWays(magnitudes.a, sum);
-        for (int64_t i = 0; i < m; ++i) {
-          for (int64_t j = 0; j < m; ++j) {
+        Matrix bound = BothWays(of_rows.a, of_columns.a, sum);
+        for (int64_t i = 0; i < row_m; ++i) {
+          for (int64_t j = 0; j < column_m; ++j) {
             const int64_t row = row_of(top + i), column = column_of(left + j);
             if (row >= r.height || column >= r.width) continue;
             double want = 0;
@@ -260,8 +279,8 @@ class WinogradTest : public ::testing::TestWithParam<std::string> {
     if (GetParam() == "x86-64-v3" && !__builtin_cpu_supports("avx2")) GTEST_SKIP() << "no AVX2 here";
   }
   void CheckAll(const Case& c) {
-    for (int64_t m : {2, 4}) {
-      if (m == 4 && c.taps == 5) continue;
+    for (int64_t m = 2; m <= 7; ++m) {
+      if (!PlanWinograd(KernelJit(GetParam()).core(), ShapeOf(c), m).has_value()) continue;
       for (Way way : {Way::kByRule, Way::kFused, Way::kFiner}) {
         if (way != Way::kFused || c.kernel == 1) Check(GetParam(), c, m, way);
       }
@@ -311,13 +330,76 @@ TEST_P(WinogradTest, FiveByFive) {
   for (Case c :
        {Case{1, 16, 16, 1, 1, 2, 2, 2, 2}, Case{1, 16, 16, 14, 14, 2, 2, 2, 2}, Case{2, 17, 20, 7, 9, 2, 2, 2, 2},
         Case{1, 16, 33, 9, 11, 0, 1, 3, 0}, Case{1, 3, 5, 6, 200, 4, 3, 0, 5}, Case{1, 16, 16, 9, 9, -1, 2, 1, 2}}) {
-    c.taps = 5;
+    c.row_taps = c.taps = 5;
     CheckAll(c);
   }
   Case other{2, 32, 32, 10, 12, 4, 4, 4, 4};
-  other.taps = 5;
+  other.row_taps = other.taps = 5;
   other.row_dilation = other.dilation = other.groups = 2;
   CheckAll(other);
+}
+
+// The tiles that a kernel along one axis has; rows of a block that end an image, are not whole, are too wide; sequences
+// as images of as many columns as their dilation, whose last row is not whole.
+TEST_P(WinogradTest, Lines) {
+  const auto tiles_of = [&](int64_t taps) {
+    Case c{1, 16, 16, 1, 40, 0, 0, 0, 0};
+    c.row_taps = 1;
+    c.taps = taps;
+    std::vector<int64_t> tiles;
+    for (int64_t m = 1; m <= 8; ++m) {
+      if (PlanWinograd(KernelJit(GetParam()).core(), ShapeOf(c), m).has_value()) tiles.push_back(m);
+    }
+    return tiles;
+  };
+  EXPECT_EQ(tiles_of(2), (std::vector<int64_t>{3, 5, 7}));
+  EXPECT_EQ(tiles_of(3), (std::vector<int64_t>{2, 4, 6}));
+  EXPECT_EQ(tiles_of(7), (std::vector<int64_t>{2}));
+  EXPECT_EQ(tiles_of(8), std::vector<int64_t>());
+  for (int64_t taps = 2; taps <= 7; ++taps) {
+    Case row{2, 17, 9, 5, 19, 0, taps / 2, 0, taps / 2};
+    row.row_taps = 1;
+    row.taps = taps;
+    CheckAll(row);
+    Case column{2, 17, 9, 19, 5, taps / 2, 0, taps / 2, 0};
+    column.row_taps = taps;
+    column.taps = 1;
+    CheckAll(column);
+    Case sequence{2, 17, 9, 1, 50, 0, 0, 0, 3 * (taps - 1)};
+    sequence.row_taps = 1;
+    sequence.taps = taps;
+    sequence.dilation = 3;
+    CheckAll(sequence);
+  }
+  const auto sequence = [](int64_t n, int64_t channels, int64_t width, int64_t dilation, int64_t left, int64_t right) {
+    Case c{n, channels, 9, 1, width, 0, left, 0, right};
+    c.row_taps = 1;
+    c.dilation = dilation;
+    return c;
+  };
+  CheckAll(sequence(1, 16, 1, 1, 1, 1));
+  CheckAll(sequence(1, 16, 6, 1, 1, 1));
+  CheckAll(sequence(1, 20, 1000, 1, 2, 0));
+  for (int64_t dilation : {2, 5, 64}) CheckAll(sequence(2, 16, 203, dilation, dilation, dilation));
+  CheckAll(sequence(1, 16, 203, 4, 7, 0));
+  CheckAll(sequence(1, 16, 70, 3, 0, 0));
+  CheckAll(sequence(1, 16, 700, 300, 600, 0));
+  CheckAll(sequence(1, 16, 32, 32, 32, 32));
+  Case grouped = sequence(2, 32, 75, 2, 2, 2);
+  grouped.m = 24;
+  grouped.groups = 4;
+  CheckAll(grouped);
+  Case rows{2, 16, 16, 33, 9, 4, 0, 4, 0};
+  rows.taps = 1;
+  rows.row_dilation = 4;
+  CheckAll(rows);
+  Case columns{2, 16, 16, 9, 33, 0, 4, 0, 4};
+  columns.row_taps = 1;
+  columns.dilation = 4;
+  CheckAll(columns);
+  Case slices{2, 16, 16, 7, 9, 1, 0, 1, 0, 3};
+  slices.taps = 1;
+  CheckAll(slices);
 }
 
 // Phases of one result, of more rows than another; no padding, more than the kernel's reach.
@@ -380,14 +462,14 @@ TEST(WinogradChoiceTest, FarCachesHaveFewerWeights) {
   const Core core = testing::WithFarCaches(Core{64, 32});
   const auto choice = [&](const Case& c) -> int64_t {
     const auto plan = ChooseWinograd(core, PlanConv(core, ShapeOf(c), 4), {});
-    return plan ? plan->m : 0;
+    return plan ? plan->m() : 0;
   };
   EXPECT_EQ(choice({1, 128, 128, 28, 28}), 4);
   EXPECT_EQ(choice({1, 256, 256, 14, 14}), 2);
   EXPECT_EQ(choice({1, 512, 512, 7, 7}), 0);
   EXPECT_EQ(choice({8, 512, 512, 7, 7}), 4);
   Case five{1, 256, 256, 8, 8, 2, 2, 2, 2}, near{1, 64, 64, 28, 28, 2, 2, 2, 2};
-  five.taps = near.taps = 5;
+  five.row_taps = five.taps = near.row_taps = near.taps = 5;
   EXPECT_EQ(choice(five), 0);
   EXPECT_EQ(choice(near), 2);
 }
@@ -416,8 +498,8 @@ TEST(WinogradChoiceTest, SmallCaches) {
   EXPECT_EQ(plan_of(ShapeOf({1, 512, 512, 7, 7}))->blocks(), 1);
   EXPECT_TRUE(plan_of(ShapeOf({1, 128, 128, 112, 112}))->fused);
   EXPECT_TRUE(plan_of(Strided({1, 32, 64, 224, 224}))->fused);
-  EXPECT_EQ(plan_of(Strided({1, 128, 128, 56, 56}))->m, 4);
-  EXPECT_EQ(plan_of(Strided({1, 256, 256, 28, 28}))->m, 2);
+  EXPECT_EQ(plan_of(Strided({1, 128, 128, 56, 56}))->m(), 4);
+  EXPECT_EQ(plan_of(Strided({1, 256, 256, 28, 28}))->m(), 2);
   EXPECT_FALSE(plan_of(Strided({1, 512, 512, 14, 14})).has_value()) << "26 MB of weights";
   const auto grouped = [&](Case c, int64_t groups) {
     c.groups = groups;
@@ -452,7 +534,7 @@ TEST(WinogradChoiceTest, Rule) {
   for (Core core : {Core{64, 32}, Core{32, 16}, Core{16, 16}}) {
     auto choice = [&](const ConvShape& shape) -> int64_t {
       auto plan = ChooseWinograd(core, PlanConv(core, shape, 4), {});
-      return plan ? plan->m : 0;
+      return plan ? plan->m() : 0;
     };
     for (const Case& c :
          {Case{1, 64, 64, 56, 56}, Case{1, 128, 128, 28, 28}, Case{1, 256, 256, 14, 14}, Case{1, 64, 64, 224, 224}}) {
@@ -490,7 +572,7 @@ TEST_P(WinogradTest, NotFinite) {
           // Tiles whose input holds the pixel.
           auto near = [&](int64_t out, int64_t in) {
             const int64_t first = out / m * m * stride - 1;
-            return in >= first && in < first + plan.axis_inputs();
+            return in >= first && in < first + plan.columns.inputs();
           };
           if (touched) {
             EXPECT_FALSE(std::isfinite(r.y[i])) << h << ", " << w;

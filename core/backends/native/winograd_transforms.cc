@@ -1,5 +1,7 @@
 #include "core/backends/native/winograd_transforms.h"
 
+#include <cmath>
+
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/BuiltinTypes.h"
 #include "mlir/IR/TypeUtilities.h"
@@ -26,9 +28,29 @@ Value Times(KernelBuilder& kb, double c, Value x) {
   return kb.b.create<arith::MulFOp>(kb.loc, x, Constant(kb, x.getType(), c));
 }
 // c * x + y
-Value Axpy(KernelBuilder& kb, double c, Value x, Value y) { return kb.MultiplyAdd(Constant(kb, x.getType(), c), x, y); }
+Value Axpy(KernelBuilder& kb, double c, Value x, Value y) {
+  if (c == 1) return Plus(kb, y, x);
+  if (c == -1) return Minus(kb, y, x);
+  return kb.MultiplyAdd(Constant(kb, x.getType(), c), x, y);
+}
 
-constexpr double kA = kWinogradA, kB = kWinogradB, kA2 = kA * kA, kB2 = kB * kB;
+// Of (x^2 - p^2) for all of the points +-p but the one at `without`: its coefficients of even powers of x.
+std::vector<double> Polynomial(const std::vector<double>& pairs, size_t without) {
+  std::vector<double> result{1};
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    if (i == without) continue;
+    result.insert(result.begin(), 0);
+    for (size_t j = 0; j + 1 < result.size(); ++j) result[j] -= pairs[i] * pairs[i] * result[j + 1];
+  }
+  return result;
+}
+
+// Sum of c_j d_(first + 2j), of which the last coefficient is 1.
+Value Combine(KernelBuilder& kb, const std::vector<double>& c, const Values& d, size_t first) {
+  Value sum = d[first + 2 * (c.size() - 1)];
+  for (size_t j = c.size() - 1; j-- > 0;) sum = Axpy(kb, c[j], d[first + 2 * j], sum);
+  return sum;
+}
 
 // Of F(4, 2), over the even inputs: points 0, +-a, b and infinity.
 Values StridedInputTransform(KernelBuilder& kb, const Values& d) {
@@ -75,48 +97,65 @@ Values StridedWeightTransform(KernelBuilder& kb, int64_t m, const Values& g) {
 }  // namespace
 
 // The rows of a pair of points +-p share their even and their odd part.
-Values InputTransform(KernelBuilder& kb, const WinogradPlan& plan, const Values& d) {
-  if (plan.is_strided()) return StridedInputTransform(kb, d);
-  if (d.size() == 4) return {Minus(kb, d[0], d[2]), Plus(kb, d[1], d[2]), Minus(kb, d[2], d[1]), Minus(kb, d[3], d[1])};
-  Value even_a = Axpy(kb, -kB2, d[2], d[4]), odd_a = Axpy(kb, -kB2, d[1], d[3]);
-  Value even_b = Axpy(kb, -kA2, d[2], d[4]), odd_b = Axpy(kb, -kA2, d[1], d[3]);
-  return {Axpy(kb, kA2 * kB2, d[0], Axpy(kb, -(kA2 + kB2), d[2], d[4])),
-          Axpy(kb, kA, odd_a, even_a),
-          Axpy(kb, -kA, odd_a, even_a),
-          Axpy(kb, kB, odd_b, even_b),
-          Axpy(kb, -kB, odd_b, even_b),
-          Axpy(kb, kA2 * kB2, d[1], Axpy(kb, -(kA2 + kB2), d[3], d[5]))};
+Values InputTransform(KernelBuilder& kb, const WinogradAxis& axis, const Values& d) {
+  if (axis.taps == 1) return d;
+  if (axis.stride > 1) return StridedInputTransform(kb, d);
+  const std::vector<double> pairs = WinogradPairs(axis.points()), of_all = Polynomial(pairs, pairs.size());
+  Values result{Combine(kb, of_all, d, 0)};
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    const std::vector<double> of_others = Polynomial(pairs, i);
+    const Value even = Combine(kb, of_others, d, 2), odd = Combine(kb, of_others, d, 1);
+    result.push_back(Axpy(kb, pairs[i], odd, even));
+    result.push_back(Axpy(kb, -pairs[i], odd, even));
+  }
+  result.push_back(Combine(kb, of_all, d, 1));
+  return result;
 }
 
-Values OutputTransform(KernelBuilder& kb, const WinogradPlan& plan, const Values& v) {
-  if (plan.is_strided()) return StridedOutputTransform(kb, v);
-  if (v.size() == 4) {
-    return {Plus(kb, Plus(kb, v[0], v[1]), v[2]), Plus(kb, Minus(kb, v[1], v[2]), v[3])};
+Values OutputTransform(KernelBuilder& kb, const WinogradAxis& axis, const Values& v) {
+  if (axis.taps == 1) return v;
+  if (axis.stride > 1) return StridedOutputTransform(kb, v);
+  const std::vector<double> pairs = WinogradPairs(axis.points());
+  Values even, odd;
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    even.push_back(Plus(kb, v[2 * i + 1], v[2 * i + 2]));
+    odd.push_back(Minus(kb, v[2 * i + 1], v[2 * i + 2]));
   }
-  Value sum_a = Plus(kb, v[1], v[2]), difference_a = Minus(kb, v[1], v[2]);
-  Value sum_b = Plus(kb, v[3], v[4]), difference_b = Minus(kb, v[3], v[4]);
-  if (plan.m == 2) {
-    return {Plus(kb, Plus(kb, v[0], sum_a), sum_b), Axpy(kb, kB, difference_b, Axpy(kb, kA, difference_a, v[5]))};
+  Values result;
+  for (int64_t q = 0; q < axis.m; ++q) {
+    Value sum = q == 0 ? v.front() : q == axis.m - 1 ? v.back() : nullptr;
+    for (size_t i = 0; i < pairs.size(); ++i) {
+      const double power = std::pow(pairs[i], static_cast<double>(q));
+      const Value of_pair = q % 2 == 0 ? even[i] : odd[i];
+      sum = sum ? Axpy(kb, power, of_pair, sum) : power == 1 ? of_pair : Times(kb, power, of_pair);
+    }
+    result.push_back(sum);
   }
-  return {Plus(kb, Plus(kb, v[0], sum_a), sum_b), Axpy(kb, kB, difference_b, Times(kb, kA, difference_a)),
-          Axpy(kb, kB2, sum_b, Times(kb, kA2, sum_a)),
-          Axpy(kb, kB2 * kB, difference_b, Axpy(kb, kA2 * kA, difference_a, v[5]))};
+  return result;
 }
 
-Values WeightTransform(KernelBuilder& kb, const WinogradPlan& plan, const Values& g) {
-  if (plan.is_strided()) return StridedWeightTransform(kb, plan.m, g);
-  auto pair = [&](double p, double scale) -> Values {
-    const bool five = plan.taps() == 5;
-    Value even = Axpy(kb, p * p, five ? Axpy(kb, p * p, g[4], g[2]) : g[2], g[0]);
-    Value odd = Times(kb, p, five ? Axpy(kb, p * p, g[3], g[1]) : g[1]);
-    return {Times(kb, scale, Plus(kb, even, odd)), Times(kb, scale, Minus(kb, even, odd))};
+Values WeightTransform(KernelBuilder& kb, const WinogradAxis& axis, const Values& g) {
+  if (axis.taps == 1) return g;
+  if (axis.stride > 1) return StridedWeightTransform(kb, axis.m, g);
+  const std::vector<double> pairs = WinogradPairs(axis.points());
+  // g_first + p^2 g_(first + 2) + ...
+  auto every_other = [&](double p, int64_t first) {
+    int64_t t = first + (axis.taps - 1 - first) / 2 * 2;
+    Value sum = g[t];
+    while ((t -= 2) >= first) sum = Axpy(kb, p * p, sum, g[t]);
+    return sum;
   };
-  if (plan.axis_points() == 4) {
-    Values one = pair(1, 0.5);
-    return {g[0], one[0], one[1], g[2]};
+  Values result{Times(kb, 1 / Polynomial(pairs, pairs.size())[0], g.front())};
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    const double p = pairs[i];
+    double others = 1;
+    for (size_t j = 0; j < pairs.size(); ++j) others *= j == i ? 1 : p * p - pairs[j] * pairs[j];
+    const Value even = every_other(p, 0), odd = Times(kb, p, every_other(p, 1));
+    result.push_back(Times(kb, 1 / (2 * p * p * others), Plus(kb, even, odd)));
+    result.push_back(Times(kb, 1 / (2 * p * p * others), Minus(kb, even, odd)));
   }
-  Values a = pair(kA, 1 / (2 * kA2 * (kA2 - kB2))), b = pair(kB, 1 / (2 * kB2 * (kB2 - kA2)));
-  return {Times(kb, 1 / (kA2 * kB2), g[0]), a[0], a[1], b[0], b[1], g.back()};
+  result.push_back(g.back());
+  return result;
 }
 
 }  // namespace inlay::native

@@ -9,15 +9,15 @@
 
 namespace inlay::native {
 
-// B^T d: axis_inputs() to axis_points().
-std::vector<mlir::Value> InputTransform(KernelBuilder& kb, const WinogradPlan& plan, const std::vector<mlir::Value>& d);
+// B^T d: axis.inputs() to axis.points().
+std::vector<mlir::Value> InputTransform(KernelBuilder& kb, const WinogradAxis& axis, const std::vector<mlir::Value>& d);
 
-// A^T v: axis_products() to m.
-std::vector<mlir::Value> OutputTransform(KernelBuilder& kb, const WinogradPlan& plan,
+// A^T v: axis.products() to axis.m.
+std::vector<mlir::Value> OutputTransform(KernelBuilder& kb, const WinogradAxis& axis,
                                          const std::vector<mlir::Value>& v);
 
-// G g: taps() to axis_points().
-std::vector<mlir::Value> WeightTransform(KernelBuilder& kb, const WinogradPlan& plan,
+// G g: axis.taps to axis.points().
+std::vector<mlir::Value> WeightTransform(KernelBuilder& kb, const WinogradAxis& axis,
                                          const std::vector<mlir::Value>& g);
 
 }  // namespace inlay::native
