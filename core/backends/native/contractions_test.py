@@ -230,6 +230,11 @@ def convs(suite):
     )
     conv(suite, (1, 4, 6, 5), (4, 3, 4, 4), op="conv_transpose", groups=2, strides=[2, 2], tail=residual)
     conv(suite, (1, 4, 9), (4, 3, 3), op="conv_transpose", constant=False)
+    # In depth alone: as rows.
+    conv(suite, (2, 4, 7, 5, 3), (6, 4, 3, 1, 1), strides=[2, 1, 1], pads=[1, 0, 0, 0, 0, 0], with_bias=True)
+    conv(suite, (1, 6, 9, 5, 3), (6, 1, 3, 1, 1), groups=6, dilations=[3, 1, 1], pads=[3, 0, 0, 3, 0, 0], tail=residual)
+    conv(suite, (1, 4, 7, 5, 3), (6, 4, 3, 1, 1), pads=[1, 0, 1, 1, 0, 1], with_bias=True)
+    conv(suite, (1, 4, 5, 3, 2), (4, 3, 4, 1, 1), op="conv_transpose", strides=[2, 1, 1], with_bias=True)
 
 
 def winograd(suite):
@@ -260,6 +265,7 @@ def winograd(suite):
             conv(suite, (2, 17, 67), (20, 17, taps), dilations=[7], pads=[3, 9], with_bias=True, tail=residual, **line)
             conv(suite, (1, 16, 9, 17), (24, 16, taps, 1), tail=silu, **line)
             conv(suite, (2, 16, 9, 30), (24, 16, 1, taps), dilations=[1, 3], with_bias=True, tail=per_row, **line)
+            conv(suite, (1, 16, 6, 5, 4), (24, 16, taps, 1, 1), pads=[1, 0, 0, 1, 0, 0], tail=residual, **line)
         # Not of Winograd's form, or with weights that are not constant: direct whatever is asked for.
         conv(suite, (1, 4, 9, 9), (4, 1, 3, 3), groups=4, winograd=tile)
         conv(suite, (1, 4, 9, 9), (6, 4, 3, 3), strides=[2, 1], winograd=tile)

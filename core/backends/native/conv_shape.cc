@@ -29,4 +29,22 @@ ConvShape ConvShapeOf(const ir::Attrs& attrs, const std::vector<int64_t>& x, con
   return {x[0], x[1], out[0], groups, in, taps, strides, dilations, pads, pixels, {1, 1, 1}};
 }
 
+ConvShape DepthAsRows(const ConvShape& s) {
+  auto is_idle = [&](int axis) {
+    return s.kernel[axis] == 1 && s.stride[axis] == 1 && s.input_dilation[axis] == 1 && s.pad[axis] == 0 &&
+           s.in[axis] == s.out[axis];
+  };
+  if (s.kernel[0] == 1 || !is_idle(1) || !is_idle(2)) return s;
+  ConvShape flat = s;
+  const int64_t slice = s.in[1] * s.in[2];
+  flat.in = {1, s.in[0], slice};
+  flat.out = {1, s.out[0], slice};
+  flat.kernel = {1, s.kernel[0], 1};
+  flat.stride = {1, s.stride[0], 1};
+  flat.dilation = {1, s.dilation[0], 1};
+  flat.input_dilation = {1, s.input_dilation[0], 1};
+  flat.pad = {0, s.pad[0], 0};
+  return flat;
+}
+
 }  // namespace inlay::native

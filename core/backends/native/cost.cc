@@ -53,13 +53,16 @@ enum class Kernel { kOther, kThree, kFive, kLine };  // 3x3, 5x5, along one axis
 
 Kernel KernelOf(const ir::TensorType& weights) {
   const int rank = weights.rank();
-  const int64_t columns = Extent(weights, rank - 1), rows = rank > 3 ? Extent(weights, rank - 2) : 1;
+  int64_t taps = 1, longest = 1;
+  for (int axis = 2; axis < rank; ++axis) {
+    taps *= Extent(weights, axis);
+    longest = std::max(longest, Extent(weights, axis));
+  }
+  constexpr int64_t kMostOfLine = 7;
+  if (taps == longest) return taps > 1 && taps <= kMostOfLine ? Kernel::kLine : Kernel::kOther;
+  const int64_t rows = Extent(weights, rank - 2), columns = Extent(weights, rank - 1);
   if (rows == 3 && columns == 3) return Kernel::kThree;
-  if (rank > 4) return Kernel::kOther;
-  if (rows == 5 && columns == 5) return Kernel::kFive;
-  constexpr int64_t kMostTaps = 7;
-  const bool is_line = std::min(rows, columns) == 1 && rows * columns > 1 && rows * columns <= kMostTaps;
-  return is_line ? Kernel::kLine : Kernel::kOther;
+  return rank == 4 && rows == 5 && columns == 5 ? Kernel::kFive : Kernel::kOther;
 }
 
 // Whether code generation will, most likely, take Winograd's way (winograd_plan.h) for a convolution of this stride

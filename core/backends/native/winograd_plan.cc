@@ -20,8 +20,8 @@ constexpr int64_t kMinFusedBlocks = 6;
 // Both estimates are rough, and the direct way's error is smaller. Of groups they are rougher (Zen 3: 37 of 24 channels
 // of 7x7 by F(2) 0.9 by the estimate, 1.1 measured).
 constexpr double kClearly = 0.9, kClearlyOfGroups = 0.8;
-// And of 5x5, whose weights that come from afar take longer (Emerald Rapids, 256 channels of 8x8: 0.89 by the estimate,
-// 1.3 measured).
+// And of 5x5 and lines, whose weights that come from afar take longer (Emerald Rapids, 256 channels of 8x8: 0.89 by the
+// estimate, 1.3 measured; of lines only where caches are far).
 constexpr double kClearlyOfFive = 0.8;
 // For which finer blocks are made.
 constexpr int64_t kManyThreads = 16;
@@ -237,8 +237,10 @@ std::optional<WinogradPlan> ChooseWinograd(const Core& core, const ConvPlan& dir
   if (choice.m == WinogradChoice::kNever) return std::nullopt;
   if (choice.m != WinogradChoice::kByRule) return PlanWinograd(core, direct.shape, choice.m);
   std::optional<WinogradPlan> plan = PlanWinograd(core, direct.shape);
-  const bool is_five = direct.shape.kernel[1] == 5 && direct.shape.kernel[2] == 5;
-  const double clearly = direct.shape.groups > 1 ? kClearlyOfGroups : is_five ? kClearlyOfFive : kClearly;
+  const bool is_five = direct.shape.taps() == 25, is_far_line = core.far_caches && direct.shape.taps() < 9;
+  const double clearly = direct.shape.groups > 1  ? kClearlyOfGroups
+                         : is_five || is_far_line ? kClearlyOfFive
+                                                  : kClearly;
   if (plan.has_value() && plan->cycles > clearly * CyclesBeside(core, direct)) plan.reset();
   return plan;
 }

@@ -4,6 +4,7 @@
 
 #include "core/backends/native/composites.h"
 #include "core/backends/native/conv.h"
+#include "core/backends/native/conv_shape.h"
 #include "core/backends/native/function_emitter.h"
 #include "core/backends/native/loops.h"
 #include "core/backends/native/lowering.h"
@@ -115,7 +116,7 @@ absl::Status Convolution(FunctionEmitter& f, const Node& n, bool transposed) {
   }
   const Core& core = f.cpu().core;
   const int64_t accumulator_bytes = GemmTypes(f, n.in(0).dtype).accumulator_bytes;
-  ConvPlan plan = PlanConv(core, ConvShapeOf(n, transposed), accumulator_bytes,
+  ConvPlan plan = PlanConv(core, DepthAsRows(ConvShapeOf(n, transposed)), accumulator_bytes,
                            /*widened=*/ir::ByteSize(n.in(0).dtype) < accumulator_bytes);
   // Transforming weights takes longer than Winograd gains: only those that are constant.
   if (n.in(0).dtype == ir::DType::kF32 && f.IsConstantParam(n.in(1))) {
