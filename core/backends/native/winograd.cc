@@ -67,7 +67,7 @@ class BlockEmitter {
   // One vector of channels of the block, from the planes to `to` (input_elements()).
   void TransformInput(Value planes, Value v, Value to) {
     int64_t lanes = plan_.lanes, pitch = plan_.plane_columns() * lanes;
-    ForTileRows([&](Value r, Value slice, Value row) {
+    auto transform_row = [&](Value r, Value slice, Value row) {
       Value plane = kb_.Add(kb_.Mul(slice, plan_.channel_vectors()), v);
       Value from = kb_.At(planes, kb_.Mul(plane, plan_.plane_elements()), f32_);
       Value in_row = kb_.Mul(row, plan_.rows.step());
@@ -77,13 +77,19 @@ class BlockEmitter {
       }
       from = kb_.At(from, kb_.Mul(in_row, pitch), f32_);
       from = kb_.At(from, kb_.Mul(first_column_, plan_.columns.step() * lanes), f32_);
-      const int64_t phases = plan_.column_phases(), count = plan_.block_columns / phases;
+      const int64_t phases = plan_.column_phases(), count = plan_.block_pitch() / phases;
       kb_.For(phases, [&](Value phase) {
         TransformTiles(kb_, plan_, kb_.At(from, kb_.Mul(phase, plan_.plane_phase_columns() * lanes), f32_),
-                       kb_.Add(kb_.Mul(r, plan_.block_columns), kb_.Mul(phase, count)), count,
+                       kb_.Add(kb_.Mul(r, plan_.block_pitch()), kb_.Mul(phase, count)), count,
                        kb_.At(to, kb_.Mul(v, lanes), f32_));
       });
-    });
+    };
+    ForTileRows(transform_row);
+    if (plan_.rows.chunks == 1) return;
+    // Those that the last rows' chunks see, of the same slice.
+    const Value after = RowsOfBlock(), slice = kb_.Div(first_row_, plan_.tile_rows);
+    const Value next = kb_.Add(kb_.Rem(first_row_, plan_.tile_rows), after);
+    kb_.For(plan_.rows.chunks - 1, [&](Value i) { transform_row(kb_.Add(after, i), slice, kb_.Add(next, i)); });
   }
 
   // Where the block's transformed input lies in that of the image (is_deep).
@@ -117,7 +123,7 @@ class BlockEmitter {
         // be written.
         kb_.For(plan_.block_columns, [&](Value i) {
           Value t = kb_.Sub(kb_.Int(plan_.block_columns - 1), i);
-          Value tile = kb_.Add(kb_.Mul(r, plan_.block_columns), t);
+          Value tile = kb_.Add(kb_.Mul(r, plan_.block_pitch()), t);
           Value from = kb_.At(products, kb_.Add(kb_.Mul(tile, plan_.gemm.nr()), kb_.Mul(v, lanes)), f32_);
           Values y = BothWays(
               plan_, plan_.rows.products(), plan_.columns.products(),
@@ -204,6 +210,10 @@ class BlockEmitter {
       g.p.k_stride = plan_.tile_channels();
       g.p.inner.push_back({plan_.group_inputs(), [](KernelBuilder&, Value channel) { return channel; }});
     }
+    if (plan_.chunks() > 1) {
+      g.p.k_stride = (plan_.rows.chunks > 1 ? plan_.block_pitch() : 1) * plan_.tile_channels();
+      g.p.inner.push_back({plan_.group_inputs(), [](KernelBuilder&, Value channel) { return channel; }});
+    }
     if (plan_.is_deep()) {
       int64_t slice = plan_.slice_tiles() * plan_.tile_channels();
       g.p.inner.push_back({plan_.shape.kernel[0], [=](KernelBuilder& kb, Value tap) { return kb.Mul(tap, slice); }});
@@ -227,14 +237,18 @@ class BlockEmitter {
 
   // body(row in the block, slice, row in the slice) for the tile rows that exist; slices are counted through the batch.
   void ForTileRows(const std::function<void(Value, Value, Value)>& body) {
-    int64_t slices = plan_.shape.n * plan_.shape.out[0], all = slices * plan_.tile_rows;
-    Value rows = kb_.Int(plan_.block_rows);
-    if (all % plan_.block_rows != 0) rows = kb_.Min(rows, kb_.Sub(kb_.Int(all), first_row_));
-    kb_.For(kb_.Int(0), rows, 1, [&](Value r) {
+    kb_.For(kb_.Int(0), RowsOfBlock(), 1, [&](Value r) {
       Value row = kb_.Add(first_row_, r);
-      if (slices == 1) return body(r, kb_.Int(0), row);
+      if (plan_.shape.n * plan_.shape.out[0] == 1) return body(r, kb_.Int(0), row);
       body(r, kb_.Div(row, plan_.tile_rows), kb_.Rem(row, plan_.tile_rows));
     });
+  }
+
+  Value RowsOfBlock() {
+    const int64_t all = plan_.shape.n * plan_.shape.out[0] * plan_.tile_rows;
+    Value rows = kb_.Int(plan_.block_rows);
+    if (all % plan_.block_rows != 0) rows = kb_.Min(rows, kb_.Sub(kb_.Int(all), first_row_));
+    return rows;
   }
 
   struct Channels {
@@ -289,21 +303,27 @@ void EmitWinogradWeights(KernelBuilder& kb, const WinogradPlan& plan, Value w, V
     Value panel = kb.Div(channel, nr), in_group = kb.Rem(channel, plan.group_panels() * nr);
     Value output = kb.Add(kb.Mul(kb.Div(panel, plan.group_panels()), plan.group_outputs()),
                           kb.Min(in_group, kb.Int(plan.group_outputs() - 1)));
-    const int64_t width = plan.columns.taps;
     Value from = kb.At(w, kb.Mul(output, kernels * plan.taps()), f32);
     Value column = kb.Add(kb.Mul(panel, plan.panel_weight_elements()), kb.Rem(channel, nr));
-    kb.For(kernels, [&](Value c) {
-      Value g = kb.At(from, kb.Mul(c, plan.taps()), f32);
-      Values u = BothWays(
-          plan, plan.rows.taps, width,
-          [&](int64_t i, int64_t j) { return kb.Widen(kb.Load(f32, kb.At(g, i * width + j, f32)), f64); },
-          [&](const WinogradAxis& axis, const Values& x) { return WeightTransform(kb, axis, x); });
-      Value target = kb.At(to, kb.Add(column, kb.Mul(c, nr)), f32);
-      for (size_t i = 0; i < u.size(); ++i) {
-        kb.Store(kb.b.create<arith::TruncFOp>(kb.loc, f32, u[i]), kb.At(target, places[i].place * point, f32));
-      }
-    });
-    kb.For(kb.Int(kernels), kb.Int(plan.term_channels()), 1, [&](Value c) {
+    const int64_t height = plan.rows.tile_taps(), width = plan.columns.tile_taps();
+    for (int64_t chunk = 0; chunk < plan.chunks(); ++chunk) {
+      const int64_t first = chunk * height * width;
+      kb.For(kernels, [&](Value c) {
+        Value g = kb.At(from, kb.Mul(c, plan.taps()), f32);
+        auto tap = [&](int64_t i, int64_t j) {
+          const int64_t t = first + i * width + j;  // the last chunk may have fewer
+          return t < plan.taps() ? kb.Widen(kb.Load(f32, kb.At(g, t, f32)), f64) : kb.Zero(f64);
+        };
+        Values u = BothWays(plan, height, width, tap,
+                            [&](const WinogradAxis& axis, const Values& x) { return WeightTransform(kb, axis, x); });
+        Value target = kb.At(to, kb.Add(column, kb.Mul(kb.Add(c, chunk * kernels), nr)), f32);
+        for (size_t i = 0; i < u.size(); ++i) {
+          kb.Store(kb.b.create<arith::TruncFOp>(kb.loc, f32, u[i]), kb.At(target, places[i].place * point, f32));
+        }
+      });
+    }
+    // Beyond the last channel, where terms adjoin.
+    kb.For(kb.Int(kernels * plan.chunks()), kb.Int(plan.term_channels()), 1, [&](Value c) {
       Value target = kb.At(to, kb.Add(column, kb.Mul(c, nr)), f32);
       kb.For(plan.points(), [&](Value i) { kb.Store(kb.Zero(f32), kb.At(target, kb.Mul(i, point), f32)); });
     });

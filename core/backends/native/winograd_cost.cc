@@ -49,7 +49,8 @@ double ProductCycles(const Core& core, const WinogradPlan& plan) {
   const double weights = weight_bytes / far_bytes + again / (in_l3                 ? kL3Bytes
                                                              : weight_bytes > near ? far_bytes
                                                                                    : kNearBytes);
-  const double input_bytes = static_cast<double>(plan.group_panels() * plan.shape.kernel[0]) * InputBytes(plan);
+  const double input_bytes =
+      static_cast<double>(plan.group_panels() * plan.shape.kernel[0] * plan.chunks()) * InputBytes(plan);
   const bool are_far = plan.panels_outer && InputBytes(plan) > near;
   double cycles = std::max(multiplying, weights) + input_bytes / (are_far ? 2 * far_bytes : 8 * kNearBytes);
   if (core.waits_for_l2()) {

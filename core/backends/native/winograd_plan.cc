@@ -14,7 +14,8 @@ constexpr int64_t kBlockScratchBytes = 704 << 10;                 // lies on a t
 constexpr int64_t kMaxBlockTiles = 64, kMaxAxisBlockTiles = 192;  // of tiles along one axis
 constexpr int64_t kMinBlockColumns = 24;
 // Of kernels along one axis.
-constexpr int64_t kMaxLinePoints = 8, kMaxLineTaps = kMaxLinePoints - 1;
+constexpr int64_t kMaxLinePoints = 8, kMaxLineTaps = 64;
+constexpr int64_t kChunk = 4;  // of longer ones, and of seven where that takes fewer products
 // Whole blocks are handed to threads only where there are enough of them.
 constexpr int64_t kMinFusedBlocks = 6;
 // Both estimates are rough, and the direct way's error is smaller. Of groups they are rougher (Zen 3: 37 of 24 channels
@@ -75,9 +76,14 @@ void ChooseTile(const Core& core, const Vectors& of_panel, int64_t threads, Wino
   }
 }
 
+bool IsChunked(int64_t taps, int64_t m) { return m == kChunk && taps >= kMaxLinePoints - 1; }
+
 bool IsDilatedSequence(const ConvShape& s) {
   return s.dilation[2] > 1 && s.in[0] * s.in[1] == 1 && s.out[0] * s.out[1] == 1 && s.kernel[0] * s.kernel[1] == 1;
 }
+
+// A phase's last tiles are not followed by its own.
+bool MayBeChunked(const ConvShape& s) { return s.dilation == Spatial{1, 1, 1} || IsDilatedSequence(s); }
 
 // Every way to cut the results into blocks of tiles, of m rows and columns where the kernel has several.
 void ForEachBlocking(const Core& core, const ConvShape& shape, int64_t m,
@@ -86,7 +92,8 @@ void ForEachBlocking(const Core& core, const ConvShape& shape, int64_t m,
   plan.shape = shape;
   plan.lanes = core.vector_bytes / kFloatBytes;
   auto axis_of = [&](int axis) {
-    return WinogradAxis{shape.kernel[axis] > 1 ? m : 1, shape.kernel[axis], shape.stride[axis]};
+    const int64_t taps = shape.kernel[axis];
+    return WinogradAxis{taps > 1 ? m : 1, taps, shape.stride[axis], IsChunked(taps, m) ? CeilDiv(taps, m) : 1};
   };
   plan.rows = axis_of(1);
   plan.columns = axis_of(2);
@@ -102,13 +109,14 @@ void ForEachBlocking(const Core& core, const ConvShape& shape, int64_t m,
   for (int64_t column_blocks = least; column_blocks <= most; ++column_blocks) {
     plan.block_columns = CeilDiv(plan.tile_columns, column_blocks);
     if (plan.column_blocks() != column_blocks) continue;
-    // A block of deep ones has its input in one image.
+    // A block of deep ones has its input in one image, one of chunks of rows in one slice.
     int64_t rows = (shape.kernel[0] > 1 ? 1 : shape.n) * shape.out[0] * plan.tile_rows;
     for (int64_t r = 1; r <= rows && (r == 1 || r * plan.block_columns <= most_tiles); ++r) {
       if (r > 1 && plan.split_columns()) break;
       // Blocks of equal size.
       if (r > 1 && CeilDiv(rows, CeilDiv(rows, r)) != r) continue;
       if (plan.is_deep() && shape.n > 1 && rows % r != 0) continue;
+      if (plan.rows.chunks > 1 && rows > plan.tile_rows && plan.tile_rows % r != 0) continue;
       plan.block_rows = r;
       consider(&plan);
     }
@@ -195,8 +203,9 @@ bool IsWinogradShape(const ConvShape& s) {
   const bool may_be_dilated = is_flat && s.stride == ones && s.dilation[0] == 1 && has_phases(1) && has_phases(2);
   const bool is_three = rows == 3 && columns == 3 && (s.stride == ones || (s.stride == twos && is_flat));
   const bool is_five = rows == 5 && columns == 5 && s.stride == ones && is_flat;
-  const bool is_line = std::min(rows, columns) == 1 && std::max(rows, columns) > 1 &&
-                       std::max(rows, columns) <= kMaxLineTaps && s.stride == ones && is_flat;
+  const int64_t longest = std::max(rows, columns);
+  const bool is_line = std::min(rows, columns) == 1 && longest > 1 && longest <= kMaxLineTaps && s.stride == ones &&
+                       is_flat && (longest < kMaxLinePoints || MayBeChunked(s));
   return (is_three || is_five || is_line) && (!is_dilated || may_be_dilated) && s.input_dilation == ones &&
          !s.reversed && (s.groups == 1 || s.c > s.groups);
 }
@@ -206,11 +215,13 @@ std::optional<WinogradPlan> PlanWinograd(const Core& core, const ConvShape& shap
   if (!IsWinogradShape(shape)) return best;
   const bool is_line = std::min(shape.kernel[1], shape.kernel[2]) == 1;
   const int64_t taps = std::max(shape.kernel[1], shape.kernel[2]);
-  for (int64_t m = 2; m <= (is_line ? kMaxLinePoints - taps + 1 : 4); ++m) {
+  for (int64_t m = 2; m <= kMaxLinePoints - 1; ++m) {
     if (only_m != 0 && m != only_m) continue;
-    const bool strided = shape.stride[2] > 1;
-    const int64_t points = m + taps - 1;
-    if (strided ? m == 3 : points % 2 != 0 || points < 4 || (!is_line && points > 6)) continue;
+    const bool is_strided = shape.stride[2] > 1, is_chunked = is_line && IsChunked(taps, m);
+    const int64_t points = is_chunked ? 2 * m - 1 : m + taps - 1;
+    if (is_strided ? m != 2 && m != 4 : points < 4 || points > (is_line ? kMaxLinePoints : 6)) continue;
+    if (!is_strided && !is_chunked && points % 2 != 0) continue;
+    if (is_chunked && !MayBeChunked(shape)) continue;
     ForEachBlocking(core, shape, m, [&](WinogradPlan* plan) { ChooseTile(core, {1, 6}, 1, plan, &best); });
   }
   return best;

@@ -15,8 +15,10 @@
 // A 5x5 kernel of stride 1 has F(2x2, 5x5), of the points and input tiles of F(4x4, 3x3): 36 multiplications for 4
 // results, where the direct way takes 100.
 //
-// A kernel along one axis, of 2 to 7 taps, has F(m, taps) on it, of up to eight points, whose errors are no larger than
-// those of six on both axes (kernels.md): 8 multiplications for 6 results of 3 taps, where the direct way takes 18.
+// A kernel along one axis, of up to seven taps, has F(m, taps) on it, of up to eight points, whose errors are no larger
+// than those of six on both axes (kernels.md): 8 multiplications for 6 results of 3 taps, where the direct way
+// takes 18. A longer one is cut into chunks of four, each an F(4, 4) of seven points: a step of tiles apart, so that a
+// product sums those of as many tiles that follow each other, and each tile is transformed once.
 //
 // Of dilation d, each d-th row and column of an image is one of d x d images, its phases, of dilation 1. The tiles of
 // their columns lie side by side, those of their rows below each other, each phase with planes of its own. A dilated
@@ -39,8 +41,9 @@
 
 namespace inlay::native {
 
-// The interpolation points of an axis of so many (4, 6 or 8), of stride 1, are 0, infinity and these, of both signs.
-// Every coefficient of A and B is exact in f32; of six, the error is half of that with the usual 1 and 2 (kernels.md).
+// The interpolation points of an axis of so many (4, 6, 7 or 8), of stride 1, are 0, these, of both signs, and, if
+// even, infinity. Every coefficient of A and B is exact in f32; of six, the error is half of that with the usual 1 and
+// 2 (kernels.md).
 inline std::vector<double> WinogradPairs(int64_t points) {
   return points == 4 ? std::vector<double>{1} : points == 6 ? std::vector{0.625, 1.5} : std::vector{0.5, 1.0, 2.0};
 }
@@ -59,12 +62,16 @@ struct WinogradPoint {
   int64_t place = 0, input = 0, terms = 1;
 };
 
-// Of an axis: F(m, taps) of a stride. Of one tap, an axis is as it is.
+// Of an axis: F(m, tile_taps) of a stride. Of one tap, an axis is as it is.
 struct WinogradAxis {
   int64_t m = 1, taps = 1, stride = 1;
+  int64_t chunks = 1;  // if several, of m taps each
 
-  int64_t step() const { return m * stride; }                // from tile to tile
-  int64_t inputs() const { return step() + taps - stride; }  // of a tile
+  int64_t tile_taps() const { return chunks > 1 ? m : taps; }
+  int64_t step() const { return m * stride; }                       // from tile to tile
+  int64_t inputs() const { return step() + tile_taps() - stride; }  // of a tile
+  // Of so many tiles that follow each other, with those that their last chunks see.
+  int64_t inputs_of(int64_t tiles) const { return (tiles + chunks - 2) * step() + inputs(); }
   int64_t points() const { return inputs(); }
   int64_t products() const { return stride > 1 ? 2 * m - 1 : points(); }
 };
@@ -99,12 +106,13 @@ struct WinogradPlan {
   bool has_phases() const { return row_phases() > 1 || column_phases() > 1; }
   int64_t phase_rows() const { return tile_rows / row_phases(); }  // of tiles
   int64_t phase_columns() const { return row_tiles() / column_phases(); }
-  int64_t plane_phase_rows() const { return phase_rows() * rows.step() + rows.taps - rows.stride; }
-  int64_t plane_phase_columns() const { return phase_columns() * columns.step() + columns.taps - columns.stride; }
+  int64_t plane_phase_rows() const { return rows.inputs_of(phase_rows()); }
+  int64_t plane_phase_columns() const { return columns.inputs_of(phase_columns()); }
 
   int64_t m() const { return std::max(rows.m, columns.m); }
   bool is_strided() const { return columns.stride > 1; }
   int64_t taps() const { return rows.taps * columns.taps; }
+  int64_t chunks() const { return rows.chunks * columns.chunks; }
   int64_t points() const { return rows.points() * columns.points(); }
   int64_t products() const { return rows.products() * columns.products(); }
 
@@ -120,7 +128,11 @@ struct WinogradPlan {
   int64_t column_blocks() const { return CeilDiv(tile_columns, block_columns); }
   int64_t row_blocks() const { return CeilDiv(shape.n * shape.out[0] * tile_rows, block_rows); }
   int64_t blocks() const { return row_blocks() * column_blocks(); }
-  int64_t block_tiles() const { return block_rows * block_columns; }
+  // Of a block: its transformed tiles, those of a row side by side, and as many of its products as there are from its
+  // first tile to its last.
+  int64_t block_pitch() const { return block_columns + columns.chunks - 1; }
+  int64_t block_inputs() const { return (block_rows + rows.chunks - 1) * block_pitch(); }
+  int64_t block_tiles() const { return (block_rows - 1) * block_pitch() + block_columns; }
 
   // x with its padding, [image][slice][vector of channels][row][column][lane].
   int64_t slices() const { return shape.out[0] + shape.kernel[0] - 1; }
@@ -142,7 +154,7 @@ struct WinogradPlan {
   int64_t tile_channels() const { return channel_vectors() * lanes; }
   int64_t row_tiles() const { return column_blocks() * block_columns; }
   int64_t slice_tiles() const { return tile_rows * row_tiles(); }
-  int64_t input_tiles() const { return is_deep() ? slices() * slice_tiles() : block_tiles(); }
+  int64_t input_tiles() const { return is_deep() ? slices() * slice_tiles() : block_inputs(); }
   int64_t input_pitch(int64_t terms) const { return input_offset(1, terms); }
   // Of what lies behind so many products of so many points.
   int64_t input_offset(int64_t products, int64_t points) const {
@@ -169,11 +181,13 @@ struct WinogradPlan {
   // they do in the transformed input, whose vectors of channels are whole: the weights of channels beyond the last are
   // 0.
   bool terms_adjoin() const { return is_strided() && shape.groups == 1; }
-  int64_t term_channels() const { return terms_adjoin() ? tile_channels() : group_inputs() * shape.kernel[0]; }
+  int64_t term_channels() const {
+    return terms_adjoin() ? tile_channels() : group_inputs() * shape.kernel[0] * chunks();
+  }
   int64_t panel_weight_elements() const { return points() * term_channels() * gemm.nr(); }
   int64_t packed_weight_elements() const { return panels() * panel_weight_elements(); }
   // A vector of channels of a block, or (is_deep) of a slice.
-  int64_t transform_tiles() const { return is_deep() ? slice_tiles() : block_tiles(); }
+  int64_t transform_tiles() const { return is_deep() ? slice_tiles() : block_inputs(); }
   int64_t transform_tasks() const { return fused ? 0 : inputs() * (is_deep() ? slices() : 1) * channel_vectors(); }
   int64_t tasks() const { return fused ? blocks() : blocks() * panels(); }
   // Transformed input that the tasks share.
@@ -182,7 +196,7 @@ struct WinogradPlan {
 };
 
 // Whether a convolution has the form: 3x3 in its last two axes, stride 1, or, in those axes of a kernel without extent
-// in depth, stride 2 or dilations, each phase of which has results, or 5x5 or 2 to 7 taps along one axis, of stride 1;
+// in depth, stride 2 or dilations, each phase of which has results, or 5x5 or a kernel along one axis, of stride 1;
 // its groups, if any, of several channels. f32 only.
 bool IsWinogradShape(const ConvShape& shape);
 

@@ -68,6 +68,9 @@ Magnitudes StridedMagnitudes(int64_t m) {
   return r;
 }
 
+// Of a kernel along an axis.
+int64_t ChunksOf(int64_t m, int64_t taps) { return m == 4 && taps > 6 ? (taps + m - 1) / m : 1; }
+
 // Of the product of (x - p) for those of `points` that are not the one at `without`: its coefficients.
 std::vector<double> Polynomial(const std::vector<double>& points, size_t without) {
   std::vector<double> result{1};
@@ -79,21 +82,20 @@ std::vector<double> Polynomial(const std::vector<double>& points, size_t without
   return result;
 }
 
-// Lagrange's interpolation in the finite points; infinity is last.
-Magnitudes MagnitudesOf(int64_t m, int64_t stride, int64_t taps) {
-  if (taps == 1) return {{{1}}, {{1}}, {{1}}};
-  if (stride == 2) return StridedMagnitudes(m);
+// Lagrange's interpolation in the finite points; infinity, if there is one, is last.
+Magnitudes MagnitudesOfTile(int64_t m, int64_t taps) {
+  const bool has_infinity = (m + taps) % 2 == 1;
   std::vector<double> points{0};
   for (double p : WinogradPairs(m + taps - 1)) points.insert(points.end(), {p, -p});
   auto power = [](double p, int64_t n) { return n == 0 ? 1 : std::pow(std::abs(p), n); };
   Magnitudes r{Matrix(m), {}, {}};
   for (int64_t i = 0; i < m; ++i) {
     for (double p : points) r.a[i].push_back(power(p, i));
-    r.a[i].push_back(i == m - 1);
+    if (has_infinity) r.a[i].push_back(i == m - 1);
   }
-  for (size_t i = 0; i <= points.size(); ++i) {
+  for (size_t i = 0; i < points.size() + has_infinity; ++i) {
     r.b.push_back(Polynomial(points, i));
-    r.b.back().resize(points.size() + 1);
+    r.b.back().resize(m + taps - 1);
     for (double& c : r.b.back()) c = std::abs(c);
     r.g.emplace_back(taps, 0);
     if (i == points.size()) {
@@ -103,6 +105,26 @@ Magnitudes MagnitudesOf(int64_t m, int64_t stride, int64_t taps) {
     double scale = 1;
     for (size_t j = 0; j < points.size(); ++j) scale *= j == i ? 1 : std::abs(points[i] - points[j]);
     for (int64_t t = 0; t < taps; ++t) r.g.back()[t] = power(points[i], t) / scale;
+  }
+  return r;
+}
+
+// Chunks of a kernel have points of their own, of inputs that begin m later.
+Magnitudes MagnitudesOf(int64_t m, int64_t stride, int64_t taps) {
+  if (taps == 1) return {{{1}}, {{1}}, {{1}}};
+  if (stride == 2) return StridedMagnitudes(m);
+  const int64_t chunks = ChunksOf(m, taps);
+  const Magnitudes of_tile = MagnitudesOfTile(m, chunks > 1 ? m : taps);
+  if (chunks == 1) return of_tile;
+  Magnitudes r{Matrix(m), {}, {}};
+  for (int64_t chunk = 0; chunk < chunks; ++chunk) {
+    for (int64_t i = 0; i < m; ++i) r.a[i].insert(r.a[i].end(), of_tile.a[i].begin(), of_tile.a[i].end());
+    for (size_t p = 0; p < of_tile.b.size(); ++p) {
+      r.b.emplace_back(m * (chunks + 1) - 1, 0);
+      std::copy(of_tile.b[p].begin(), of_tile.b[p].end(), r.b.back().begin() + chunk * m);
+      r.g.emplace_back(taps, 0);
+      for (int64_t t = chunk * m; t < std::min(taps, (chunk + 1) * m); ++t) r.g.back()[t] = of_tile.g[p][t - chunk * m];
+    }
   }
   return r;
 }
@@ -213,9 +235,10 @@ void Check(const std::string& cpu, const Case& c, int64_t m, Way way) {
     weights.push_back(BothWays(of_rows.g, of_columns.g, g));
   }
   // Sums of as many terms as there are kernels, and the roundings of the transforms.
-  double unit = (static_cast<double>(c.kernels()) + 20) * std::ldexp(1.0, -24), worst = 0;
-  const int64_t in_rows = row_m * c.stride + c.row_taps - c.stride,
-                in_columns = column_m * c.stride + c.taps - c.stride;
+  const int64_t chunks = ChunksOf(m, std::max(c.row_taps, c.taps));
+  double unit = (static_cast<double>(c.kernels() * chunks) + 20) * std::ldexp(1.0, -24), worst = 0;
+  const int64_t in_rows = static_cast<int64_t>(of_rows.b[0].size());
+  const int64_t in_columns = static_cast<int64_t>(of_columns.b[0].size());
   // Of each phase.
   const int64_t rows = (r.height + row_m * c.row_dilation - 1) / (row_m * c.row_dilation);
   const int64_t columns = (r.width + column_m * c.dilation - 1) / (column_m * c.dilation), tiles = rows * columns;
@@ -354,10 +377,10 @@ TEST_P(WinogradTest, Lines) {
   };
   EXPECT_EQ(tiles_of(2), (std::vector<int64_t>{3, 5, 7}));
   EXPECT_EQ(tiles_of(3), (std::vector<int64_t>{2, 4, 6}));
-  EXPECT_EQ(tiles_of(7), (std::vector<int64_t>{2}));
-  EXPECT_EQ(tiles_of(8), std::vector<int64_t>());
-  for (int64_t taps = 2; taps <= 7; ++taps) {
-    Case row{2, 17, 9, 5, 19, 0, taps / 2, 0, taps / 2};
+  EXPECT_EQ(tiles_of(7), (std::vector<int64_t>{2, 4}));
+  EXPECT_EQ(tiles_of(8), (std::vector<int64_t>{4}));
+  for (int64_t taps : {2, 3, 4, 5, 6, 7, 8, 11, 17}) {
+    Case row{2, 17, 9, 5, 39, 0, taps / 2, 0, taps / 2};
     row.row_taps = 1;
     row.taps = taps;
     CheckAll(row);
@@ -365,7 +388,7 @@ TEST_P(WinogradTest, Lines) {
     column.row_taps = taps;
     column.taps = 1;
     CheckAll(column);
-    Case sequence{2, 17, 9, 1, 50, 0, 0, 0, 3 * (taps - 1)};
+    Case sequence{2, 17, 9, 1, 60, 0, 0, 0, 3 * (taps - 1)};
     sequence.row_taps = 1;
     sequence.taps = taps;
     sequence.dilation = 3;
@@ -385,6 +408,13 @@ TEST_P(WinogradTest, Lines) {
   CheckAll(sequence(1, 16, 70, 3, 0, 0));
   CheckAll(sequence(1, 16, 700, 300, 600, 0));
   CheckAll(sequence(1, 16, 32, 32, 32, 32));
+  Case chunks = sequence(2, 16, 300, 4, 30, 10);
+  chunks.taps = 11;
+  CheckAll(chunks);
+  chunks.dilation = 1;
+  chunks.groups = 2;
+  chunks.m = 12;
+  CheckAll(chunks);
   Case grouped = sequence(2, 32, 75, 2, 2, 2);
   grouped.m = 24;
   grouped.groups = 4;

@@ -108,7 +108,7 @@ Values InputTransform(KernelBuilder& kb, const WinogradAxis& axis, const Values&
     result.push_back(Axpy(kb, pairs[i], odd, even));
     result.push_back(Axpy(kb, -pairs[i], odd, even));
   }
-  result.push_back(Combine(kb, of_all, d, 1));
+  if (d.size() % 2 == 0) result.push_back(Combine(kb, of_all, d, 1));
   return result;
 }
 
@@ -123,7 +123,7 @@ Values OutputTransform(KernelBuilder& kb, const WinogradAxis& axis, const Values
   }
   Values result;
   for (int64_t q = 0; q < axis.m; ++q) {
-    Value sum = q == 0 ? v.front() : q == axis.m - 1 ? v.back() : nullptr;
+    Value sum = q == 0 ? v.front() : q == axis.m - 1 && v.size() % 2 == 0 ? v.back() : nullptr;
     for (size_t i = 0; i < pairs.size(); ++i) {
       const double power = std::pow(pairs[i], static_cast<double>(q));
       const Value of_pair = q % 2 == 0 ? even[i] : odd[i];
@@ -140,7 +140,7 @@ Values WeightTransform(KernelBuilder& kb, const WinogradAxis& axis, const Values
   const std::vector<double> pairs = WinogradPairs(axis.points());
   // g_first + p^2 g_(first + 2) + ...
   auto every_other = [&](double p, int64_t first) {
-    int64_t t = first + (axis.taps - 1 - first) / 2 * 2;
+    int64_t t = first + (axis.tile_taps() - 1 - first) / 2 * 2;
     Value sum = g[t];
     while ((t -= 2) >= first) sum = Axpy(kb, p * p, sum, g[t]);
     return sum;
@@ -154,7 +154,7 @@ Values WeightTransform(KernelBuilder& kb, const WinogradAxis& axis, const Values
     result.push_back(Times(kb, 1 / (2 * p * p * others), Plus(kb, even, odd)));
     result.push_back(Times(kb, 1 / (2 * p * p * others), Minus(kb, even, odd)));
   }
-  result.push_back(g.back());
+  if (axis.points() % 2 == 0) result.push_back(g.back());
   return result;
 }
 

@@ -16,7 +16,7 @@ std::vector<mlir::Value> InputTransform(KernelBuilder& kb, const WinogradAxis& a
 std::vector<mlir::Value> OutputTransform(KernelBuilder& kb, const WinogradAxis& axis,
                                          const std::vector<mlir::Value>& v);
 
-// G g: axis.taps to axis.points().
+// G g: axis.tile_taps() to axis.points().
 std::vector<mlir::Value> WeightTransform(KernelBuilder& kb, const WinogradAxis& axis,
                                          const std::vector<mlir::Value>& g);
 
