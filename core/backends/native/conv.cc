@@ -136,7 +136,7 @@ void EmitPadInput(KernelBuilder& kb, const ConvPlan& plan, Value x, const InputE
 }
 
 void EmitPackConvWeights(KernelBuilder& kb, const ConvPlan& plan, Value w, Type element, Type packed, Value to) {
-  if (plan.method == ConvMethod::kDepthwiseChannels) {
+  if (plan.has_channel_lanes()) {
     EmitPackDepthwiseWeights(kb, plan, w, element, packed, to);
     return;
   }

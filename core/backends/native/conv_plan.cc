@@ -407,13 +407,13 @@ int64_t ConvPlan::band_plane_elements() const {
 int64_t ConvPlan::tasks() const {
   if (method == ConvMethod::kBands) return gemm.batch * bands();
   if (method == ConvMethod::kDepthwise) return shape.n * shape.c;
-  if (method == ConvMethod::kDepthwiseChannels) return shape.n * channel_blocks();
+  if (has_channel_lanes()) return shape.n * channel_blocks();
   return gemm.tasks();
 }
 
 int64_t ConvPlan::packed_weight_elements() const {
   if (method == ConvMethod::kDepthwise) return 0;
-  if (method == ConvMethod::kDepthwiseChannels) return channel_blocks() * shape.taps() * lanes;
+  if (has_channel_lanes()) return channel_blocks() * shape.taps() * lanes;
   if (method == ConvMethod::kPixelRows) return shape.groups * gemm.k * gemm.packed_columns();
   return shape.groups * gemm.packed_row_elements();
 }

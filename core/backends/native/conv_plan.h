@@ -49,6 +49,7 @@ enum class ConvMethod {
   kPixelRows,
   kDepthwise,          // each channel by itself, vectors along image rows
   kDepthwiseChannels,  // vectors across channels: for images narrower than a vector; weights packed
+  kDepthwiseLines,     // the same, of long kernels along rows, a band of a row at a time
   // Weights as P, pixels where they lie in planes that the task pads itself, a band of output rows at a time: in its
   // scratch, for which the channels of a group must be few. A column is a position in the padded rows, so that every
   // tap reads vectors that run on from one row to the next; those between the rows are computed and dropped.
@@ -77,7 +78,8 @@ struct ConvPlan {
   bool padded_input = false;  // the tasks read the padded copy
   // Of kPixelRows with one tap: the copy has pixels as tiles read them, [tile][k][mr].
   bool tiled_input = false;
-  int64_t band = 0;  // kDepthwise, kBands: output rows that are padded and computed at a time
+  // kDepthwise, kBands: output rows that are padded and computed at a time; kDepthwiseLines: output columns.
+  int64_t band = 0;
   DepthwiseTile depthwise;
   double cycles = 0;  // estimated, of one call; where the input is padded, without that (depthwise: with)
 
@@ -90,12 +92,15 @@ struct ConvPlan {
   // Of making the copy: planes, or, where it is tiled, blocks of a group's channels.
   int64_t copy_tasks() const { return tiled_input ? gemm.batch * channel_runs() : shape.n * shape.c; }
   int64_t channel_runs() const { return CeilDiv(group_channels(), kTiledChannels); }
-  bool is_depthwise() const { return method == ConvMethod::kDepthwise || method == ConvMethod::kDepthwiseChannels; }
-  int64_t channel_blocks() const { return CeilDiv(shape.m, lanes); }  // kDepthwiseChannels
+  bool is_depthwise() const { return method == ConvMethod::kDepthwise || has_channel_lanes(); }
+  bool has_channel_lanes() const {
+    return method == ConvMethod::kDepthwiseChannels || method == ConvMethod::kDepthwiseLines;
+  }
+  int64_t channel_blocks() const { return CeilDiv(shape.m, lanes); }  // has_channel_lanes()
   int64_t tasks() const;
   int64_t packed_weight_elements() const;
   // Whether packing turns f16 and bf16 into the accumulator's type.
-  bool widens_weights() const { return method == ConvMethod::kPixelRows || method == ConvMethod::kDepthwiseChannels; }
+  bool widens_weights() const { return method == ConvMethod::kPixelRows || has_channel_lanes(); }
   int64_t scratch_bytes() const;  // of a worker
 
   // kPixelRows without a padded copy: scalars are read with any stride, columns of padding left out of the code, rows

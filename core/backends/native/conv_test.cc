@@ -430,6 +430,20 @@ TEST_P(ConvTest, DepthwiseChannels) {
   Check(GetParam(), {1, 33, 66, 33, {1, 6, 5}, k133, k1, k1, k011, k011, true});
 }
 
+// Bands and squares that begin earlier, channels that do not fill a vector, several filters a channel.
+TEST_P(ConvTest, DepthwiseLines) {
+  for (int64_t width : {16, 37, 130, 601}) {
+    for (int64_t kernel : {9, 31, 64}) {
+      const Spatial taps{1, 1, kernel}, pad{0, 0, kernel / 2}, pad_end{0, 0, (kernel - 1) / 2};
+      Check(GetParam(), {2, 33, 33, 33, {1, 1, width}, taps, k1, k1, pad, pad_end});
+      Check(GetParam(), {1, 16, 32, 16, {1, 3, width}, taps, k1, k1, {0, 0, kernel - 1}, k0});
+      Check(GetParam(), {1, 16, 16, 16, {1, 5, width + kernel}, taps, k122, k1, {0, 0, -1}, k0});
+    }
+  }
+  Check(GetParam(), {1, 16, 32, 16, {1, 2, 50}, {1, 1, 20}, k1, k1, {0, 0, 40}, {0, 0, 70}});
+  Check(GetParam(), {1, 16, 32, 16, {1, 2, 50}, {1, 1, 20}, k1, k1, {0, 0, 4}, {0, 0, 7}, true});
+}
+
 // Few panels are cut along rows too, be those weights or pixels.
 TEST_P(ConvTest, FewPanelsInMoreTasks) {
   if (GetParam() == "x86-64") GTEST_SKIP() << "its panels are many";

@@ -328,6 +328,10 @@ void EmitDepthwiseTasks(KernelBuilder& kb, const ConvKernel& kernel, Value begin
     EmitDepthwiseChannelTasks(kb, kernel, begin, end, scratch);
     return;
   }
+  if (kernel.plan.method == ConvMethod::kDepthwiseLines) {
+    EmitDepthwiseLineTasks(kb, kernel, begin, end, scratch);
+    return;
+  }
   RowTasks tasks(kb, kernel, scratch);
   kb.For(begin, end, 1, [&](Value task) { tasks.Emit(task); });
 }

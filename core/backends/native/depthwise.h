@@ -6,6 +6,9 @@
 // rows that see it. Padding is made by masks; with strides or dilation a band of x is copied into padded phase planes.
 // kDepthwiseChannels: a task is a vector of output channels of an image, whose planes it transposes into scratch and
 // back. No lane is wasted on narrow images, and taps that fall into the padding are not computed.
+// kDepthwiseLines: a task is a vector of output channels, of a kernel along rows: a band of a row is transposed into
+// scratch, padding and all, and a square of pixels and channels has its sums in registers, where it is transposed back.
+// Every load is aligned, and a tap's weights are met once for a vector of pixels.
 #ifndef INLAY_CORE_BACKENDS_NATIVE_DEPTHWISE_H_
 #define INLAY_CORE_BACKENDS_NATIVE_DEPTHWISE_H_
 
@@ -16,10 +19,12 @@ namespace inlay::native {
 void EmitDepthwiseTasks(KernelBuilder& kb, const ConvKernel& kernel, mlir::Value begin, mlir::Value end,
                         mlir::Value scratch);
 
-// kDepthwiseChannels alone.
+// kDepthwiseChannels and kDepthwiseLines alone.
+void EmitDepthwiseLineTasks(KernelBuilder& kb, const ConvKernel& kernel, mlir::Value begin, mlir::Value end,
+                            mlir::Value scratch);
 void EmitDepthwiseChannelTasks(KernelBuilder& kb, const ConvKernel& kernel, mlir::Value begin, mlir::Value end,
                                mlir::Value scratch);
-// Its weights: [block of channels][tap][lane], the last block padded with zeros.
+// Their weights: [block of channels][tap][lane], the last block padded with zeros.
 void EmitPackDepthwiseWeights(KernelBuilder& kb, const ConvPlan& plan, mlir::Value w, mlir::Type element,
                               mlir::Type packed, mlir::Value to);
 

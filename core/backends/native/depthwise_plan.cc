@@ -15,6 +15,7 @@ int64_t ChannelsBytes(const Core& core) { return core.l2_bytes * 5 / 32; }
 constexpr int64_t kMaxDirectKernelRows = 44;
 constexpr int64_t kMaxTileCode = 1024;   // multiply-adds of a tile and a kernel column
 constexpr double kEpilogueCycles = 2.5;  // of a vector
+constexpr double kLineTapCycles = 0.6;   // of kDepthwiseLines, a tap and a vector
 
 const Spatial kOnes{1, 1, 1};
 
@@ -110,12 +111,42 @@ bool CanBeChannels(const ConvPlan& plan) {
          plan.lanes > 1 && s.m >= plan.lanes && s.out[2] <= 4 * plan.lanes;
 }
 
+bool CanBeLines(const ConvPlan& plan) {
+  const ConvShape& s = plan.shape;
+  return IsPlane(s) && s.kernel[1] == 1 && s.pad[1] == 0 && (s.out[1] - 1) * s.stride[1] < s.in[1] &&
+         s.dilation == kOnes && s.input_dilation == kOnes && plan.lanes > 1 &&
+         std::min({s.m, s.out[2], s.in[2]}) >= plan.lanes;
+}
+
+// A kernel's columns, where those of a band are many times as many.
+constexpr int64_t kBandColumns = 256;
+
+// Cycles of a block of channels.
+double LineCycles(const ConvPlan& plan) {
+  const ConvShape& s = plan.shape;
+  const int64_t bands = CeilDiv(s.out[2], plan.band), vectors = bands * CeilDiv(plan.band, plan.lanes);
+  const int64_t squares = vectors + bands * CeilDiv(DepthwiseLineColumns(plan), plan.lanes);
+  const double lanes = static_cast<double>(plan.lanes);
+  return s.out[1] * lanes *
+         (static_cast<double>(vectors * s.kernel[2]) * kLineTapCycles + 2.0 * squares + kEpilogueCycles * vectors);
+}
+
 }  // namespace
 
 bool PlanDepthwise(const Core& core, ConvPlan* plan) {
   const ConvShape& s = plan->shape;
   const bool rows = PlanRows(core, plan);
   plan->cycles = rows ? RowCycles(*plan) * s.n * s.m : 0;
+  if (CanBeLines(*plan)) {
+    ConvPlan lines = *plan;
+    lines.method = ConvMethod::kDepthwiseLines;
+    lines.band = CeilDiv(s.out[2], CeilDiv(s.out[2], std::max(kBandColumns, 4 * s.kernel[2])));
+    lines.cycles = LineCycles(lines) * s.n * lines.channel_blocks();
+    if (lines.scratch_bytes() <= kMaxScratchBytes && !(rows && lines.cycles >= plan->cycles)) {
+      *plan = lines;
+      return true;
+    }
+  }
   if (!CanBeChannels(*plan)) return rows;
   ConvPlan channels = *plan;
   channels.method = ConvMethod::kDepthwiseChannels;
@@ -129,12 +160,19 @@ bool PlanDepthwise(const Core& core, ConvPlan* plan) {
 
 int64_t DepthwiseChannelPitch(const ConvPlan& plan) { return RoundUp(plan.shape.pixels(), plan.lanes); }
 
+int64_t DepthwiseLineColumns(const ConvPlan& plan) {
+  return (plan.band - 1) * plan.shape.stride[2] + plan.shape.kernel[2];
+}
+
 int64_t DepthwisePaddedElements(const ConvPlan& plan) { return RoundUp(plan.padded_elements(), plan.lanes); }
 
 int64_t DepthwiseScratchElements(const ConvPlan& plan) {
   const ConvShape& s = plan.shape;
   if (plan.method == ConvMethod::kDepthwiseChannels) {
     return (RoundUp(s.in_elements(), plan.lanes) + 2 * DepthwiseChannelPitch(plan)) * plan.lanes;
+  }
+  if (plan.method == ConvMethod::kDepthwiseLines) {
+    return (DepthwiseLineColumns(plan) + 2 * plan.lanes) * plan.lanes;
   }
   return DepthwisePaddedElements(plan) + s.out[0] * plan.band * s.out[2] + plan.lanes;
 }

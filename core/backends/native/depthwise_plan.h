@@ -17,11 +17,13 @@ inline constexpr int64_t kMaxUnrolledKernelRows = 11;
 bool PlanDepthwise(const Core& core, ConvPlan* plan);
 
 // kDepthwise: the padded band, then the sums of a band. kDepthwiseChannels: x and the sums with a block's channels
-// innermost, then the sums with pixels innermost.
+// innermost, then the sums with pixels innermost. kDepthwiseLines: a band of x with a block's channels innermost.
 int64_t DepthwisePaddedElements(const ConvPlan& plan);
 int64_t DepthwiseScratchElements(const ConvPlan& plan);
 // kDepthwiseChannels: from one channel's sums to the next's.
 int64_t DepthwiseChannelPitch(const ConvPlan& plan);
+// kDepthwiseLines: columns of x that a band sees.
+int64_t DepthwiseLineColumns(const ConvPlan& plan);
 
 }  // namespace inlay::native
 

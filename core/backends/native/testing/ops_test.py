@@ -498,6 +498,8 @@ def test_conv(s):
     # Patches; dilations, of phases with and without results.
     cases += [
         ((1, 5, 333), (16, 5, 16), conv_attrs(1, 16)),
+        ((2, 19, 70), (19, 1, 31), conv_attrs(1, pads=15, groups=19)),
+        ((1, 18, 131), (20, 18, 11), conv_attrs(1, 1, 3, 15)),
         ((1, 2, 12, 33, 35), (24, 2, 4, 16, 16), conv_attrs(3, [4, 16, 16])),
         ((2, 17, 13, 9), (20, 17, 3, 3), conv_attrs(2, 1, 3, 3)),
         ((2, 17, 13, 15), (20, 17, 5, 5), conv_attrs(2, pads=2)),
