@@ -25,8 +25,8 @@ constexpr double kPlaneCycles = 0.1, kFarPlaneCycles = 0.35, kTileCycles = 0.2, 
 // caches are far also so long for a byte of its planes (32 channels of 224x224 to 64: 6.0 ms, by F(4) 3.8).
 constexpr double kStridedDirect = 1.07, kFarPhaseCycles = 1;
 
-// Of a kernel along one axis, a tile of a vector of channels, for each of its points; where caches are far more.
-constexpr double kLineInput = 1.5, kLineOutput = 1.2, kFarLine = 1.7;
+// Of a kernel along one axis, a tile of a vector of channels, for each of its points.
+constexpr double kLineInput = 1.5, kLineOutput = 1.2;
 
 double FloatBytes(int64_t elements) { return static_cast<double>(elements) * sizeof(float); }
 
@@ -80,9 +80,8 @@ TileCycles CyclesOfThree(const Core& core, const WinogradPlan& plan, bool small)
 }
 
 TileCycles CyclesOfTile(const Core& core, const WinogradPlan& plan) {
-  if (plan.rows.taps == 1 || plan.columns.taps == 1) {
-    const double points = static_cast<double>(plan.points()) * (core.far_caches ? kFarLine : 1);
-    const double spread = plan.fused ? 1 : 1.5;
+  if (plan.is_line()) {
+    const double points = static_cast<double>(plan.points()), spread = plan.fused ? 1 : 1.5;
     return {points * kLineInput * spread, points * kLineOutput};
   }
   if (plan.columns.taps == 3) return CyclesOfThree(core, plan, plan.columns.m == 2);

@@ -21,9 +21,12 @@ constexpr int64_t kMinFusedBlocks = 6;
 // Both estimates are rough, and the direct way's error is smaller. Of groups they are rougher (Zen 3: 37 of 24 channels
 // of 7x7 by F(2) 0.9 by the estimate, 1.1 measured).
 constexpr double kClearly = 0.9, kClearlyOfGroups = 0.8;
-// And of 5x5 and lines, whose weights that come from afar take longer (Emerald Rapids, 256 channels of 8x8: 0.89 by the
-// estimate, 1.3 measured; of lines only where caches are far).
+// And of 5x5, whose weights that come from afar take longer (Emerald Rapids, 256 channels of 8x8: 0.89 by the estimate,
+// 1.3 measured).
 constexpr double kClearlyOfFive = 0.8;
+// So do a line's there (512 channels of 2x49, 3x1: 0.78 by the estimate, 1.07 measured); others take less than
+// estimated (64 of 64x128, 3x1: 0.93, 0.76 measured).
+constexpr double kClearlyOfFarLine = 0.95, kClearlyOfFarWeights = 0.75;
 // For which finer blocks are made.
 constexpr int64_t kManyThreads = 16;
 // Stays in L2 beside the weights; or mostly, where what does not comes late (Zen 3: 64 channels of 224x224 by 340 KB of
@@ -121,6 +124,14 @@ void ForEachBlocking(const Core& core, const ConvShape& shape, int64_t m,
       consider(&plan);
     }
   }
+}
+
+// Of the direct way's cycles, as many as a plan may take at most.
+double Clearly(const Core& core, const WinogradPlan& plan) {
+  if (plan.shape.groups > 1) return kClearlyOfGroups;
+  if (!plan.is_line()) return plan.rows.taps == 5 ? kClearlyOfFive : kClearly;
+  if (!core.far_caches) return kClearly;
+  return 2 * kFloatBytes * plan.packed_weight_elements() > core.l2_bytes ? kClearlyOfFarWeights : kClearlyOfFarLine;
 }
 
 // Of an axis: the product whose term a point is. Those of even inputs come first, in A's order, then the odd inputs.
@@ -248,11 +259,7 @@ std::optional<WinogradPlan> ChooseWinograd(const Core& core, const ConvPlan& dir
   if (choice.m == WinogradChoice::kNever) return std::nullopt;
   if (choice.m != WinogradChoice::kByRule) return PlanWinograd(core, direct.shape, choice.m);
   std::optional<WinogradPlan> plan = PlanWinograd(core, direct.shape);
-  const bool is_five = direct.shape.taps() == 25, is_far_line = core.far_caches && direct.shape.taps() < 9;
-  const double clearly = direct.shape.groups > 1  ? kClearlyOfGroups
-                         : is_five || is_far_line ? kClearlyOfFive
-                                                  : kClearly;
-  if (plan.has_value() && plan->cycles > clearly * CyclesBeside(core, direct)) plan.reset();
+  if (plan.has_value() && plan->cycles > Clearly(core, *plan) * CyclesBeside(core, direct)) plan.reset();
   return plan;
 }
 

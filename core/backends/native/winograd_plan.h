@@ -110,6 +110,7 @@ struct WinogradPlan {
   int64_t plane_phase_columns() const { return columns.inputs_of(phase_columns()); }
 
   int64_t m() const { return std::max(rows.m, columns.m); }
+  bool is_line() const { return rows.taps == 1 || columns.taps == 1; }  // a kernel along one axis
   bool is_strided() const { return columns.stride > 1; }
   int64_t taps() const { return rows.taps * columns.taps; }
   int64_t chunks() const { return rows.chunks * columns.chunks; }
@@ -172,7 +173,7 @@ struct WinogradPlan {
   // there and in the result are one run; of a kernel along one axis, whose tile rows are few pixels, so are a block's.
   bool split_columns() const { return column_blocks() > 1; }
   bool rows_run_on() const { return !split_columns() && !has_phases(); }
-  bool block_runs_on() const { return rows_run_on() && (rows.taps == 1 || columns.taps == 1); }
+  bool block_runs_on() const { return rows_run_on() && is_line(); }
   int64_t result_pitch() const { return rows_run_on() ? out_columns() : block_columns * columns.m; }
   int64_t result_rows() const { return (block_runs_on() ? block_rows : 1) * rows.m; }
   int64_t result_elements() const { return (result_rows() * result_pitch() + columns.m + lanes) * lanes; }

@@ -504,6 +504,25 @@ TEST(WinogradChoiceTest, FarCachesHaveFewerWeights) {
   EXPECT_EQ(choice(near), 2);
 }
 
+TEST(WinogradChoiceTest, Lines) {
+  const auto choice = [&](const Core& core, Case c, int64_t row_taps, int64_t taps) -> int64_t {
+    c.row_taps = row_taps;
+    c.taps = taps;
+    c.top = c.bottom = row_taps / 2;
+    c.left = c.right = taps / 2;
+    const auto plan = ChooseWinograd(core, PlanConv(core, ShapeOf(c), 4), {});
+    return plan ? plan->m() : 0;
+  };
+  for (const Core& core : {Core{32, 16}, testing::WithFarCaches(Core{64, 32})}) {
+    EXPECT_EQ(choice(core, {1, 256, 256, 1, 512}, 1, 3), 6);
+    EXPECT_EQ(choice(core, {1, 256, 256, 1, 256}, 1, 5), 4);
+    EXPECT_EQ(choice(core, {1, 128, 128, 1, 1000}, 1, 11), 4) << "chunks";
+    EXPECT_EQ(choice(core, {1, 4, 32, 1, 1000}, 1, 3), 0) << "few channels";
+  }
+  const Core far = testing::WithFarCaches(Core{64, 32});
+  EXPECT_EQ(choice(far, {1, 512, 512, 2, 49}, 3, 1), 0) << "weights from afar";
+}
+
 // Read in place, most of a kernel that is as wide as the image sees padding, which is left out.
 TEST(WinogradChoiceTest, WideDilationsAreMostlyPadding) {
   const Core core = testing::WithFarCaches(Core{64, 32});
