@@ -37,9 +37,9 @@ constexpr double kDepthwise = 0.6;  // kernels.md, "Depthwise"
 constexpr double kRecurrent = 0.4;
 // Times as many products of bytes, of bf16; of AMX, as tiles are loaded and their sums stored.
 constexpr double kByteDots = 4, kMatrixTiles = 10, kBrainTiles = 6;
-// Times fewer cycles than a direct 3x3 convolution, of stride 1 and 2, and of groups; than a 5x5 one; than one along an
-// axis.
-constexpr double kWinograd = 2.5, kStridedWinograd = 1.4, kGroupedWinograd = 1.6, kWinogradOfFive = 2,
+// Times fewer cycles than a direct 3x3 convolution, of stride 1 and 2, and of groups; than a 2x2, 4x4 or 5x5 one; than
+// one along an axis.
+constexpr double kWinograd = 2.5, kStridedWinograd = 1.4, kGroupedWinograd = 1.6, kWinogradOfSquare = 2,
                  kWinogradOfLine = 1.6;
 
 // Vectors' worth of arithmetic a cycle of what is not a contraction.
@@ -49,7 +49,7 @@ int64_t Extent(const ir::TensorType& type, int axis) {
   return axis < type.rank() && type.dims[axis].is_static() ? type.dims[axis].value() : 1;
 }
 
-enum class Kernel { kOther, kThree, kFive, kLine };  // 3x3, 5x5, along one axis
+enum class Kernel { kOther, kThree, kSquare, kLine };  // 3x3, 2x2 and up to 5x5, along one axis
 
 Kernel KernelOf(const ir::TensorType& weights) {
   const int rank = weights.rank();
@@ -62,7 +62,7 @@ Kernel KernelOf(const ir::TensorType& weights) {
   if (taps == longest) return taps > 1 && taps <= kMostOfLine ? Kernel::kLine : Kernel::kOther;
   const int64_t rows = Extent(weights, rank - 2), columns = Extent(weights, rank - 1);
   if (rows == 3 && columns == 3) return Kernel::kThree;
-  return rank == 4 && rows == 5 && columns == 5 ? Kernel::kFive : Kernel::kOther;
+  return rank == 4 && rows == columns && rows <= 5 ? Kernel::kSquare : Kernel::kOther;
 }
 
 // Whether code generation will, most likely, take Winograd's way (winograd_plan.h) for a convolution of this stride
@@ -99,7 +99,7 @@ double PartOfPeak(const ir::Binding& conv) {
     return IsLikelyWinograd(conv, 1) ? kGrouped * kGroupedWinograd : kGrouped;
   }
   if (IsLikelyWinograd(conv, 1)) return kProduct * kWinograd;
-  if (IsLikelyWinograd(conv, 1, Kernel::kFive)) return kProduct * kWinogradOfFive;
+  if (IsLikelyWinograd(conv, 1, Kernel::kSquare)) return kProduct * kWinogradOfSquare;
   if (IsLikelyWinograd(conv, 1, Kernel::kLine)) return kProduct * kWinogradOfLine;
   if (IsLikelyWinograd(conv, 2)) return kWindows * kStridedWinograd;
   const std::vector<int64_t> strides = conv.attrs.IntsOr("strides", {});

@@ -84,10 +84,11 @@ TileCycles CyclesOfTile(const Core& core, const WinogradPlan& plan) {
     const double points = static_cast<double>(plan.points()), spread = plan.fused ? 1 : 1.5;
     return {points * kLineInput * spread, points * kLineOutput};
   }
-  if (plan.columns.taps == 3) return CyclesOfThree(core, plan, plan.columns.m == 2);
-  // The input tiles of F(4x4, 3x3), a quarter of its results.
-  const TileCycles four = CyclesOfThree(core, plan, false);
-  return {four.input, four.output / 2};
+  // Others have the input tiles of F(2x2, 3x3) or F(4x4, 3x3), but more or fewer results.
+  TileCycles cycles = CyclesOfThree(core, plan, plan.columns.points() <= 5);
+  if (plan.columns.taps == 2) cycles.output *= 1.4;
+  if (plan.columns.taps > 3) cycles.output *= 0.5;
+  return cycles;
 }
 
 double TransformCycles(const Core& core, const WinogradPlan& plan) {

@@ -13,7 +13,8 @@ constexpr int64_t kFloatBytes = 4;
 constexpr int64_t kBlockScratchBytes = 704 << 10;                 // lies on a task's stack
 constexpr int64_t kMaxBlockTiles = 64, kMaxAxisBlockTiles = 192;  // of tiles along one axis
 constexpr int64_t kMinBlockColumns = 24;
-// Of kernels along one axis.
+// Of kernels along both axes, and along one.
+constexpr int64_t kMaxSquarePoints = 6, kMaxSquareTaps = kMaxSquarePoints - 1;
 constexpr int64_t kMaxLinePoints = 8, kMaxLineTaps = 64;
 constexpr int64_t kChunk = 4;  // of longer ones, and of seven where that takes fewer products
 // Whole blocks are handed to threads only where there are enough of them.
@@ -213,11 +214,11 @@ bool IsWinogradShape(const ConvShape& s) {
   };
   const bool may_be_dilated = is_flat && s.stride == ones && s.dilation[0] == 1 && has_phases(1) && has_phases(2);
   const bool is_three = rows == 3 && columns == 3 && (s.stride == ones || (s.stride == twos && is_flat));
-  const bool is_five = rows == 5 && columns == 5 && s.stride == ones && is_flat;
+  const bool is_square = rows == columns && rows >= 2 && rows <= kMaxSquareTaps && s.stride == ones && is_flat;
   const int64_t longest = std::max(rows, columns);
   const bool is_line = std::min(rows, columns) == 1 && longest > 1 && longest <= kMaxLineTaps && s.stride == ones &&
                        is_flat && (longest < kMaxLinePoints || MayBeChunked(s));
-  return (is_three || is_five || is_line) && (!is_dilated || may_be_dilated) && s.input_dilation == ones &&
+  return (is_three || is_square || is_line) && (!is_dilated || may_be_dilated) && s.input_dilation == ones &&
          !s.reversed && (s.groups == 1 || s.c > s.groups);
 }
 
@@ -230,7 +231,7 @@ std::optional<WinogradPlan> PlanWinograd(const Core& core, const ConvShape& shap
     if (only_m != 0 && m != only_m) continue;
     const bool is_strided = shape.stride[2] > 1, is_chunked = is_line && IsChunked(taps, m);
     const int64_t points = is_chunked ? 2 * m - 1 : m + taps - 1;
-    if (is_strided ? m != 2 && m != 4 : points < 4 || points > (is_line ? kMaxLinePoints : 6)) continue;
+    if (is_strided ? m != 2 && m != 4 : points < 4 || points > (is_line ? kMaxLinePoints : kMaxSquarePoints)) continue;
     if (!is_strided && !is_chunked && points % 2 != 0) continue;
     if (is_chunked && !MayBeChunked(shape)) continue;
     ForEachBlocking(core, shape, m, [&](WinogradPlan* plan) { ChooseTile(core, {1, 6}, 1, plan, &best); });

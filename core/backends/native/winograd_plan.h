@@ -12,8 +12,9 @@
 // results. Points to which the same column of A belongs are terms of one product, longer in k: A's columns for 0 and
 // infinity are those of the first and the last odd input, so there are (2m - 1)^2 products.
 //
-// A 5x5 kernel of stride 1 has F(2x2, 5x5), of the points and input tiles of F(4x4, 3x3): 36 multiplications for 4
-// results, where the direct way takes 100.
+// Kernels of 2x2, 4x4 and 5x5, of stride 1, have the points and input tiles of these: F(3x3, 2x2) those of F(2x2, 3x3),
+// F(5x5, 2x2), F(3x3, 4x4) and F(2x2, 5x5) those of F(4x4, 3x3): 36 multiplications for 25, 9 or 4 results, where the
+// direct way takes 100 or 144.
 //
 // A kernel along one axis, of up to seven taps, has F(m, taps) on it, of up to eight points, whose errors are no larger
 // than those of six on both axes (kernels.md): 8 multiplications for 6 results of 3 taps, where the direct way
@@ -197,7 +198,7 @@ struct WinogradPlan {
 };
 
 // Whether a convolution has the form: 3x3 in its last two axes, stride 1, or, in those axes of a kernel without extent
-// in depth, stride 2 or dilations, each phase of which has results, or 5x5 or a kernel along one axis, of stride 1;
+// in depth, stride 2 or dilations, each phase of which has results, or 2x2, 4x4, 5x5 or a kernel along one axis, of stride 1;
 // its groups, if any, of several channels. f32 only.
 bool IsWinogradShape(const ConvShape& shape);
 

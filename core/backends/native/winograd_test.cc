@@ -349,17 +349,21 @@ TEST_P(WinogradTest, Groups) {
   CheckAll(deep);
 }
 
-TEST_P(WinogradTest, FiveByFive) {
-  for (Case c :
-       {Case{1, 16, 16, 1, 1, 2, 2, 2, 2}, Case{1, 16, 16, 14, 14, 2, 2, 2, 2}, Case{2, 17, 20, 7, 9, 2, 2, 2, 2},
-        Case{1, 16, 33, 9, 11, 0, 1, 3, 0}, Case{1, 3, 5, 6, 200, 4, 3, 0, 5}, Case{1, 16, 16, 9, 9, -1, 2, 1, 2}}) {
-    c.row_taps = c.taps = 5;
-    CheckAll(c);
+TEST_P(WinogradTest, OtherSquares) {
+  for (int64_t taps : {2, 4, 5}) {
+    const int64_t half = taps / 2, rest = (taps - 1) / 2;
+    for (Case c : {Case{1, 16, 16, 1, 1, half, half, half, half}, Case{1, 16, 16, 14, 14, half, half, rest, rest},
+                   Case{2, 17, 20, 7, 9, half, half, half, half}, Case{1, 16, 33, 9, 11, 0, 1, 3, 0},
+                   Case{1, 3, 5, 6, 200, 4, 3, 0, 5}, Case{1, 16, 16, 9, 9, -1, 2, 1, 2}}) {
+      c.row_taps = c.taps = taps;
+      CheckAll(c);
+    }
+    Case other{2, 32, 32, 10, 12, 4, 4, 4, 4};
+    other.row_taps = other.taps = taps;
+    other.row_dilation = other.dilation = other.groups = 2;
+    if (taps == 2) other.top = other.bottom = other.left = other.right = 2;
+    CheckAll(other);
   }
-  Case other{2, 32, 32, 10, 12, 4, 4, 4, 4};
-  other.row_taps = other.taps = 5;
-  other.row_dilation = other.dilation = other.groups = 2;
-  CheckAll(other);
 }
 
 // The tiles that a kernel along one axis has; rows of a block that end an image, are not whole, are too wide; sequences
