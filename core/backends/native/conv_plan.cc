@@ -150,7 +150,7 @@ ConvShape TransposedConvShape(int64_t n, int64_t c, int64_t m, int64_t groups, c
 }
 
 // Cycles of padding what the plan pads: rows, and vectors of each phase. Measured on Zen 5.
-static double PadCycles(const Core& core, const ConvPlan& plan) {
+double PadCycles(const Core& core, const ConvPlan& plan) {
   double rows = static_cast<double>(plan.phases[0] * plan.padded[0]) * (plan.phases[1] * plan.padded[1]);
   int64_t vectors = plan.phases[2] * CeilDiv(plan.padded[2], plan.lanes);
   double plane = rows * (4 + 3.0 * vectors), planes = static_cast<double>(plan.shape.n) * plan.shape.c;
@@ -333,37 +333,6 @@ ConvPlan PlanConv(const Core& core, const ConvShape& shape, int64_t element_byte
   }
   if (!pointwise) ConsiderBands(core, &plan);
   ConsiderTiledInput(core, &plan);
-  return plan;
-}
-
-// Whole patches are taken by blocks of channels, which the direct way's estimate does not see (Zen 3, 224x224 of 3
-// channels, 32x32/32 to 768: 3670 us, so 2468; 16x16/16 to 768 2453, 2413; 2x2/2 of 96 of 56x56 to 192 would be 2%
-// slower).
-constexpr double kClearly = 0.98;
-
-std::optional<PatchPlan> PlanPatches(const Core& core, const ConvPlan& direct) {
-  const ConvShape& s = direct.shape;
-  const Spatial ones{1, 1, 1}, zeros{0, 0, 0};
-  const bool are_patches = s.taps() > 1 && s.kernel == s.stride && s.pad == zeros && s.dilation == ones &&
-                           s.input_dilation == ones && !s.reversed && s.groups == 1;
-  for (int d = 0; d < 3; ++d) {
-    if (!are_patches || s.out[d] * s.stride[d] > s.in[d]) return std::nullopt;
-  }
-  PatchPlan plan;
-  plan.planes.shape = s;
-  plan.planes.lanes = direct.lanes;
-  plan.planes.gemm.element_bytes = direct.gemm.element_bytes;
-  plan.planes.phases = s.stride;
-  plan.planes.padded_input = true;
-  plan.planes.SetPadded(s.out[1]);
-  ConvShape pointwise;
-  pointwise.n = s.n;
-  pointwise.c = s.c * s.taps();
-  pointwise.m = s.m;
-  pointwise.in = pointwise.out = s.out;
-  plan.pointwise = PlanConv(core, pointwise, direct.gemm.element_bytes);
-  const double cycles = PadCycles(core, plan.planes) + CyclesWithPadding(core, plan.pointwise);
-  if (cycles >= kClearly * CyclesWithPadding(core, direct)) return std::nullopt;
   return plan;
 }
 

@@ -121,16 +121,8 @@ bool IsPixelTile(const ConvShape& s, int64_t mr);
 // `element_bytes`: of the accumulators. `widened`: x's elements are narrower.
 ConvPlan PlanConv(const Core& core, const ConvShape& shape, int64_t element_bytes, bool widened = false);
 
-// A convolution whose windows neither overlap nor are padded (an image cut into patches): its planes, split by the
-// stride, have a pixel for each window and a plane for each tap of a channel. It is the pointwise convolution of those.
-struct PatchPlan {
-  ConvPlan planes;  // how they are copied
-  ConvPlan pointwise;
-};
-// Where that is estimated to be faster than the direct plan.
-std::optional<PatchPlan> PlanPatches(const Core& core, const ConvPlan& direct);
-
-// Of one call, with what pads its input.
+// Of one call: what copies its padded input takes, and all with it.
+double PadCycles(const Core& core, const ConvPlan& plan);
 double CyclesWithPadding(const Core& core, const ConvPlan& plan);
 
 // Few tasks become more, for plans whose tasks threads share.

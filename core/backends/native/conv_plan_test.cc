@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "core/backends/native/conv_phases.h"
 #include "core/backends/native/testing/cores.h"
 
 namespace inlay::native {

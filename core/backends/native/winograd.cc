@@ -291,10 +291,51 @@ class BlockEmitter {
   Value first_row_, first_column_;
 };
 
+// The kernels of an output channel, whose weights lie at w.
+class Kernels {
+ public:
+  Kernels(KernelBuilder& kb, const WinogradPlan& plan, Value w) : kb_(kb), plan_(plan), w_(w) {}
+
+  static int64_t Elements(const WinogradPlan& plan) {
+    if (!plan.is_split()) return plan.group_inputs() * plan.shape.kernel[0] * plan.taps();
+    const Spatial &phases = plan.phases, &kernel = plan.strided_kernel;
+    return plan.group_inputs() / (phases[1] * phases[2]) * kernel[1] * kernel[2];
+  }
+
+  // The taps of channel c's, widened; 0 beyond the last: of a chunk, or of a phase.
+  std::function<Value(int64_t)> Of(Value c) const {
+    if (!plan_.is_split()) {
+      return [this, g = kb_.At(w_, kb_.Mul(c, plan_.taps()), f32_)](int64_t t) {
+        return t < plan_.taps() ? Widened(kb_.At(g, t, f32_)) : kb_.Zero(f64_);
+      };
+    }
+    const Spatial &phases = plan_.phases, &kernel = plan_.strided_kernel;
+    const int64_t all = phases[1] * phases[2], width = plan_.columns.taps;
+    const Value g = kb_.At(w_, kb_.Mul(kb_.Div(c, all), kernel[1] * kernel[2]), f32_), phase = kb_.Rem(c, all);
+    const Value first_row = kb_.Div(phase, phases[2]), first_column = kb_.Rem(phase, phases[2]);
+    return [=, this](int64_t t) {
+      if (t >= plan_.taps()) return kb_.Zero(f64_);
+      const Value row = kb_.Add(first_row, t / width * phases[1]),
+                  column = kb_.Add(first_column, t % width * phases[2]);
+      const Value exists = kb_.And(kb_.Less(row, kb_.Int(kernel[1])), kb_.Less(column, kb_.Int(kernel[2])));
+      const Value at = kb_.Select(exists, kb_.Add(kb_.Mul(row, kernel[2]), column), kb_.Int(0));
+      return kb_.Select(exists, Widened(kb_.At(g, at, f32_)), kb_.Zero(f64_));
+    };
+  }
+
+ private:
+  Value Widened(Value pointer) const { return kb_.Widen(kb_.Load(f32_, pointer), f64_); }
+
+  KernelBuilder& kb_;
+  const WinogradPlan& plan_;
+  const Value w_;
+  const Type f32_ = kb_.b.getF32Type(), f64_ = kb_.b.getF64Type();
+};
+
 }  // namespace
 
 void EmitWinogradWeights(KernelBuilder& kb, const WinogradPlan& plan, Value w, Value to) {
-  Type f32 = kb.b.getF32Type(), f64 = kb.b.getF64Type();
+  Type f32 = kb.b.getF32Type();
   const ConvShape& s = plan.shape;
   int64_t kernels = plan.group_inputs() * s.kernel[0], nr = plan.gemm.nr(), point = plan.term_channels() * nr;
   const std::vector<WinogradPoint> places = plan.point_places();
@@ -303,19 +344,16 @@ void EmitWinogradWeights(KernelBuilder& kb, const WinogradPlan& plan, Value w, V
     Value panel = kb.Div(channel, nr), in_group = kb.Rem(channel, plan.group_panels() * nr);
     Value output = kb.Add(kb.Mul(kb.Div(panel, plan.group_panels()), plan.group_outputs()),
                           kb.Min(in_group, kb.Int(plan.group_outputs() - 1)));
-    Value from = kb.At(w, kb.Mul(output, kernels * plan.taps()), f32);
+    const Kernels kernels_of(kb, plan, kb.At(w, kb.Mul(output, Kernels::Elements(plan)), f32));
     Value column = kb.Add(kb.Mul(panel, plan.panel_weight_elements()), kb.Rem(channel, nr));
     const int64_t height = plan.rows.tile_taps(), width = plan.columns.tile_taps();
     for (int64_t chunk = 0; chunk < plan.chunks(); ++chunk) {
       const int64_t first = chunk * height * width;
       kb.For(kernels, [&](Value c) {
-        Value g = kb.At(from, kb.Mul(c, plan.taps()), f32);
-        auto tap = [&](int64_t i, int64_t j) {
-          const int64_t t = first + i * width + j;  // the last chunk may have fewer
-          return t < plan.taps() ? kb.Widen(kb.Load(f32, kb.At(g, t, f32)), f64) : kb.Zero(f64);
-        };
-        Values u = BothWays(plan, height, width, tap,
-                            [&](const WinogradAxis& axis, const Values& x) { return WeightTransform(kb, axis, x); });
+        const auto taps = kernels_of.Of(c);
+        Values u = BothWays(
+            plan, height, width, [&](int64_t i, int64_t j) { return taps(first + i * width + j); },
+            [&](const WinogradAxis& axis, const Values& x) { return WeightTransform(kb, axis, x); });
         Value target = kb.At(to, kb.Add(column, kb.Mul(kb.Add(c, chunk * kernels), nr)), f32);
         for (size_t i = 0; i < u.size(); ++i) {
           kb.Store(kb.b.create<arith::TruncFOp>(kb.loc, f32, u[i]), kb.At(target, places[i].place * point, f32));

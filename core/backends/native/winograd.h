@@ -8,8 +8,8 @@
 
 namespace inlay::native {
 
-// w [m, c / groups, (depth,) 3, 3] or [m, c / groups, 5, 5] to plan.packed_weight_elements() of f32: G g G^T, computed
-// in f64.
+// w [m, c / groups, (depth,) rows, columns], as the convolution has it, to plan.packed_weight_elements() of f32: G g
+// G^T, computed in f64.
 void EmitWinogradWeights(KernelBuilder& kb, const WinogradPlan& plan, mlir::Value w, mlir::Value to);
 
 // Items [begin, end) of plan.plane_line_items(): x to plan.planes_elements() of f32, channels innermost, padded.

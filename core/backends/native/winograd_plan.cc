@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "core/backends/native/conv_phases.h"
 #include "core/backends/native/rounding.h"
 #include "core/backends/native/winograd_cost.h"
 
@@ -28,6 +29,8 @@ constexpr double kClearlyOfFive = 0.8;
 // So do a line's there (512 channels of 2x49, 3x1: 0.78 by the estimate, 1.07 measured); others take less than
 // estimated (64 of 64x128, 3x1: 0.93, 0.76 measured).
 constexpr double kClearlyOfFarLine = 0.95, kClearlyOfFarWeights = 0.75;
+// A kernel may have so many times as many taps when it is split (3x3/2 would have 16).
+constexpr double kMostSplitTaps = 1.6;
 // For which finer blocks are made.
 constexpr int64_t kManyThreads = 16;
 // Stays in L2 beside the weights; or mostly, where what does not comes late (Zen 3: 64 channels of 224x224 by 340 KB of
@@ -258,9 +261,23 @@ std::optional<FinerWinograd> FinerBlocks(const WinogradPlan& plan) {
 
 std::optional<WinogradPlan> ChooseWinograd(const Core& core, const ConvPlan& direct, WinogradChoice choice) {
   if (choice.m == WinogradChoice::kNever) return std::nullopt;
-  if (choice.m != WinogradChoice::kByRule) return PlanWinograd(core, direct.shape, choice.m);
-  std::optional<WinogradPlan> plan = PlanWinograd(core, direct.shape);
-  if (plan.has_value() && plan->cycles > Clearly(core, *plan) * CyclesBeside(core, direct)) plan.reset();
+  const bool by_rule = choice.m == WinogradChoice::kByRule;
+  const int64_t m = by_rule ? 0 : choice.m;
+  std::optional<WinogradPlan> plan = PlanWinograd(core, direct.shape, m);
+  double cycles = plan ? plan->cycles : 0;
+  if (const std::optional<ConvPhases> phases = SplitByStride(direct)) {
+    const double taps = static_cast<double>(phases->shape.taps() * phases->shape.c) / direct.shape.c;
+    std::optional<WinogradPlan> split;
+    if (taps <= kMostSplitTaps * direct.shape.taps()) split = PlanWinograd(core, phases->shape, m);
+    const double copying = PadCycles(core, phases->planes);
+    if (split && (!plan || split->cycles + copying < cycles)) {
+      split->phases = direct.shape.stride;
+      split->strided_kernel = direct.shape.kernel;
+      cycles = split->cycles + copying;
+      plan = split;
+    }
+  }
+  if (plan && by_rule && cycles > Clearly(core, *plan) * CyclesBeside(core, direct)) plan.reset();
   return plan;
 }
 

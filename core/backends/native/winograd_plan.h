@@ -12,6 +12,9 @@
 // results. Points to which the same column of A belongs are terms of one product, longer in k: A's columns for 0 and
 // infinity are those of the first and the last odd input, so there are (2m - 1)^2 products.
 //
+// Other strides: as the convolution of stride 1 that conv_phases.h makes of it, of as many more channels, whose kernel
+// is as much narrower. 4x4/2 becomes 2x2, 7x7/2 4x4.
+//
 // Kernels of 2x2, 4x4 and 5x5, of stride 1, have the points and input tiles of these: F(3x3, 2x2) those of F(2x2, 3x3),
 // F(5x5, 2x2), F(3x3, 4x4) and F(2x2, 5x5) those of F(4x4, 3x3): 36 multiplications for 25, 9 or 4 results, where the
 // direct way takes 100 or 144.
@@ -79,6 +82,8 @@ struct WinogradAxis {
 
 struct WinogradPlan {
   ConvShape shape;
+  // Of a strided convolution as one of stride 1 (conv_phases.h), whose `shape` that is: its stride, and its kernel.
+  Spatial phases{1, 1, 1}, strided_kernel{1, 1, 1};
   int64_t lanes = 16;
   WinogradAxis rows, columns;
   bool folded = false;  // a sequence as an image of as many columns as its dilation
@@ -113,6 +118,7 @@ struct WinogradPlan {
   int64_t m() const { return std::max(rows.m, columns.m); }
   bool is_line() const { return rows.taps == 1 || columns.taps == 1; }  // a kernel along one axis
   bool is_strided() const { return columns.stride > 1; }
+  bool is_split() const { return phases != Spatial{1, 1, 1}; }
   int64_t taps() const { return rows.taps * columns.taps; }
   int64_t chunks() const { return rows.chunks * columns.chunks; }
   int64_t points() const { return rows.points() * columns.points(); }
@@ -198,8 +204,8 @@ struct WinogradPlan {
 };
 
 // Whether a convolution has the form: 3x3 in its last two axes, stride 1, or, in those axes of a kernel without extent
-// in depth, stride 2 or dilations, each phase of which has results, or 2x2, 4x4, 5x5 or a kernel along one axis, of stride 1;
-// its groups, if any, of several channels. f32 only.
+// in depth, stride 2 or dilations, each phase of which has results, or 2x2, 4x4, 5x5 or a kernel along one axis, of
+// stride 1; its groups, if any, of several channels. f32 only.
 bool IsWinogradShape(const ConvShape& shape);
 
 // The cheapest plan of IsWinogradShape shapes; nothing where none fits. `m`: 0, or the only tile to consider.
@@ -218,7 +224,8 @@ struct WinogradChoice {
   int64_t m = kByRule;
 };
 
-// The plan where Winograd is estimated to be clearly faster than the direct plan, or is asked for.
+// The plan where Winograd is estimated to be clearly faster than the direct plan, or is asked for. Where it is_split(),
+// x are SplitByStride's planes.
 std::optional<WinogradPlan> ChooseWinograd(const Core& core, const ConvPlan& direct, WinogradChoice choice);
 
 }  // namespace inlay::native

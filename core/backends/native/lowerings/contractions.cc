@@ -4,6 +4,7 @@
 
 #include "core/backends/native/composites.h"
 #include "core/backends/native/conv.h"
+#include "core/backends/native/conv_phases.h"
 #include "core/backends/native/conv_shape.h"
 #include "core/backends/native/function_emitter.h"
 #include "core/backends/native/loops.h"
@@ -61,15 +62,16 @@ Buffer CopyOfInput(FunctionEmitter& f, const Extent& images, const ConvPlan& pla
   return copy;
 }
 
-void Winograd(FunctionEmitter& f, const Node& n, const WinogradPlan& plan) {
-  const Tensor &x = n.in(0), &w = n.in(1);
+// `x`: plan.shape's.
+void Winograd(FunctionEmitter& f, const Node& n, const WinogradPlan& plan, const Buffer& x) {
+  const Tensor& w = n.in(1);
   auto floats = [](int64_t elements) { return (elements + 64) * int64_t{sizeof(float)}; };
   Buffer weights = f.State(floats(plan.packed_weight_elements()));
   f.Parallel(
       1, 0, [&](Kernel& k, Value, Value) { EmitWinogradWeights(k.o, plan, k.Pointer(w), k.Pointer(weights)); },
       Phase::kInit);
-  const Extent& images = x.dims[0];
-  int64_t image_bytes = Product(x.dims, 1, x.rank()).value() * int64_t{sizeof(float)};
+  const Extent& images = n.in(0).dims[0];
+  const int64_t image_bytes = plan.shape.c * plan.shape.in_elements() * int64_t{sizeof(float)};
   const int64_t planes_bytes = RoundUp(floats(plan.planes_elements()), kLineBytes);
   Buffer planes = f.Temporary(ForAll(images, planes_bytes));
   ForImages(f, images, plan.plane_line_items(),
@@ -118,21 +120,25 @@ absl::Status Convolution(FunctionEmitter& f, const Node& n, bool transposed) {
   const int64_t accumulator_bytes = GemmTypes(f, n.in(0).dtype).accumulator_bytes;
   ConvPlan plan = PlanConv(core, DepthAsRows(ConvShapeOf(n, transposed)), accumulator_bytes,
                            /*widened=*/ir::ByteSize(n.in(0).dtype) < accumulator_bytes);
-  // Transforming weights takes longer than Winograd gains: only those that are constant.
-  if (n.in(0).dtype == ir::DType::kF32 && f.IsConstantParam(n.in(1))) {
-    if (auto winograd = ChooseWinograd(core, plan, f.winograd())) {
-      Winograd(f, n, *winograd);
-      return absl::OkStatus();
-    }
-  }
   const GemmTypes types(f, n.in(0).dtype);
   ConvInput input{f.BufferOf(n.in(0)), ir::ByteSize(types.dtype),
                   [&](Ops& o) { return InputElements{types.Stored(o)}; }};
+  // The planes of a strided one, which are those of `shape`.
+  auto planes_of = [&](const ConvPlan& planes, const ConvShape& shape) {
+    const int64_t bytes = shape.n * shape.c * shape.in_elements() * accumulator_bytes;
+    return CopyOfInput(f, n.in(0).dims[0], planes, types, input, bytes);
+  };
+  // Transforming weights takes longer than Winograd gains: only those that are constant.
+  if (n.in(0).dtype == ir::DType::kF32 && f.IsConstantParam(n.in(1))) {
+    if (const auto winograd = ChooseWinograd(core, plan, f.winograd())) {
+      const bool split = winograd->is_split();
+      Winograd(f, n, *winograd, split ? planes_of(SplitByStride(plan)->planes, winograd->shape) : input.buffer);
+      return absl::OkStatus();
+    }
+  }
   if (const std::optional<PatchPlan> patches = PlanPatches(core, plan)) {
-    const Extent& images = n.in(0).dims[0];
     plan = patches->pointwise;
-    const int64_t bytes = plan.shape.n * plan.shape.c * plan.shape.in_elements() * accumulator_bytes;
-    input = {CopyOfInput(f, images, patches->planes, types, input, bytes), accumulator_bytes,
+    input = {planes_of(patches->planes, plan.shape), accumulator_bytes,
              [&](Ops& o) { return InputElements{types.Accumulator(o)}; }};
   }
   CutForThreads(&plan);

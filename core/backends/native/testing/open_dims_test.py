@@ -354,6 +354,7 @@ def test_images_in_any_number(s):
         case("winograd" + given, (32, 14, 14), (64, 32, 3, 3), constant)
         case("winograd_by_2" + given, (32, 56, 56), (64, 32, 3, 3), constant, strides=[2, 2])
         case("winograd_dilated" + given, (32, 14, 13), (64, 32, 3, 3), constant, dilations=[2, 3], pads=[2, 3, 2, 3])
+        case("winograd_by_phases" + given, (24, 30, 29), (48, 24, 4, 4), constant, strides=[2, 2])
         line = {"strides": [1], "pads": [2, 0]}
         case("winograd_line" + given, (32, 131), (48, 32, 3), constant, dilations=[1], **line)
         case("winograd_dilated_line" + given, (32, 131), (48, 32, 3), constant, dilations=[5], **line)
