@@ -21,7 +21,7 @@ namespace inlay::native {
 const std::vector<target::AttrSpec>& Attrs() {
   static const auto* attrs = new std::vector<target::AttrSpec>{
       {kWinogradAttr, target::AttrSpec::Type::kBool, "1",
-       "convolutions of 3x3 by Winograd's algorithm, where that is estimated to be faster"}};
+       "convolutions by Winograd's algorithm, where that is estimated to be faster"}};
   return *attrs;
 }
 

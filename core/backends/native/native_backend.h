@@ -16,8 +16,8 @@ absl::Status CheckNativeTarget(const target::Target& target, const target::Targe
 
 // Of the codegen target: "0": no convolution by Winograd; "1" (default): where it is estimated to be faster.
 inline constexpr char kWinogradAttr[] = "winograd";
-// Of a partition function, an int: its convolutions by F(2x2) (2), by F(4x4) (4), or directly (0) rather than by the
-// estimate. The codegen target's 0 goes before.
+// Of a partition function, an int: its convolutions by Winograd's tile of so many results along an axis (2 to 7), where
+// their kernel has one, or directly (0), rather than by the estimate. The codegen target's 0 goes before.
 inline constexpr char kFunctionWinograd[] = "winograd";
 
 // Of a partition function, an int: pointwise convolutions in one kernel with the depthwise ones that read them wherever
