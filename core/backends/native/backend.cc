@@ -19,9 +19,9 @@
 namespace inlay::native {
 
 const std::vector<target::AttrSpec>& Attrs() {
-  static const auto* attrs = new std::vector<target::AttrSpec>{
-      {kWinogradAttr, target::AttrSpec::Type::kBool, "1",
-       "convolutions by Winograd's algorithm, where that is estimated to be faster"}};
+  static const auto* attrs =
+      new std::vector<target::AttrSpec>{{kWinogradAttr, target::AttrSpec::Type::kBool, "1",
+                                         "convolutions by Winograd's algorithm, where that is estimated to be faster"}};
   return *attrs;
 }
 

@@ -85,6 +85,23 @@ bool IsLikelyWinograd(const ir::Binding& conv, int64_t stride, Kernel kernel = K
          ir::CountElements(conv.var->type) >= phases * static_cast<double>(pixels * Extent(weights, 0));
 }
 
+// Whether it will, most likely, take a strided one as another of stride 1 (conv_phases.h).
+bool IsLikelySplit(const ir::Binding& conv) {
+  const ir::TensorType& weights = conv.args[1].tensor_type();
+  const std::vector<int64_t> strides = conv.attrs.IntsOr("strides", {}), dilations = conv.attrs.IntsOr("dilations", {});
+  constexpr int64_t kLeastTaps = 4, kMostTaps = 5, kInputs = 12, kOutputs = 16;
+  if (weights.rank() > 4 || static_cast<int>(strides.size()) != weights.rank() - 2) return false;
+  int64_t inputs = Extent(weights, 1);
+  for (size_t i = 0; i < strides.size(); ++i) {
+    const int64_t taps = Extent(weights, static_cast<int>(i) + 2);
+    if (strides[i] < 2 || taps < std::max(kLeastTaps, strides[i] + 1) || taps > kMostTaps * strides[i]) return false;
+    inputs *= strides[i];
+  }
+  return weights.dtype == ir::DType::kF32 && conv.attrs.IntOr("groups", 1) == 1 && inputs >= kInputs &&
+         Extent(weights, 0) >= kOutputs &&
+         std::all_of(dilations.begin(), dilations.end(), [](int64_t d) { return d == 1; });
+}
+
 // The part of the core's peak that a convolution reaches.
 double PartOfPeak(const ir::Binding& conv) {
   const ir::TensorType& weights = conv.args[1].tensor_type();
@@ -101,7 +118,7 @@ double PartOfPeak(const ir::Binding& conv) {
   if (IsLikelyWinograd(conv, 1)) return kProduct * kWinograd;
   if (IsLikelyWinograd(conv, 1, Kernel::kSquare)) return kProduct * kWinogradOfSquare;
   if (IsLikelyWinograd(conv, 1, Kernel::kLine)) return kProduct * kWinogradOfLine;
-  if (IsLikelyWinograd(conv, 2)) return kWindows * kStridedWinograd;
+  if (IsLikelyWinograd(conv, 2) || IsLikelySplit(conv)) return kWindows * kStridedWinograd;
   const std::vector<int64_t> strides = conv.attrs.IntsOr("strides", {});
   const bool strided = std::any_of(strides.begin(), strides.end(), [](int64_t stride) { return stride > 1; });
   return taps > 1 || strided ? kWindows : kProduct;

@@ -104,7 +104,9 @@ def main() -> None:
     parser.add_argument("model", nargs="+")
     parser.add_argument("--target", default="llvm -mcpu=x86-64-v4")
     parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument("--winograd", type=int, choices=[-1, 0, *range(2, 8)], default=-1, help="-1: where estimated faster")
+    parser.add_argument(
+        "--winograd", type=int, choices=[-1, 0, *range(2, 8)], default=-1, help="-1: where estimated faster"
+    )
     args = parser.parse_args()
     for name in args.model:
         with tempfile.TemporaryDirectory() as directory:
