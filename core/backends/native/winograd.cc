@@ -107,95 +107,113 @@ class BlockEmitter {
 
   // Products to results, tile row by tile row; `results`: result_elements(), `square`: lanes^2.
   void TransformOutput(Value products, Value panel, const Epilogue& epilogue, Value results, Value square) {
-    int64_t lanes = plan_.lanes, pitch = plan_.result_pitch();
-    const std::vector<int64_t> places = plan_.product_places();
+    const int64_t lanes = plan_.lanes;
     kb_.For(plan_.gemm.nv, [&](Value v) {
       Value in_group = kb_.Add(kb_.Mul(kb_.Rem(panel, plan_.group_panels()), plan_.gemm.nr()), kb_.Mul(v, lanes));
       Value group = kb_.Div(panel, plan_.group_panels());
-      Value channel = kb_.Add(kb_.Mul(group, plan_.group_outputs()), in_group);
-      Value channels = kb_.Int(lanes);
+      Channels channels{kb_.Add(kb_.Mul(group, plan_.group_outputs()), in_group), kb_.Int(lanes)};
       if (plan_.group_outputs() < plan_.group_panels() * plan_.gemm.nr()) {
         Value left = kb_.Sub(kb_.Int(plan_.group_outputs()), in_group);
-        channels = kb_.Max(kb_.Int(0), kb_.Min(channels, left));
+        channels.count = kb_.Max(kb_.Int(0), kb_.Min(channels.count, left));
       }
+      auto store = [&](Value from, Value length, Value image, Value pixel) {
+        Run(from, length, image, channels, pixel, epilogue, square);
+      };
       ForTileRows([&](Value r, Value slice, Value row) {
-        // From right to left: what the last tile has too much falls into the next row's first columns, which are yet to
-        // be written.
-        kb_.For(plan_.block_columns, [&](Value i) {
-          Value t = kb_.Sub(kb_.Int(plan_.block_columns - 1), i);
-          Value tile = kb_.Add(kb_.Mul(r, plan_.block_pitch()), t);
-          Value from = kb_.At(products, kb_.Add(kb_.Mul(tile, plan_.gemm.nr()), kb_.Mul(v, lanes)), f32_);
-          Values y = BothWays(
-              plan_, plan_.rows.products(), plan_.columns.products(),
-              [&](int64_t i, int64_t j) {
-                const int64_t place = places[i * plan_.columns.products() + j];
-                return kb_.Load(vector_, kb_.At(from, place * plan_.product_pitch(), f32_));
-              },
-              [&](const WinogradAxis& axis, const Values& x) { return OutputTransform(kb_, axis, x); });
-          const int64_t apart = plan_.column_phases();  // neighbouring columns of a tile
-          Value first = kb_.Mul(t, plan_.columns.m);
-          if (plan_.has_phases()) {
-            first = kb_.Add(kb_.Mul(kb_.Rem(t, plan_.phase_columns()), plan_.columns.m * apart),
-                            kb_.Div(t, plan_.phase_columns()));
-          }
-          if (plan_.block_runs_on()) first = kb_.Add(first, kb_.Mul(r, plan_.rows.m * pitch));
-          Value to = kb_.At(results, kb_.Mul(first, lanes), f32_);
-          for (int64_t p = 0; p < plan_.rows.m; ++p) {
-            for (int64_t q = 0; q < plan_.columns.m; ++q) {
-              kb_.Store(y[p * plan_.columns.m + q], kb_.At(to, (p * pitch + q * apart) * lanes, f32_));
-            }
-          }
-        });
-        Value first_row = kb_.Mul(row, plan_.rows.m), image = slice, first_pixel = kb_.Int(0);
-        if (plan_.shape.out[0] > 1) {
-          image = kb_.Div(slice, plan_.shape.out[0]);
-          first_pixel = kb_.Mul(kb_.Rem(slice, plan_.shape.out[0]), plan_.shape.out[1] * plan_.shape.out[2]);
-        }
-        const int64_t rows_apart = plan_.row_phases();
-        Value out_rows = kb_.Int(plan_.out_rows()), phase = kb_.Int(0);
-        if (plan_.has_phases()) {
-          first_row = kb_.Mul(kb_.Rem(row, plan_.phase_rows()), plan_.rows.m);
-          phase = kb_.Div(row, plan_.phase_rows());
-          out_rows = kb_.Div(kb_.Sub(kb_.Int(plan_.out_rows() + rows_apart - 1), phase), rows_apart);
-        }
-        Value rows = kb_.Min(kb_.Int(plan_.rows.m), kb_.Sub(out_rows, first_row));
-        auto left = [&](Value pixel) { return kb_.Sub(kb_.Int(plan_.shape.pixels()), pixel); };
-        if (plan_.block_runs_on()) {
-          const Value before = kb_.Min(r, row);  // tile rows of the image in the block
-          const Value goes_on =
-              kb_.And(kb_.Less(row, kb_.Int(plan_.tile_rows - 1)), kb_.Less(r, kb_.Int(plan_.block_rows - 1)));
-          const int64_t tile_row = plan_.rows.m * pitch;
-          kb_.If(
-              goes_on, [] {},
-              [&] {
-                const Value skipped = kb_.Mul(before, tile_row);
-                const Value pixel = kb_.Add(first_pixel, kb_.Sub(kb_.Mul(first_row, pitch), skipped));
-                Value length = kb_.Add(skipped, kb_.Mul(rows, pitch));
-                if (plan_.folded) length = kb_.Min(length, left(pixel));
-                Run(kb_.At(results, kb_.Mul(kb_.Sub(r, before), tile_row * lanes), f32_), length, image,
-                    {channel, channels}, pixel, epilogue, square);
-              });
-          return;
-        }
-        if (plan_.rows_run_on()) {
-          Value pixel = kb_.Add(first_pixel, kb_.Mul(first_row, pitch));
-          Run(results, kb_.Mul(rows, pitch), image, {channel, channels}, pixel, epilogue, square);
-          return;
-        }
-        Value column = kb_.Mul(first_column_, plan_.columns.m);
-        Value length = kb_.Min(kb_.Int(pitch), kb_.Sub(kb_.Int(plan_.out_columns()), column));
-        kb_.For(kb_.Int(0), rows, 1, [&](Value p) {
-          const Value out_row = kb_.Add(kb_.Mul(kb_.Add(first_row, p), rows_apart), phase);
-          Value pixel = kb_.Add(kb_.Mul(out_row, plan_.out_columns()), column);
-          pixel = kb_.Add(first_pixel, pixel);
-          Run(kb_.At(results, kb_.Mul(p, pitch * lanes), f32_), plan_.folded ? kb_.Min(length, left(pixel)) : length,
-              image, {channel, channels}, pixel, epilogue, square);
-        });
+        TransformRow(products, v, r, results);
+        StoreRow(r, slice, row, results, store);
       });
     });
   }
 
  private:
+  struct Channels {
+    Value first, count;  // of a vector
+  };
+
+  // A tile row of a vector of channels to `results`.
+  void TransformRow(Value products, Value v, Value r, Value results) {
+    const int64_t lanes = plan_.lanes, pitch = plan_.result_pitch();
+    const std::vector<int64_t> places = plan_.product_places();
+    // From right to left: what the last tile has too much falls into the next row's first columns, which are yet to
+    // be written.
+    kb_.For(plan_.block_columns, [&](Value i) {
+      Value t = kb_.Sub(kb_.Int(plan_.block_columns - 1), i);
+      Value tile = kb_.Add(kb_.Mul(r, plan_.block_pitch()), t);
+      Value from = kb_.At(products, kb_.Add(kb_.Mul(tile, plan_.gemm.nr()), kb_.Mul(v, lanes)), f32_);
+      Values y = BothWays(
+          plan_, plan_.rows.products(), plan_.columns.products(),
+          [&](int64_t i, int64_t j) {
+            const int64_t place = places[i * plan_.columns.products() + j];
+            return kb_.Load(vector_, kb_.At(from, place * plan_.product_pitch(), f32_));
+          },
+          [&](const WinogradAxis& axis, const Values& x) { return OutputTransform(kb_, axis, x); });
+      const int64_t apart = plan_.column_phases();  // neighbouring columns of a tile
+      Value first = kb_.Mul(t, plan_.columns.m);
+      if (plan_.has_phases()) {
+        first = kb_.Add(kb_.Mul(kb_.Rem(t, plan_.phase_columns()), plan_.columns.m * apart),
+                        kb_.Div(t, plan_.phase_columns()));
+      }
+      if (plan_.block_runs_on()) first = kb_.Add(first, kb_.Mul(r, plan_.rows.m * pitch));
+      Value to = kb_.At(results, kb_.Mul(first, lanes), f32_);
+      for (int64_t p = 0; p < plan_.rows.m; ++p) {
+        for (int64_t q = 0; q < plan_.columns.m; ++q) {
+          kb_.Store(y[p * plan_.columns.m + q], kb_.At(to, (p * pitch + q * apart) * lanes, f32_));
+        }
+      }
+    });
+  }
+
+  // What there is to store after a tile row: `store` gets runs of pixels, [pixel][lane], from the image's `pixel` on.
+  void StoreRow(Value r, Value slice, Value row, Value results,
+                const std::function<void(Value from, Value length, Value image, Value pixel)>& store) {
+    const int64_t lanes = plan_.lanes, pitch = plan_.result_pitch();
+    Value first_row = kb_.Mul(row, plan_.rows.m), image = slice, first_pixel = kb_.Int(0);
+    if (plan_.shape.out[0] > 1) {
+      image = kb_.Div(slice, plan_.shape.out[0]);
+      first_pixel = kb_.Mul(kb_.Rem(slice, plan_.shape.out[0]), plan_.shape.out[1] * plan_.shape.out[2]);
+    }
+    const int64_t rows_apart = plan_.row_phases();
+    Value out_rows = kb_.Int(plan_.out_rows()), phase = kb_.Int(0);
+    if (plan_.has_phases()) {
+      first_row = kb_.Mul(kb_.Rem(row, plan_.phase_rows()), plan_.rows.m);
+      phase = kb_.Div(row, plan_.phase_rows());
+      out_rows = kb_.Div(kb_.Sub(kb_.Int(plan_.out_rows() + rows_apart - 1), phase), rows_apart);
+    }
+    Value rows = kb_.Min(kb_.Int(plan_.rows.m), kb_.Sub(out_rows, first_row));
+    auto left = [&](Value pixel) { return kb_.Sub(kb_.Int(plan_.shape.pixels()), pixel); };
+    if (plan_.block_runs_on()) {
+      const Value before = kb_.Min(r, row);  // tile rows of the image in the block
+      const Value goes_on =
+          kb_.And(kb_.Less(row, kb_.Int(plan_.tile_rows - 1)), kb_.Less(r, kb_.Int(plan_.block_rows - 1)));
+      const int64_t tile_row = plan_.rows.m * pitch;
+      kb_.If(
+          goes_on, [] {},
+          [&] {
+            const Value skipped = kb_.Mul(before, tile_row);
+            const Value pixel = kb_.Add(first_pixel, kb_.Sub(kb_.Mul(first_row, pitch), skipped));
+            Value length = kb_.Add(skipped, kb_.Mul(rows, pitch));
+            if (plan_.folded) length = kb_.Min(length, left(pixel));
+            store(kb_.At(results, kb_.Mul(kb_.Sub(r, before), tile_row * lanes), f32_), length, image, pixel);
+          });
+      return;
+    }
+    if (plan_.rows_run_on()) {
+      Value pixel = kb_.Add(first_pixel, kb_.Mul(first_row, pitch));
+      store(results, kb_.Mul(rows, pitch), image, pixel);
+      return;
+    }
+    Value column = kb_.Mul(first_column_, plan_.columns.m);
+    Value length = kb_.Min(kb_.Int(pitch), kb_.Sub(kb_.Int(plan_.out_columns()), column));
+    kb_.For(kb_.Int(0), rows, 1, [&](Value p) {
+      const Value out_row = kb_.Add(kb_.Mul(kb_.Add(first_row, p), rows_apart), phase);
+      Value pixel = kb_.Add(kb_.Mul(out_row, plan_.out_columns()), column);
+      pixel = kb_.Add(first_pixel, pixel);
+      store(kb_.At(results, kb_.Mul(p, pitch * lanes), f32_), plan_.folded ? kb_.Min(length, left(pixel)) : length,
+            image, pixel);
+    });
+  }
+
   void MultiplyAlike(const WinogradProducts& of, Value input, Value weights, Value panel, Value to) {
     const int64_t product_weights = of.terms * plan_.term_channels() * plan_.gemm.nr();
     GemmKernel g;
@@ -251,10 +269,6 @@ class BlockEmitter {
     return rows;
   }
 
-  struct Channels {
-    Value first, count;  // of a vector
-  };
-
   // `length` pixels of a vector of channels, [pixel][lane], to the epilogue, which wants vectors of pixels.
   void Run(Value results, Value length, Value image, const Channels& channels, Value pixel, const Epilogue& epilogue,
            Value square) {
@@ -298,8 +312,8 @@ class Kernels {
 
   static int64_t Elements(const WinogradPlan& plan) {
     if (!plan.is_split()) return plan.group_inputs() * plan.shape.kernel[0] * plan.taps();
-    const Spatial &phases = plan.phases, &kernel = plan.strided_kernel;
-    return plan.group_inputs() / (phases[1] * phases[2]) * kernel[1] * kernel[2];
+    const Spatial &stride = plan.split_stride, &kernel = plan.split_kernel;
+    return plan.group_inputs() / (stride[1] * stride[2]) * kernel[1] * kernel[2];
   }
 
   // The taps of channel c's, widened; 0 beyond the last: of a chunk, or of a phase.
@@ -309,14 +323,14 @@ class Kernels {
         return t < plan_.taps() ? Widened(kb_.At(g, t, f32_)) : kb_.Zero(f64_);
       };
     }
-    const Spatial &phases = plan_.phases, &kernel = plan_.strided_kernel;
-    const int64_t all = phases[1] * phases[2], width = plan_.columns.taps;
+    const Spatial &stride = plan_.split_stride, &kernel = plan_.split_kernel;
+    const int64_t all = stride[1] * stride[2], width = plan_.columns.taps;
     const Value g = kb_.At(w_, kb_.Mul(kb_.Div(c, all), kernel[1] * kernel[2]), f32_), phase = kb_.Rem(c, all);
-    const Value first_row = kb_.Div(phase, phases[2]), first_column = kb_.Rem(phase, phases[2]);
+    const Value first_row = kb_.Div(phase, stride[2]), first_column = kb_.Rem(phase, stride[2]);
     return [=, this](int64_t t) {
       if (t >= plan_.taps()) return kb_.Zero(f64_);
-      const Value row = kb_.Add(first_row, t / width * phases[1]),
-                  column = kb_.Add(first_column, t % width * phases[2]);
+      const Value row = kb_.Add(first_row, t / width * stride[1]),
+                  column = kb_.Add(first_column, t % width * stride[2]);
       const Value exists = kb_.And(kb_.Less(row, kb_.Int(kernel[1])), kb_.Less(column, kb_.Int(kernel[2])));
       const Value at = kb_.Select(exists, kb_.Add(kb_.Mul(row, kernel[2]), column), kb_.Int(0));
       return kb_.Select(exists, Widened(kb_.At(g, at, f32_)), kb_.Zero(f64_));

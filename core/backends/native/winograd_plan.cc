@@ -265,14 +265,13 @@ std::optional<WinogradPlan> ChooseWinograd(const Core& core, const ConvPlan& dir
   const int64_t m = by_rule ? 0 : choice.m;
   std::optional<WinogradPlan> plan = PlanWinograd(core, direct.shape, m);
   double cycles = plan ? plan->cycles : 0;
-  if (const std::optional<ConvPhases> phases = SplitByStride(direct)) {
-    const double taps = static_cast<double>(phases->shape.taps() * phases->shape.c) / direct.shape.c;
-    std::optional<WinogradPlan> split;
-    if (taps <= kMostSplitTaps * direct.shape.taps()) split = PlanWinograd(core, phases->shape, m);
+  const std::optional<ConvPhases> phases = direct.is_depthwise() ? std::nullopt : SplitByStride(direct);
+  if (phases && phases->shape.taps() * phases->shape.c <= kMostSplitTaps * direct.shape.taps() * direct.shape.c) {
+    std::optional<WinogradPlan> split = PlanWinograd(core, phases->shape, m);
     const double copying = PadCycles(core, phases->planes);
     if (split && (!plan || split->cycles + copying < cycles)) {
-      split->phases = direct.shape.stride;
-      split->strided_kernel = direct.shape.kernel;
+      split->split_stride = direct.shape.stride;
+      split->split_kernel = direct.shape.kernel;
       cycles = split->cycles + copying;
       plan = split;
     }

@@ -82,8 +82,8 @@ struct WinogradAxis {
 
 struct WinogradPlan {
   ConvShape shape;
-  // Of a strided convolution as one of stride 1 (conv_phases.h), whose `shape` that is: its stride, and its kernel.
-  Spatial phases{1, 1, 1}, strided_kernel{1, 1, 1};
+  // Where `shape` is what a strided convolution was split into (conv_phases.h): its stride and its kernel.
+  Spatial split_stride{1, 1, 1}, split_kernel{1, 1, 1};
   int64_t lanes = 16;
   WinogradAxis rows, columns;
   bool folded = false;  // a sequence as an image of as many columns as its dilation
@@ -118,7 +118,7 @@ struct WinogradPlan {
   int64_t m() const { return std::max(rows.m, columns.m); }
   bool is_line() const { return rows.taps == 1 || columns.taps == 1; }  // a kernel along one axis
   bool is_strided() const { return columns.stride > 1; }
-  bool is_split() const { return phases != Spatial{1, 1, 1}; }
+  bool is_split() const { return split_stride != Spatial{1, 1, 1}; }
   int64_t taps() const { return rows.taps * columns.taps; }
   int64_t chunks() const { return rows.chunks * columns.chunks; }
   int64_t points() const { return rows.points() * columns.points(); }
