@@ -15,8 +15,6 @@ namespace {
 using mlir::Type;
 using mlir::Value;
 
-// Kernels of so few columns are unrolled along rows too: a loop of three turns costs a tenth.
-constexpr int64_t kMaxUnrolledTaps = 9;
 // Of input and result together: more than a guest has of L3. Then a band's rows, each a stream that ends with its page,
 // are late (Zen 3, in turns in one process, minima in us: 3x3 of 128 channels of 147x147 3626 -> 2623, of 64 1203 ->
 // 1007, /2 of 144 of 112x112 355 -> 305, 5x5 of 64 of 112x112 566 -> 514). Where L3 has them, asking costs (256 of

@@ -13,9 +13,11 @@ int64_t BandBytes(const Core& core) { return core.l1_bytes / 2; }
 int64_t ChannelsBytes(const Core& core) { return core.l2_bytes * 5 / 32; }
 // Tiles where rows are missing are code of their own: few of them, and not long.
 constexpr int64_t kMaxDirectKernelRows = 44;
-constexpr int64_t kMaxTileCode = 1024;   // multiply-adds of a tile and a kernel column
-constexpr double kEpilogueCycles = 2.5;  // of a vector
-constexpr double kLineTapCycles = 0.6;   // of kDepthwiseLines, a tap and a vector
+constexpr int64_t kMaxTileCode = 1024;     // multiply-adds of a tile and a kernel column
+constexpr double kEpilogueCycles = 2.5;    // of a vector
+constexpr double kLineTapCycles = 0.55;    // of kDepthwiseLines, a tap and a vector
+constexpr double kLineSquareCycles = 1.4;  // of a square, for each of its vectors
+constexpr double kMaskCycles = 2.5;        // of a vector that is loaded
 
 const Spatial kOnes{1, 1, 1};
 
@@ -81,6 +83,18 @@ bool PlanRows(const Core& core, ConvPlan* plan) {
   return true;
 }
 
+// Vectors of a row whose columns not all taps have (depthwise.cc masks those of a whole group).
+int64_t EdgeVectors(const ConvPlan& plan) {
+  const ConvShape& s = plan.shape;
+  const int64_t width = plan.depthwise.vectors * plan.lanes, groups = CeilDiv(s.out[2], width);
+  int64_t inside = 0;
+  for (int64_t g = 0; g < groups; ++g) {
+    const int64_t begin = g * width * s.stride[2] - s.pad[2];
+    if (begin >= 0 && begin + width * s.stride[2] + s.kernel[2] - 1 <= s.in[2]) ++inside;
+  }
+  return CeilDiv(s.out[2], plan.lanes) - inside * plan.depthwise.vectors;
+}
+
 // Cycles of a channel: two multiply-adds a cycle, one load of a vector that crosses a line.
 double RowCycles(const ConvPlan& plan) {
   const ConvShape& s = plan.shape;
@@ -90,10 +104,13 @@ double RowCycles(const ConvPlan& plan) {
   const double taps = static_cast<double>(rows_seen) * s.kernel[0] * s.kernel[2] * chunks;
   const double loads = CeilDiv(s.out[1], tile.rows) * ((tile.rows - 1) * s.stride[1] + s.kernel[1]) *
                        static_cast<double>(s.kernel[0] * s.kernel[2]) * chunks;
+  // A tile of a kernel of one row makes masks for each of its taps and vectors, unless they are constants.
+  const bool masks = tile.direct && s.kernel[1] == 1 && s.kernel[2] > kMaxUnrolledTaps;
+  const double masking = masks ? kMaskCycles * CeilDiv(s.out[1], tile.rows) * s.kernel[2] * EdgeVectors(plan) : 0;
   const double copied = static_cast<double>(plan.phases[1] * plan.phases[2] * plan.padded[1]) *
                         CeilDiv(s.out[1], plan.band) * CeilDiv(plan.padded[2], plan.lanes);
   const double copy = tile.direct ? 0 : 2.5 * copied * s.c / s.m;
-  return s.out[0] * std::max(taps / 2, loads) + copy + kEpilogueCycles * CeilDiv(s.pixels(), plan.lanes) + 15;
+  return s.out[0] * std::max(taps / 2, loads) + masking + copy + kEpilogueCycles * CeilDiv(s.pixels(), plan.lanes) + 15;
 }
 
 // Cycles of a block of channels.
@@ -128,7 +145,8 @@ double LineCycles(const ConvPlan& plan) {
   const int64_t squares = vectors + bands * CeilDiv(DepthwiseLineColumns(plan), plan.lanes);
   const double lanes = static_cast<double>(plan.lanes);
   return s.out[1] * lanes *
-         (static_cast<double>(vectors * s.kernel[2]) * kLineTapCycles + 2.0 * squares + kEpilogueCycles * vectors);
+         (static_cast<double>(vectors * s.kernel[2]) * kLineTapCycles + kLineSquareCycles * squares +
+          kEpilogueCycles * vectors);
 }
 
 }  // namespace

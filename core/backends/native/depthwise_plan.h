@@ -11,6 +11,8 @@ namespace inlay::native {
 // The weights of so many kernel rows of a column (kDepthwiseChannels: columns of a row) are in registers, and the code
 // for them is unrolled.
 inline constexpr int64_t kMaxUnrolledKernelRows = 11;
+// Of a whole kernel that is unrolled along rows too: a loop of three turns costs a tenth.
+inline constexpr int64_t kMaxUnrolledTaps = 9;
 
 // Decides the method, plan->depthwise and cycles of a convolution whose groups are its channels; false where no way
 // fits a worker's scratch.
