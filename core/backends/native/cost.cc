@@ -58,7 +58,7 @@ Kernel KernelOf(const ir::TensorType& weights) {
     taps *= Extent(weights, axis);
     longest = std::max(longest, Extent(weights, axis));
   }
-  constexpr int64_t kMostOfLine = 64;
+  constexpr int64_t kMostOfLine = 128;
   if (taps == longest) return taps > 1 && taps <= kMostOfLine ? Kernel::kLine : Kernel::kOther;
   const int64_t rows = Extent(weights, rank - 2), columns = Extent(weights, rank - 1);
   if (rows == 3 && columns == 3) return Kernel::kThree;

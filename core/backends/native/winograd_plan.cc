@@ -16,7 +16,7 @@ constexpr int64_t kMaxBlockTiles = 64, kMaxAxisBlockTiles = 192;  // of tiles al
 constexpr int64_t kMinBlockColumns = 24;
 // Of kernels along both axes, and along one.
 constexpr int64_t kMaxSquarePoints = 6, kMaxSquareTaps = kMaxSquarePoints - 1;
-constexpr int64_t kMaxLinePoints = 8, kMaxLineTaps = 64;
+constexpr int64_t kMaxLinePoints = 8, kMaxLineTaps = 128;
 constexpr int64_t kChunk = 4;  // of longer ones, and of seven where that takes fewer products
 // Whole blocks are handed to threads only where there are enough of them.
 constexpr int64_t kMinFusedBlocks = 6;
