@@ -85,7 +85,12 @@ TileCycles CyclesOfTile(const Core& core, const WinogradPlan& plan) {
     return {points * kLineInput * spread, points * kLineOutput};
   }
   // Others have the input tiles of F(2x2, 3x3) or F(4x4, 3x3), but more or fewer results.
-  TileCycles cycles = CyclesOfThree(core, plan, plan.columns.points() <= 5);
+  const int64_t points = plan.columns.points();
+  TileCycles cycles = CyclesOfThree(core, plan, points <= (plan.is_strided() ? 5 : 4));
+  if (!plan.is_strided() && points == 5) {  // between those
+    const TileCycles small = CyclesOfThree(core, plan, true);
+    cycles = {(small.input + cycles.input) / 2, (small.output + cycles.output) / 2};
+  }
   if (plan.columns.taps == 2) cycles.output *= 1.4;
   if (plan.columns.taps > 3) cycles.output *= 0.5;
   return cycles;

@@ -235,7 +235,7 @@ std::optional<WinogradPlan> PlanWinograd(const Core& core, const ConvShape& shap
     const bool is_strided = shape.stride[2] > 1, is_chunked = is_line && IsChunked(taps, m);
     const int64_t points = is_chunked ? 2 * m - 1 : m + taps - 1;
     if (is_strided ? m != 2 && m != 4 : points < 4 || points > (is_line ? kMaxLinePoints : kMaxSquarePoints)) continue;
-    if (!is_strided && !is_chunked && points % 2 != 0) continue;
+    if (!is_strided && is_line && !is_chunked && points % 2 != 0) continue;
     if (is_chunked && !MayBeChunked(shape)) continue;
     ForEachBlocking(core, shape, m, [&](WinogradPlan* plan) { ChooseTile(core, {1, 6}, 1, plan, &best); });
   }

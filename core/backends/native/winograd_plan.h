@@ -15,6 +15,8 @@
 // Other strides: as the convolution of stride 1 that conv_phases.h makes of it, of as many more channels, whose kernel
 // is as much narrower. 4x4/2 becomes 2x2, 7x7/2 4x4.
 //
+// Of five points, there is F(3x3, 3x3), for images of nine columns, or phases of three.
+//
 // Kernels of 2x2, 4x4 and 5x5, of stride 1, have the points and input tiles of these: F(3x3, 2x2) those of F(2x2, 3x3),
 // F(5x5, 2x2), F(3x3, 4x4) and F(2x2, 5x5) those of F(4x4, 3x3): 36 multiplications for 25, 9 or 4 results, where the
 // direct way takes 100 or 144.
@@ -45,11 +47,12 @@
 
 namespace inlay::native {
 
-// The interpolation points of an axis of so many (4, 6, 7 or 8), of stride 1, are 0, these, of both signs, and, if
+// The interpolation points of an axis of so many (4 to 8), of stride 1, are 0, these, of both signs, and, if
 // even, infinity. Every coefficient of A and B is exact in f32; of six, the error is half of that with the usual 1 and
 // 2 (kernels.md).
 inline std::vector<double> WinogradPairs(int64_t points) {
-  return points == 4 ? std::vector<double>{1} : points == 6 ? std::vector{0.625, 1.5} : std::vector{0.5, 1.0, 2.0};
+  if (points == 4) return {1};
+  return points == 5 ? std::vector{0.75, 2.5} : points == 6 ? std::vector{0.625, 1.5} : std::vector{0.5, 1.0, 2.0};
 }
 // Of stride 2's F(4, 2) they are 0, +-kStridedA, kStridedB and infinity, by the same criterion.
 inline constexpr double kStridedA = 0.75, kStridedB = 2;
