@@ -13,11 +13,12 @@ int64_t BandBytes(const Core& core) { return core.l1_bytes / 2; }
 int64_t ChannelsBytes(const Core& core) { return core.l2_bytes * 5 / 32; }
 // Tiles where rows are missing are code of their own: few of them, and not long.
 constexpr int64_t kMaxDirectKernelRows = 44;
-constexpr int64_t kMaxTileCode = 1024;     // multiply-adds of a tile and a kernel column
-constexpr double kEpilogueCycles = 2.5;    // of a vector
-constexpr double kLineTapCycles = 0.55;    // of kDepthwiseLines, a tap and a vector
-constexpr double kLineSquareCycles = 1.4;  // of a square, for each of its vectors
-constexpr double kMaskCycles = 2.5;        // of a vector that is loaded
+constexpr int64_t kMaxTileCode = 1024;   // multiply-adds of a tile and a kernel column
+constexpr double kEpilogueCycles = 2.5;  // of a vector
+constexpr double kLineTapCycles = 0.55;  // of kDepthwiseLines, a tap and a vector
+// Of kDepthwiseLines: of a square, for each of its vectors, of 8 and of 16 lanes.
+constexpr double kLineSquareCycles = 1.4, kWideSquareCycles = 4;
+constexpr double kMaskCycles = 2.5;  // of a vector that is loaded
 
 const Spatial kOnes{1, 1, 1};
 
@@ -143,10 +144,9 @@ double LineCycles(const ConvPlan& plan) {
   const ConvShape& s = plan.shape;
   const int64_t bands = CeilDiv(s.out[2], plan.band), vectors = bands * CeilDiv(plan.band, plan.lanes);
   const int64_t squares = vectors + bands * CeilDiv(DepthwiseLineColumns(plan), plan.lanes);
-  const double lanes = static_cast<double>(plan.lanes);
+  const double lanes = static_cast<double>(plan.lanes), square = plan.lanes > 8 ? kWideSquareCycles : kLineSquareCycles;
   return s.out[1] * lanes *
-         (static_cast<double>(vectors * s.kernel[2]) * kLineTapCycles + kLineSquareCycles * squares +
-          kEpilogueCycles * vectors);
+         (static_cast<double>(vectors * s.kernel[2]) * kLineTapCycles + square * squares + kEpilogueCycles * vectors);
 }
 
 }  // namespace
