@@ -94,7 +94,7 @@ bool IsLikelySplit(const ir::Binding& conv) {
   int64_t inputs = Extent(weights, 1);
   for (size_t i = 0; i < strides.size(); ++i) {
     const int64_t taps = Extent(weights, static_cast<int>(i) + 2);
-    if (strides[i] < 2 || taps < std::max(kLeastTaps, strides[i] + 1) || taps > kMostTaps * strides[i]) return false;
+    if (strides[i] < 2 || strides[i] >= taps || taps < kLeastTaps || taps > kMostTaps * strides[i]) return false;
     inputs *= strides[i];
   }
   return weights.dtype == ir::DType::kF32 && conv.attrs.IntOr("groups", 1) == 1 && inputs >= kInputs &&

@@ -153,27 +153,30 @@ double LineCycles(const ConvPlan& plan) {
 
 bool PlanDepthwise(const Core& core, ConvPlan* plan) {
   const ConvShape& s = plan->shape;
-  const bool rows = PlanRows(core, plan);
-  plan->cycles = rows ? RowCycles(*plan) * s.n * s.m : 0;
-  if (CanBeLines(*plan)) {
-    ConvPlan lines = *plan;
+  bool fits = PlanRows(core, plan);
+  plan->cycles = fits ? RowCycles(*plan) * s.n * s.m : 0;
+  const ConvPlan rows = *plan;
+  auto consider = [&](const ConvPlan& other, int64_t most_bytes) {
+    if (other.scratch_bytes() > most_bytes || (fits && other.cycles >= plan->cycles)) return;
+    *plan = other;
+    fits = true;
+  };
+  if (CanBeLines(rows)) {
+    ConvPlan lines = rows;
     lines.method = ConvMethod::kDepthwiseLines;
     lines.band = CeilDiv(s.out[2], CeilDiv(s.out[2], std::max(kBandColumns, 4 * s.kernel[2])));
     lines.cycles = LineCycles(lines) * s.n * lines.channel_blocks();
-    if (lines.scratch_bytes() <= kMaxScratchBytes && !(rows && lines.cycles >= plan->cycles)) {
-      *plan = lines;
-      return true;
-    }
+    consider(lines, kMaxScratchBytes);
   }
-  if (!CanBeChannels(*plan)) return rows;
-  ConvPlan channels = *plan;
-  channels.method = ConvMethod::kDepthwiseChannels;
-  const int64_t most = std::min(core.registers - s.kernel[2] - 3, core.registers / 2);
-  channels.depthwise.columns = CeilDiv(s.out[2], CeilDiv(s.out[2], most));
-  channels.cycles = ChannelCycles(core, channels) * s.n * channels.channel_blocks();
-  if (channels.scratch_bytes() > ChannelsBytes(core) || (rows && channels.cycles >= plan->cycles)) return rows;
-  *plan = channels;
-  return true;
+  if (CanBeChannels(rows)) {
+    ConvPlan channels = rows;
+    channels.method = ConvMethod::kDepthwiseChannels;
+    const int64_t most = std::min(core.registers - s.kernel[2] - 3, core.registers / 2);
+    channels.depthwise.columns = CeilDiv(s.out[2], CeilDiv(s.out[2], most));
+    channels.cycles = ChannelCycles(core, channels) * s.n * channels.channel_blocks();
+    consider(channels, ChannelsBytes(core));
+  }
+  return fits;
 }
 
 int64_t DepthwiseChannelPitch(const ConvPlan& plan) { return RoundUp(plan.shape.pixels(), plan.lanes); }
