@@ -28,6 +28,11 @@ void EmitDepthwiseChannelTasks(KernelBuilder& kb, const ConvKernel& kernel, mlir
 void EmitPackDepthwiseWeights(KernelBuilder& kb, const ConvPlan& plan, mlir::Value w, mlir::Type element,
                               mlir::Type packed, mlir::Value to);
 
+// Where the planes lie that the output channels of a vector, from `first` on, see. Lanes beyond the last channel see
+// what that one sees.
+std::vector<mlir::Value> ChannelPlanes(KernelBuilder& kb, const ConvKernel& kernel, mlir::Value image,
+                                       mlir::Value first);
+
 // What a row of the kernel adds to `sums`, vectors of channels of output columns from `first` on: pixels of the row at
 // x (of `elements`) lie x_pitch elements apart, taps of the one at w (of the sums' type) w_pitch. Each is loaded once;
 // what falls into the padding is not there.

@@ -56,14 +56,9 @@ class ChannelTasks {
     for (int64_t i = 0; i < lanes_; ++i) store(i, square[i]);
   }
 
-  // The planes that the block's channels see, to [pixel][lane]. Lanes beyond the last channel see what that one sees.
+  // The planes that the block's channels see, to [pixel][lane].
   void GatherPlanes(Value image, Value first) {
-    std::vector<Value> planes;
-    for (int64_t l = 0; l < lanes_; ++l) {
-      Value channel = kb_.Min(kb_.Add(first, l), kb_.Int(s_.m - 1));
-      Value plane = kb_.Add(kb_.Mul(image, s_.c), kb_.Div(channel, s_.m / s_.groups));
-      planes.push_back(kb_.At(kernel_.input, kb_.Mul(plane, s_.in_elements()), kernel_.input_elements.stored));
-    }
+    const std::vector<Value> planes = ChannelPlanes(kb_, kernel_, image, first);
     Type stored = KernelBuilder::Vector(lanes_, kernel_.input_elements.stored);
     auto square = [&](Value pixel, int64_t count) {
       Value to = kb_.At(x_, kb_.Mul(pixel, lanes_), type_);
@@ -105,6 +100,17 @@ class ChannelTasks {
 };
 
 }  // namespace
+
+std::vector<Value> ChannelPlanes(KernelBuilder& kb, const ConvKernel& kernel, Value image, Value first) {
+  const ConvShape& s = kernel.plan.shape;
+  std::vector<Value> planes;
+  for (int64_t l = 0; l < kernel.plan.lanes; ++l) {
+    Value channel = kb.Min(kb.Add(first, l), kb.Int(s.m - 1));
+    Value plane = kb.Add(kb.Mul(image, s.c), kb.Div(channel, s.m / s.groups));
+    planes.push_back(kb.At(kernel.input, kb.Mul(plane, s.in_elements()), kernel.input_elements.stored));
+  }
+  return planes;
+}
 
 std::vector<Value> EmitChannelRow(KernelBuilder& kb, const ConvShape& shape, const InputElements& elements, Value x,
                                   int64_t x_pitch, Value w, int64_t w_pitch, int64_t first, std::vector<Value> sums) {

@@ -50,14 +50,8 @@ class LineTasks {
   // Columns [start, start + DepthwiseLineColumns()) of a row of the block's planes to x_, [column][lane], zero where
   // there is no x. Squares reach up to a vector of columns beyond on both sides.
   void Gather(Value row, Value start) {
-    std::vector<Value> planes;
-    for (int64_t l = 0; l < lanes_; ++l) {
-      // Lanes beyond the last channel see what that one sees.
-      const Value channel = kb_.Min(kb_.Add(first_, l), kb_.Int(s_.m - 1));
-      const Value plane = kb_.Add(kb_.Mul(image_, s_.c), kb_.Div(channel, s_.m / s_.groups));
-      const Value at = kb_.Add(kb_.Mul(plane, s_.in_elements()), kb_.Mul(row, s_.in[2]));
-      planes.push_back(kb_.At(kernel_.input, at, stored_));
-    }
+    std::vector<Value> rows = ChannelPlanes(kb_, kernel_, image_, first_);
+    for (Value& plane : rows) plane = kb_.At(plane, kb_.Mul(row, s_.in[2]), stored_);
     const int64_t columns = DepthwiseLineColumns(plan_);
     const Value begin = kb_.Max(kb_.Int(0), start), end = kb_.Min(kb_.Int(s_.in[2]), kb_.Add(start, columns));
     auto zero = [&](Value from, Value to) {
@@ -69,7 +63,7 @@ class LineTasks {
       const Value column = kb_.Min(at, kb_.Int(s_.in[2] - lanes_));
       std::vector<Value> square;
       for (int64_t l = 0; l < lanes_; ++l) {
-        const Value x = kb_.Load(KernelBuilder::Vector(lanes_, stored_), kb_.At(planes[l], column, stored_));
+        const Value x = kb_.Load(KernelBuilder::Vector(lanes_, stored_), kb_.At(rows[l], column, stored_));
         square.push_back(kernel_.input_elements.Convert(kb_, x, type_));
       }
       square = TransposeSquare(kb_, square);

@@ -385,7 +385,7 @@ void EmitWinogradWeights(KernelBuilder& kb, const WinogradPlan& plan, Value w, V
 void EmitWinogradPlanes(KernelBuilder& kb, const WinogradPlan& plan, Value x, Value begin, Value end, Value to) {
   const ConvShape& s = plan.shape;
   Type f32 = kb.b.getF32Type(), vector = KernelBuilder::Vector(plan.lanes, f32);
-  int64_t lanes = plan.lanes, width = plan.plane_elements() / plan.plane_lines() / lanes;
+  int64_t lanes = plan.lanes, width = plan.plane_line_columns();
   // Columns [left, left + count) are those of x from `skip` on.
   int64_t left = std::clamp<int64_t>(s.pad[2], 0, width), skip = std::max<int64_t>(-s.pad[2], 0);
   int64_t count = std::clamp<int64_t>(s.in[2] - skip, 0, width - left);

@@ -11,8 +11,8 @@ namespace inlay::native {
 namespace {
 
 constexpr int64_t kFloatBytes = 4;
-constexpr int64_t kBlockScratchBytes = 704 << 10;                 // lies on a task's stack
-constexpr int64_t kMaxBlockTiles = 64, kMaxAxisBlockTiles = 192;  // of tiles along one axis
+constexpr int64_t kBlockScratchBytes = 704 << 10;  // lies on a task's stack
+constexpr int64_t kMaxBlockTiles = 64, kMaxLineBlockTiles = 192;
 constexpr int64_t kMinBlockColumns = 24;
 // Of kernels along both axes, and along one.
 constexpr int64_t kMaxSquarePoints = 6, kMaxSquareTaps = kMaxSquarePoints - 1;
@@ -92,6 +92,16 @@ bool IsDilatedSequence(const ConvShape& s) {
 // A phase's last tiles are not followed by its own.
 bool MayBeChunked(const ConvShape& s) { return s.dilation == Spatial{1, 1, 1} || IsDilatedSequence(s); }
 
+// Whether the tile of m results an axis is one that the kernel has (winograd_plan.h). Lines have no odd number of
+// points but in chunks, where even ones would not be fewer.
+bool HasTile(const ConvShape& s, int64_t m) {
+  const int64_t taps = std::max(s.kernel[1], s.kernel[2]), points = m + taps - 1;
+  if (s.stride[2] > 1) return m == 2 || m == 4;
+  if (std::min(s.kernel[1], s.kernel[2]) > 1) return points >= 4 && points <= kMaxSquarePoints;
+  if (IsChunked(taps, m)) return MayBeChunked(s);
+  return points >= 4 && points <= kMaxLinePoints && points % 2 == 0;
+}
+
 // Every way to cut the results into blocks of tiles, of m rows and columns where the kernel has several.
 void ForEachBlocking(const Core& core, const ConvShape& shape, int64_t m,
                      const std::function<void(WinogradPlan* plan)>& consider) {
@@ -110,7 +120,7 @@ void ForEachBlocking(const Core& core, const ConvShape& shape, int64_t m,
   plan.tile_columns = plan.column_phases() * CeilDiv(CeilDiv(plan.out_columns(), plan.column_phases()), plan.columns.m);
   // Narrower blocks than need be, where only those leave room in L2 for a fused task. A block of a dilated one has all
   // of a row of results.
-  const int64_t most_tiles = shape.kernel[1] > 1 && shape.kernel[2] > 1 ? kMaxBlockTiles : kMaxAxisBlockTiles;
+  const int64_t most_tiles = plan.is_line() ? kMaxLineBlockTiles : kMaxBlockTiles;
   int64_t least = plan.has_phases() ? 1 : CeilDiv(plan.tile_columns, most_tiles);
   int64_t most = plan.has_phases() ? 1 : std::max(least, CeilDiv(plan.tile_columns, kMinBlockColumns));
   for (int64_t column_blocks = least; column_blocks <= most; ++column_blocks) {
@@ -228,15 +238,8 @@ bool IsWinogradShape(const ConvShape& s) {
 std::optional<WinogradPlan> PlanWinograd(const Core& core, const ConvShape& shape, int64_t only_m) {
   std::optional<WinogradPlan> best;
   if (!IsWinogradShape(shape)) return best;
-  const bool is_line = std::min(shape.kernel[1], shape.kernel[2]) == 1;
-  const int64_t taps = std::max(shape.kernel[1], shape.kernel[2]);
-  for (int64_t m = 2; m <= kMaxLinePoints - 1; ++m) {
-    if (only_m != 0 && m != only_m) continue;
-    const bool is_strided = shape.stride[2] > 1, is_chunked = is_line && IsChunked(taps, m);
-    const int64_t points = is_chunked ? 2 * m - 1 : m + taps - 1;
-    if (is_strided ? m != 2 && m != 4 : points < 4 || points > (is_line ? kMaxLinePoints : kMaxSquarePoints)) continue;
-    if (!is_strided && is_line && !is_chunked && points % 2 != 0) continue;
-    if (is_chunked && !MayBeChunked(shape)) continue;
+  for (int64_t m = 2; m <= WinogradChoice::kMost; ++m) {
+    if ((only_m != 0 && m != only_m) || !HasTile(shape, m)) continue;
     ForEachBlocking(core, shape, m, [&](WinogradPlan* plan) { ChooseTile(core, {1, 6}, 1, plan, &best); });
   }
   return best;

@@ -152,6 +152,7 @@ struct WinogradPlan {
   int64_t plane_elements() const { return plane_rows() * plane_columns() * lanes; }
   // What is padded at a time: a row, or a sequence.
   int64_t plane_lines() const { return folded ? 1 : plane_rows(); }
+  int64_t plane_line_columns() const { return plane_rows() * plane_columns() / plane_lines(); }
   int64_t plane_line_items() const { return shape.n * slices() * channel_vectors() * plane_lines(); }
   int64_t planes_elements() const {
     const int64_t beyond = folded ? row_tiles() * lanes : 0;  // read by a row's last block where that is not whole

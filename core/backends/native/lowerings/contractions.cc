@@ -74,8 +74,7 @@ void Winograd(FunctionEmitter& f, const Node& n, const WinogradPlan& plan, const
   const int64_t image_bytes = plan.shape.c * plan.shape.in_elements() * int64_t{sizeof(float)};
   const int64_t planes_bytes = RoundUp(floats(plan.planes_elements()), kLineBytes);
   Buffer planes = f.Temporary(ForAll(images, planes_bytes));
-  ForImages(f, images, plan.plane_line_items(),
-            static_cast<double>(plan.plane_elements() / plan.plane_lines() / plan.lanes) * 6, kNoScratch,
+  ForImages(f, images, plan.plane_line_items(), static_cast<double>(plan.plane_line_columns()) * 6, kNoScratch,
             [&](Kernel& k, Value begin, Value end, Value, Value image) {
               EmitWinogradPlanes(k.o, plan, OfImage(k, k.Pointer(x), image, image_bytes), begin, end,
                                  OfImage(k, k.Pointer(planes), image, planes_bytes));
