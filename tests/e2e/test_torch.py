@@ -99,7 +99,17 @@ def test_real(name, client, compiled):
 def test_random_architecture(number, client, compiled):
     from inlay.bench import random_architectures
 
-    network, inputs = random_architectures.module(11, number), random_architectures.inputs(11, number)
+    which = random_architectures.Which(11, number)
+    network, inputs = random_architectures.module(which), random_architectures.inputs(which)
+    check_both(network, inputs, client, compiled)
+
+
+@pytest.mark.parametrize("number", range(24))
+def test_random_operator(number, client, compiled):
+    from inlay.bench import random_architectures
+
+    which = random_architectures.Which(11, number, operator=True)
+    network, inputs = random_architectures.module(which), random_architectures.inputs(which)
     check_both(network, inputs, client, compiled)
 
 

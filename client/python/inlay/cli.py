@@ -278,7 +278,14 @@ def inspect(library, as_json):
     metavar="N",
     help="N real architectures (transformers, timm), random sizes and batches.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Of --random.")
+@click.option(
+    "--operators",
+    "operator_count",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="N single operators (convolutions, products, pooling, ...), random sizes and batches.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Of --random and --operators.")
 @click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True, help="Of us and of every peer.")
 @click.option("--rounds", type=click.IntRange(min=1), default=30, show_default=True, help="Interleaved.")
 @click.option("--plans", is_flag=True, help="Also every single-backend plan of ours, beside the mix.")
@@ -306,7 +313,7 @@ def inspect(library, as_json):
 @server_option
 @command
 def bench(
-    models, vs, list_peers, random_count, seed, threads, rounds, plans, profile, target, avx2, mixed_precision, search, search_budget, backends,
+    models, vs, list_peers, random_count, operator_count, seed, threads, rounds, plans, profile, target, avx2, mixed_precision, search, search_budget, backends,
     shape, cold, limit, markdown, server, as_json,
 ):  # fmt: skip
     """Time MODELs (.onnx files, or built-in names) against peers, each in a process of its own, in interleaved rounds."""
@@ -319,8 +326,8 @@ def bench(
         if not as_json:
             print_table(["peer", "version"], [[*item] for item in found.items()])
         return found
-    if not models and not random_count:
-        raise click.UsageError("Missing argument 'MODELS...', or --random N.")
+    if not models and not random_count and not operator_count:
+        raise click.UsageError("Missing argument 'MODELS...', --random N or --operators N.")
     if avx2 and (target or backends):
         raise click.UsageError("--avx2 chooses target and backends itself: leave out --target and --backends.")
     if avx2:  # the libraries choose instructions by the CPU that they run on
@@ -335,7 +342,8 @@ def bench(
         mixed_precision=mixed_precision,
     )
     settings = measure.Settings(chosen, config, rounds, _shapes(shape), cold, plans, profile, limit, server, avx2)
-    found = subjects.named(models) + (subjects.random(random_count, seed) if random_count else [])
+    found = subjects.named(models) + subjects.random(random_count or 0, seed)
+    found += subjects.random(operator_count or 0, seed, operators=True)
     result = report.summary(measure.run(found, settings, quiet=as_json), chosen, settings)
     if not as_json:
         report.render(result, report.print_markdown_table if markdown else print_table)

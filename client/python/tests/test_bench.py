@@ -12,7 +12,7 @@ import onnxruntime
 import pytest
 from onnx import numpy_helper
 
-from inlay.bench import measure, peers, report, subjects
+from inlay.bench import measure, peers, random_operators, report, subjects
 from inlay.bench.processes import PeerError, PeerProcess
 from inlay.models import bert, gpt2, mobilenet, recurrent, resnet, vit
 
@@ -66,6 +66,20 @@ def test_a_random_architecture_is_the_same_every_time(number):
     assert subject.detail
     assert subjects.named([subject.name]) == [subject]
     check(subjects.torch_module(subject.torch), subject.onnx_model())
+
+
+@pytest.mark.parametrize("number", range(40))
+def test_a_random_operator_is_the_same_every_time(number):
+    pytest.importorskip("torch")
+    subject = subjects.random(number + 1, seed=0, operators=True)[number]
+    assert subject.detail
+    assert subjects.named([subject.name]) == [subject]
+    check(subjects.torch_module(subject.torch), subject.onnx_model())
+
+
+def test_random_operators_are_of_every_kind():
+    drawn = {subject.name.partition("-")[0] for subject in subjects.random(400, seed=0, operators=True)}
+    assert drawn == set(random_operators.KINDS)
 
 
 @pytest.fixture

@@ -140,7 +140,7 @@ def _torch(job: Job):
         import torch
         import torch._inductor.config
 
-        if job.subject.get("kind") == "random":
+        if job.subject.get("kind") == "random" and not job.subject["operator"]:
             import transformers  # noqa: F401
     torch.set_num_threads(job.threads)
     torch._inductor.config.freezing = True

@@ -1,6 +1,6 @@
-"""Real architectures (Hugging Face transformers with random sizes, timm's as they are) on random batches: number N of a
-seed is always the same model, with the same weights. Nothing is downloaded. For `inlay bench --random`: what holds for the
-models that we know must hold here.
+"""Real architectures (Hugging Face transformers with random sizes, timm's as they are) and single operators of random
+sizes, on random batches: number N of a seed is always the same model, with the same weights. Nothing is downloaded. For
+`inlay bench --random` and `--operators`: what holds for the models that we know must hold here.
 """
 
 from __future__ import annotations
@@ -12,51 +12,59 @@ import io
 import random
 import re
 import warnings
-from typing import Any
+from typing import Any, NamedTuple
 
 import onnx
 
-from inlay.bench import random_timm, random_transformers
+from inlay.bench import random_operators, random_timm, random_transformers
 from inlay.errors import InlayError
 
 OPSET = 17
-_SOURCES = (random_transformers, random_timm)
+
+
+class Which(NamedTuple):
+    """Number `number` of the architectures that a seed gives, or of the single operators."""
+
+    seed: int
+    number: int
+    operator: bool = False
 
 
 @functools.cache
-def _choice(seed: int, number: int) -> tuple[Any, str, dict[str, Any], int]:
+def _choice(which: Which) -> tuple[Any, str, dict[str, Any], int]:
     """(source, family, sizes, batch)."""
-    r = random.Random(f"{seed}/{number}")
-    source = r.choice(_SOURCES)
+    r = random.Random(f"{which.seed}/{which.number}")
+    source = random_operators if which.operator else r.choice((random_transformers, random_timm))
     family, sizes = source.draw(r)
     return source, family, sizes, r.choice([1, 1, 2, 4])
 
 
-def describe(seed: int, number: int) -> tuple[str, str]:
+def describe(which: Which) -> tuple[str, str]:
     """(name, sizes in words)."""
-    _, family, sizes, batch = _choice(seed, number)
-    return f"{family}-{seed}-{number}", ", ".join(f"{key}={value}" for key, value in {**sizes, "batch": batch}.items())
+    _, family, sizes, batch = _choice(which)
+    words = ", ".join(f"{key}={value}" for key, value in {**sizes, "batch": batch}.items())
+    return f"{family}-{which.seed}-{which.number}", words
 
 
-def find(name: str) -> tuple[int, int] | None:
-    """(seed, number) of a name that `describe` gives, else None."""
+def find(name: str) -> Which | None:
+    """What a name stands for that `describe` gives, else None."""
     match = re.fullmatch(r"\w+-(\d+)-(\d+)", name)
     if match is None:
         return None
-    seed, number = int(match[1]), int(match[2])
-    return (seed, number) if describe(seed, number)[0] == name else None
+    both = [Which(int(match[1]), int(match[2]), operator) for operator in (False, True)]
+    return next((which for which in both if describe(which)[0] == name), None)
 
 
-def module(seed: int, number: int, attention: str = "sdpa") -> Any:
-    """The PyTorch module: takes ids and a mask (i64 [batch, length]), ids alone (GPT-2), images
-    (f32 [batch, 3, side, side]), audio (f32 [batch, samples]), or spectrograms (f32 [batch, frames, bands]).
-    Raises InlayError where its packages are missing."""
-    source, family, sizes, _ = _choice(seed, number)
+def module(which: Which, attention: str = "sdpa") -> Any:
+    """The PyTorch module. An architecture's takes ids and a mask (i64 [batch, length]), ids alone (GPT-2), images
+    (f32 [batch, 3, side, side]), audio (f32 [batch, samples]), or spectrograms (f32 [batch, frames, bands]); an
+    operator's, what `random_operators.inputs` says. Raises InlayError where its packages are missing."""
+    source, family, sizes, _ = _choice(which)
     try:
         import torch
 
         repair_torchvision()
-        torch.manual_seed(hash((seed, number)) & 0x7FFFFFFF)
+        torch.manual_seed(hash((which.seed, which.number)) & 0x7FFFFFFF)
         network = source.network(family, sizes, attention)
     except ImportError as error:
         raise InlayError(f"{family}: {error}; deploy/setup.sh --bench installs what it needs") from None
@@ -100,20 +108,20 @@ def lively(network: Any) -> Any:
     return network
 
 
-def inputs(seed: int, number: int) -> tuple[Any, ...]:
+def inputs(which: Which) -> tuple[Any, ...]:
     """Seeded inputs of `module`, in its order; masks are ones."""
     import torch
 
     repair_torchvision()
-    source, family, sizes, batch = _choice(seed, number)
-    return source.inputs(family, sizes, batch, torch.Generator().manual_seed(seed))
+    source, family, sizes, batch = _choice(which)
+    return source.inputs(family, sizes, batch, torch.Generator().manual_seed(which.seed))
 
 
-def export(seed: int, number: int) -> onnx.ModelProto:
+def export(which: Which) -> onnx.ModelProto:
     """The ONNX form, as PyTorch's exporter writes it. Raises InlayError where it can't."""
-    network = module(seed, number, attention="eager")
-    source, family, _, _ = _choice(seed, number)
-    return to_onnx(network, inputs(seed, number), source.input_names(family))
+    network = module(which, attention="eager")
+    source, family, _, _ = _choice(which)
+    return to_onnx(network, inputs(which), source.input_names(family))
 
 
 def to_onnx(network: Any, examples: tuple[Any, ...], input_names: list[str]) -> onnx.ModelProto:

@@ -1,4 +1,4 @@
-"""What is benchmarked: built-in models, .onnx files, and real architectures with random sizes.
+"""What is benchmarked: built-in models, .onnx files, and real architectures and single operators with random sizes.
 
 A Subject has an ONNX form, and where it can be had a PyTorch form with the same weights, for the peers that take
 PyTorch: the built-in models' is inlay.models.torch_forms, a random one is PyTorch's from the beginning. An .onnx file has
@@ -17,7 +17,7 @@ import onnx
 
 from inlay import models
 from inlay.bench import random_architectures
-from inlay.bench.random_architectures import describe
+from inlay.bench.random_architectures import Which, describe
 from inlay.errors import InlayError
 from inlay.running import random_input
 from inlay.runtime import TensorSpec
@@ -36,7 +36,7 @@ class Subject:
     def onnx_model(self) -> onnx.ModelProto:
         """Raises InlayError, ValueError."""
         if self.torch.get("kind") == "random":
-            return random_architectures.export(self.torch["seed"], self.torch["number"])
+            return random_architectures.export(_which(self.torch))
         return load_model(self.name)
 
     @property
@@ -45,11 +45,11 @@ class Subject:
 
 
 def load_model(name: str) -> onnx.ModelProto:
-    """A .onnx file, a built-in name, or a random architecture's ("bert-0-7"). Raises InlayError, ValueError."""
+    """A .onnx file, a built-in name, or a random one's ("bert-0-7", "conv2d-0-7"). Raises InlayError, ValueError."""
     if name in models.NAMES:
         return models.build(name)
     if (found := random_architectures.find(name)) is not None:
-        return random_architectures.export(*found)
+        return random_architectures.export(found)
     if not pathlib.Path(name).exists():
         raise InlayError(f"{name} is neither a file nor a built-in model ({', '.join(models.NAMES)})")
     return onnx.load(name)
@@ -63,17 +63,22 @@ def _named(name: str) -> Subject:
     if name in models.NAMES:
         return Subject(name, {"kind": "built-in", "name": name})
     if (found := random_architectures.find(name)) is not None:
-        return Subject(name, {"kind": "random", "seed": found[0], "number": found[1]}, describe(*found)[1])
+        return _random(found)
     return Subject(name, {})
 
 
-def random(count: int, seed: int) -> list[Subject]:
-    """Architectures number 0 .. count - 1 of a seed. Raises InlayError where transformers is not installed."""
-    found = []
-    for number in range(count):
-        title, detail = describe(seed, number)
-        found.append(Subject(title, {"kind": "random", "seed": seed, "number": number}, detail))
-    return found
+def random(count: int, seed: int, operators: bool = False) -> list[Subject]:
+    """Architectures, or single operators, number 0 .. count - 1 of a seed."""
+    return [_random(Which(seed, number, operators)) for number in range(count)]
+
+
+def _random(which: Which) -> Subject:
+    title, detail = describe(which)
+    return Subject(title, {"kind": "random", **which._asdict()}, detail)
+
+
+def _which(subject: dict[str, Any]) -> Which:
+    return Which(subject["seed"], subject["number"], subject["operator"])
 
 
 def torch_module(subject: dict[str, Any]) -> Any:
@@ -83,7 +88,7 @@ def torch_module(subject: dict[str, Any]) -> Any:
 
         return torch_forms.build(subject["name"])
     if subject.get("kind") == "random":
-        return random_architectures.module(subject["seed"], subject["number"])
+        return random_architectures.module(_which(subject))
     raise ValueError("no PyTorch form: an .onnx file")
 
 
