@@ -70,8 +70,7 @@ std::vector<std::vector<float>> Coefficients(int64_t entries, const Pieces& piec
 }
 
 // x Phi(x) = max(x, 0) - |x| Q(|x|): one formula for both signs, and Q's error is never multiplied.
-Value GeluByTable(Ops& o, Value x) {
-  int64_t entries = Ops::Lanes(x);
+Value GeluByTable(Ops& o, Value x, int64_t entries) {
   Pieces pieces = PiecesOf(entries);
   std::vector<std::vector<float>> table = Coefficients(entries, pieces);
   Type type = x.getType();
@@ -100,13 +99,13 @@ Value Gelu(Ops& o, Value x) {
     Value half = o.MulF(x, o.ConstF(type, 0.5)), one = o.ConstF(type, 1.0);
     return o.MulF(half, o.AddF(one, Erf(o, o.MulF(x, o.ConstF(type, 0.70710678118654752)))));
   }
-  if (lanes == entries) return GeluByTable(o, x);
+  if (lanes % entries == 0) return GeluByTable(o, x, entries);
   // Shorter vectors and scalars: as the first lanes of a whole one, so that all give the same bits.
-  if (lanes == 1) return o.Extract(GeluByTable(o, o.Broadcast(x, entries)), 0);
+  if (lanes == 1) return o.Extract(GeluByTable(o, o.Broadcast(x, entries), entries), 0);
   std::vector<int64_t> widen, narrow;
   for (int64_t i = 0; i < entries; ++i) widen.push_back(i % lanes);
   for (int64_t i = 0; i < lanes; ++i) narrow.push_back(i);
-  Value wide = GeluByTable(o, o.Shuffle(x, x, widen));
+  Value wide = GeluByTable(o, o.Shuffle(x, x, widen), entries);
   return o.Shuffle(wide, wide, narrow);
 }
 

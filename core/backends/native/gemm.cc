@@ -370,10 +370,12 @@ class TaskEmitter {
     Value first_column = kb_.Mul(panel_, plan_.nr());
     Type vector = KernelBuilder::Vector(plan_.lanes, g_.accumulator);
     Value vectors = kb_.Div(columns_, plan_.lanes);
-    // Two or three vectors at a time, where they come out even: they share the loads of the epilogue's constants.
+    // Where they come out even, two vectors at a time, computed side by side, or three: they share the loads of the
+    // epilogue's constants.
     int64_t columns, step = 1;
     if (IsConstant(columns_, &columns))
       step = columns / plan_.lanes % 2 == 0 ? 2 : columns / plan_.lanes % 3 == 0 ? 3 : 1;
+    const Type pair = KernelBuilder::Vector(2 * plan_.lanes, g_.accumulator);
     kb_.For(kb_.Int(0), rows, 1, [&](Value r) {
       Value from = kb_.At(slab, kb_.Mul(r, nv_ * plan_.lanes), g_.accumulator);
       Value row = kb_.Add(row_begin, r);
@@ -382,6 +384,7 @@ class TaskEmitter {
                     kb_.Load(type, kb_.At(from, column, g_.accumulator)));
       };
       kb_.For(kb_.Int(0), vectors, step, [&](Value v) {
+        if (step == 2) return apply(kb_.Mul(v, plan_.lanes), pair);
         for (int64_t i = 0; i < step; ++i) apply(kb_.Mul(kb_.Add(v, i), plan_.lanes), vector);
       });
       const int64_t rest = plan_.n % plan_.lanes;

@@ -29,15 +29,27 @@ Value Polynomial(Ops& o, Value x, std::initializer_list<double> coefficients) {
 constexpr uint32_t kMagicBits = 0x4b400000;  // of 1.5 * 2^23
 constexpr int kBias = 127;                   // of f32's exponents
 
-// x = n ln 2 + r. Adding 1.5 * 2^23 rounds n to an integer and leaves n + `bias` in the low bits of `shifted`: no
-// conversion that NaN would make undefined. Gives e^r.
-Value ExpReduced(Ops& o, Value x, int bias, Value* shifted) {
+// x = n ln 2 + r; gives r. Adding 1.5 * 2^23 rounds n to an integer and leaves n + `bias` in the low bits of `shifted`:
+// no conversion that NaN would make undefined.
+Value Reduced(Ops& o, Value x, int bias, Value* shifted) {
   Type type = x.getType();
   Value magic = o.ConstF(type, 12582912.0 + bias);
   *shifted = o.Fma(x, o.ConstF(type, 1.44269504088896341), magic);
   Value n = o.SubF(*shifted, magic);
   Value r = o.Fma(n, o.ConstF(type, -0.693359375), x);
-  r = o.Fma(n, o.ConstF(type, 2.12194440e-4), r);
+  return o.Fma(n, o.ConstF(type, 2.12194440e-4), r);
+}
+
+// 2^n of what Reduced left with kBias, n from -127 to 127.
+Value PowerOfTwo(Ops& o, Value shifted) {
+  Value bits = o.Bitcast(shifted, o.b.getI32Type());
+  return o.Bitcast(o.ShiftLeft(bits, o.ConstI(bits.getType(), 23)), o.b.getF32Type());
+}
+
+// e^r.
+Value ExpReduced(Ops& o, Value x, int bias, Value* shifted) {
+  Type type = x.getType();
+  Value r = Reduced(o, x, bias, shifted);
   if (o.cpu().fma) {
     return Polynomial(o, r,
                       {1.3820661697536707e-3, 8.368674665689468e-3, 4.166826605796814e-2, 0.1666652113199234,
@@ -81,8 +93,7 @@ Value ExpF32(Ops& o, Value x) {
 Value ExpInOneFactor(Ops& o, Value x) {
   Value shifted;
   Value p = ExpReduced(o, x, kBias, &shifted);
-  Value bits = o.Bitcast(shifted, o.b.getI32Type());
-  return o.MulF(p, o.Bitcast(o.ShiftLeft(bits, o.ConstI(bits.getType(), 23)), o.b.getF32Type()));
+  return o.MulF(p, PowerOfTwo(o, shifted));
 }
 
 Value ExpOfNonPositiveF32(Ops& o, Value x) { return ExpInOneFactor(o, AtLeast(o, x, -88)); }
@@ -166,14 +177,14 @@ Value SineF32(Ops& o, Value x, int64_t quarters) {
 Value TanhF32(Ops& o, Value x) {
   Type type = x.getType();
   Value magnitude = o.AbsF(x);
-  Value z = o.MulF(x, x);
+  Value twice = AtMost(o, o.AddF(magnitude, magnitude), 20);  // 1 from 9.02 on
+  Value shifted, r = Reduced(o, twice, kBias, &shifted);
   Value p =
-      Polynomial(o, z, {-5.70498872745E-3, 2.06390887954E-2, -5.37397155531E-2, 1.33314422036E-1, -3.33332819422E-1});
-  Value small = o.Fma(o.MulF(z, x), p, x);
-  Value one = o.ConstF(type, 1.0), two = o.ConstF(type, 2.0);
-  Value e = ExpInOneFactor(o, AtMost(o, o.AddF(magnitude, magnitude), 20));  // 1 from 9.02 on
-  Value large = o.SubF(one, o.DivF(two, o.AddF(e, one)));
-  return o.Select(o.CompareF(Compare::kLt, magnitude, o.ConstF(type, 0.625)), small, o.CopySign(large, x));
+      Polynomial(o, r, {0.0013946561375632882, 0.00836664903908968, 0.04166628047823906, 0.16666541993618011, 0.5});
+  Value q = o.Fma(o.MulF(r, r), p, r);
+  Value power = PowerOfTwo(o, shifted);
+  Value e = o.Fma(power, q, o.SubF(power, o.ConstF(type, 1.0)));
+  return o.CopySign(o.DivF(e, o.AddF(e, o.ConstF(type, 2.0))), x);
 }
 
 // Two polynomials: x + x S(x^2) to 1.5, and in x - 2.67 up to where f32 rounds to 1. A rational function as others

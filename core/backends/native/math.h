@@ -1,7 +1,7 @@
 // Transcendental functions on elements, scalars and vectors alike.
 //
 // f32 (which f16 and bf16 are computed in) has own expansions of what models spend time in, good for every input:
-//   Exp 1 ulp · Log 1 ulp · Sin, Cos 1.75 ulp · Tanh 1.5 ulp · Sigmoid, Silu 2.5 ulp (0 below -88) · Softplus 3 ulp ·
+//   Exp 1 ulp · Log 1 ulp · Sin, Cos 1.75 ulp · Tanh 2.5 ulp · Sigmoid, Silu 2.5 ulp (0 below -88) · Softplus 3 ulp ·
 //   Erf 2 ulp (2.5 without FMA) · Gelu for x >= -1 2 ulp, below within 3e-8 (without AVX2 3 ulp and 2e-7) ·
 //   GeluTanh 2.5 ulp and 5e-8
 // (testing/math_accuracy_test.py measures them over the whole range; NaN, infinities and subnormals as C's functions).

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -235,17 +236,23 @@ Value Ops::CompareN(Compare predicate, DType dtype, Value x, Value y) {
   return ir::IsFloat(dtype) ? CompareF(predicate, x, y) : CompareI(predicate, x, y, ir::IsSigned(dtype));
 }
 
-// `x > y ? x : y` is one maxps, which gives y where either is NaN: so only a NaN in x needs a second look.
+// NaN wins; of zeros either does: one maxps, and a second look at a NaN in x alone. Comparisons and selects that say
+// the same become one select by both conditions, of scalars a jump that random numbers mispredict.
+template <typename Op>
+static Value FloatBound(Ops& o, Value x, Value y) {
+  return o.b.create<Op>(o.loc, x, y, mlir::arith::FastMathFlags::nsz);
+}
+
 Value Ops::MaxN(DType dtype, Value x, Value y) {
   if (dtype == DType::kBool) return Or(x, y);
-  Value larger = Select(CompareN(Compare::kGt, dtype, x, y), x, y);
-  return ir::IsFloat(dtype) ? Select(IsNan(x), x, larger) : larger;
+  if (ir::IsFloat(dtype)) return FloatBound<mlir::arith::MaximumFOp>(*this, x, y);
+  return Select(CompareN(Compare::kGt, dtype, x, y), x, y);
 }
 
 Value Ops::MinN(DType dtype, Value x, Value y) {
   if (dtype == DType::kBool) return And(x, y);
-  Value smaller = Select(CompareN(Compare::kLt, dtype, x, y), x, y);
-  return ir::IsFloat(dtype) ? Select(IsNan(x), x, smaller) : smaller;
+  if (ir::IsFloat(dtype)) return FloatBound<mlir::arith::MinimumFOp>(*this, x, y);
+  return Select(CompareN(Compare::kLt, dtype, x, y), x, y);
 }
 
 Value Ops::LowestN(DType dtype, Type type) {
@@ -289,7 +296,46 @@ Value Ops::Shuffle(Value x, Value y, const std::vector<int64_t>& mask) {
   return b.create<mlir::vector::ShuffleOp>(loc, x, y, llvm::ArrayRef<int64_t>(mask));
 }
 
+static std::vector<int64_t> Consecutive(int64_t first, int64_t count) {
+  std::vector<int64_t> mask(count);
+  std::iota(mask.begin(), mask.end(), first);
+  return mask;
+}
+
+Value Ops::Joined(std::vector<Value> parts) {
+  while (parts.size() > 1) {
+    for (size_t i = 0; i < parts.size() / 2; ++i) {
+      const Value x = parts[2 * i], y = parts[2 * i + 1];
+      parts[i] = Shuffle(x, y, Consecutive(0, Lanes(x) + Lanes(y)));
+    }
+    parts.resize(parts.size() / 2);
+  }
+  return parts[0];
+}
+
+std::vector<Value> Ops::Parts(Value x, int64_t lanes) {
+  std::vector<Value> parts;
+  for (int64_t first = 0; first < Lanes(x); first += lanes) {
+    parts.push_back(lanes == 1 ? Extract(x, first) : Shuffle(x, x, Consecutive(first, lanes)));
+  }
+  return parts;
+}
+
+std::vector<Value> Ops::SideBySide(const std::vector<Value>& vectors, const std::function<Value(Value)>& f) {
+  const int64_t lanes = Lanes(vectors[0]);
+  const bool joins = lanes > 1 && (vectors.size() & (vectors.size() - 1)) == 0;
+  if (joins) return Parts(f(Joined(vectors)), lanes);
+  std::vector<Value> results;
+  for (Value v : vectors) results.push_back(f(v));
+  return results;
+}
+
 Value Ops::Permute(Value x, Value index) {
+  if (Lanes(index) > Lanes(x)) {
+    std::vector<Value> parts;
+    for (Value part : Parts(index, Lanes(x))) parts.push_back(Permute(x, part));
+    return Joined(parts);
+  }
   const char* name = Lanes(x) == 16  ? "llvm.x86.avx512.permvar.sf.512"
                      : Lanes(x) == 8 ? "llvm.x86.avx2.permps"
                                      : "llvm.x86.avx.vpermilvar.ps";

@@ -104,8 +104,16 @@ class Ops : public KernelBuilder {
   mlir::Value Extract(mlir::Value vector, int64_t lane);
   mlir::Value FromLanes(const std::vector<mlir::Value>& lanes);
   mlir::Value Shuffle(mlir::Value x, mlir::Value y, const std::vector<int64_t>& mask);
-  // f32 x[index[i]] in each lane i, by one permutation; `index` is i32, of as many lanes, and counts modulo their
-  // number.
+  // One vector of equal ones, whose number is a power of two; and such a one's parts. LLVM computes with it as with
+  // several, operation by operation: chains of dependent ones then run side by side. One after the other they would
+  // not: a core's schedulers hold too few instructions.
+  mlir::Value Joined(std::vector<mlir::Value> parts);
+  std::vector<mlir::Value> Parts(mlir::Value x, int64_t lanes);
+  // f of each, computed so.
+  std::vector<mlir::Value> SideBySide(const std::vector<mlir::Value>& vectors,
+                                      const std::function<mlir::Value(mlir::Value)>& f);
+  // f32 x[index[i]] in each lane i, by one permutation, or several where `index` has several times the lanes; it is i32
+  // and counts modulo x's lanes.
   bool CanPermute(int64_t lanes) const {
     return cpu_.core.vector_bytes >= 32 && (lanes == 4 || lanes == 8 || (lanes == 16 && cpu_.core.vector_bytes == 64));
   }

@@ -12,7 +12,18 @@ using mlir::Value;
 namespace {
 
 constexpr int64_t kChunk = 4096;  // elements of a work item where one row is all there is
-constexpr int kLongCost = 12;     // of an expression that is computed for two vectors at a time
+constexpr int kLongCost = 12;     // of an expression that is computed for several vectors at a time
+constexpr int64_t kMostTurns = 4;
+
+// Vectors that are computed as one: operation by operation, so that chains of dependent ones run side by side, for
+// which a core's schedulers hold too few instructions where one chain follows another, and the loads of constants are
+// shared.
+int64_t Turns(const Extent& inner, int64_t lanes, int cost) {
+  if (lanes == 1 || cost < kLongCost || !inner.is_static()) return 1;
+  int64_t turns = kMostTurns;
+  while (turns > 1 && !inner.IsMultipleOf(turns * lanes) && inner.value() < 8 * turns * lanes) turns /= 2;
+  return turns;
+}
 
 }  // namespace
 
@@ -37,7 +48,12 @@ void FunctionEmitter::Pointwise(const Tensor& root) {
 
   const Extent& inner = loop.shape.back();
   int64_t lanes = LanesFor(tensors, inner);
-  EmitRows(loop, lanes);
+  const int64_t turns = Turns(inner, lanes, cost);
+  EmitRows(loop, lanes, turns);
+  if (turns > 1 && last_irregular_ > 0) {
+    DropLastKernel();
+    EmitRows(loop, lanes);
+  }
   if (lanes == 1 || last_irregular_ == 0) return ElseScalars(loop, {{inner, lanes, INT64_MAX}});
   const int irregular = last_irregular_;
   DropLastKernel();
@@ -108,7 +124,7 @@ void FunctionEmitter::EmitPieces(const Loop& loop, const Tensor& whole, const st
   }
 }
 
-void FunctionEmitter::EmitRows(const Loop& loop, int64_t lanes) {
+void FunctionEmitter::EmitRows(const Loop& loop, int64_t lanes, int64_t turns) {
   const Node& node = *loop.root.producer;
   const Lowering& lowering = *FindLowering(node.op);
   Shape outer(loop.shape.begin(), loop.shape.end() - 1);
@@ -116,10 +132,7 @@ void FunctionEmitter::EmitRows(const Loop& loop, int64_t lanes) {
   bool chunked = rows.is_static() && rows.value() < 8 && (!inner.is_static() || inner.value() >= 2 * kChunk);
   Extent chunk = chunked ? Extent(kChunk) : inner, chunks = chunked ? CeilDiv(inner, kChunk) : Extent(1);
   Cycles cycles = Cycles(chunk) / lanes * (loop.cost + 2);
-  // Long computations two vectors at a time: they share the loads of constants.
-  bool twice = lanes > 1 && loop.cost >= kLongCost && inner.is_static() &&
-               (inner.IsMultipleOf(2 * lanes) || inner.value() >= 16 * lanes);
-  int64_t step = twice ? 2 * lanes : lanes;
+  const int64_t step = turns * lanes;
   ParallelEach(rows * chunks, cycles, [&](Kernel& k, Value item) {
     Ops& o = k.o;
     k.shapes = loop.shapes;
@@ -129,18 +142,16 @@ void FunctionEmitter::EmitRows(const Loop& loop, int64_t lanes) {
     o.For(low, high, step, [&](Value i) {
       // The last vectors of a row whose length is no multiple start earlier: some elements are stored twice.
       if (!inner.IsMultipleOf(step)) i = o.Min(i, o.Int(inner - step));
-      for (int64_t v = 0; v < step; v += lanes) {
-        Eval e(k, lanes);
-        Indices at = indices;
-        at.push_back(Index(v == 0 ? i : o.Add(i, v), lanes == 1 ? 0 : 1));
-        if (loop.scalar) at.clear();
-        at.insert(at.end(), loop.trailing, e.Constant(0));
-        if (loop.whole != nullptr) {
-          e.Provide(*loop.whole, e.At(*loop.piece, at));
-          at.back() = e.Add(at.back(), loop.first);
-        }
-        k.StoreElement(loop.root, at, lowering.element(e, node, loop.output, at));
+      Eval e(k, step);
+      Indices at = indices;
+      at.push_back(Index(i, step == 1 ? 0 : 1));
+      if (loop.scalar) at.clear();
+      at.insert(at.end(), loop.trailing, e.Constant(0));
+      if (loop.whole != nullptr) {
+        e.Provide(*loop.whole, e.At(*loop.piece, at));
+        at.back() = e.Add(at.back(), loop.first);
       }
+      k.StoreElement(loop.root, at, lowering.element(e, node, loop.output, at));
     });
   });
 }

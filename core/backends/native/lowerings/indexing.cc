@@ -19,6 +19,35 @@ Value Gather(Eval& e, const Node& n, int, const Indices& at) {
   return e.At(n.in(0), from);
 }
 
+// Bytes that follow each other in x and in the result.
+Extent RunBytes(const Node& n) {
+  const Tensor& x = n.in(0);
+  return Product(x.dims, static_cast<int>(n.attrs->IntOr("axis", 0)) + 1, x.rank()) * ir::ByteSize(x.dtype);
+}
+
+// Where the C library's copy is faster than a loop of loads and stores.
+bool GathersLongRuns(const Node& n) {
+  constexpr int64_t kLongRun = 512;
+  const Extent bytes = RunBytes(n);
+  return bytes.is_static() && bytes.value() >= kLongRun && !n.in(0).inlined;
+}
+
+absl::Status GatherKernel(FunctionEmitter& f, const Node& n) {
+  const Tensor &x = n.in(0), &which = n.in(1), &out = n.out();
+  if (out.IsEmpty()) return absl::OkStatus();
+  const int axis = static_cast<int>(n.attrs->IntOr("axis", 0));
+  const Extent run = RunBytes(n), count = which.Elements();
+  f.ParallelEach(Product(x.dims, 0, axis) * count, Cycles(run) / 16.0 + 10, [&](Kernel& k, Value item) {
+    Ops& o = k.o;
+    Eval e(k, 1);
+    const Indices at = Delinearise(o, o.Rem(item, count), which.dims);
+    const Value from = o.Add(o.Mul(o.Div(item, count), x.dims[axis]), e.IndexFrom(which, at, x.dims[axis]).base);
+    const mlir::Type byte = o.b.getI8Type();
+    o.CopyBytes(o.At(k.Pointer(out), o.Mul(item, run), byte), o.At(k.Pointer(x), o.Mul(from, run), byte), run);
+  });
+  return absl::OkStatus();
+}
+
 Value GatherElements(Eval& e, const Node& n, int, const Indices& at) {
   int64_t axis = n.attrs->IntOr("axis", 0);
   Indices from = at;
@@ -117,6 +146,8 @@ Lowering Scattering(std::function<absl::Status(FunctionEmitter&, const Node&)> k
 void RegisterIndexing(LoweringTable* table) {
   LoweringTable& t = *table;
   t["gather"] = Gathering(Gather);
+  t["gather"].kernel = GatherKernel;
+  t["gather"].kernel_if = GathersLongRuns;
   t["gather_elements"] = Gathering(GatherElements);
   t["gather_nd"] = Gathering(GatherNd);
   t["scatter_elements"] = Scattering(ScatterElements);

@@ -162,9 +162,10 @@ absl::Status LayerNorm(FunctionEmitter& f, const Node& n) {
   DType acc = Accumulator(x.dtype);
   Shape outer(x.dims.begin(), x.dims.begin() + axis), inner(x.dims.begin() + axis, x.dims.end());
   ShapeMap shapes;
-  if (axis > 1 || inner.size() > 1) {
-    std::vector<int> groups;
-    if (axis > 0) groups.push_back(axis);
+  // Rows of one dimension, and where what is folded in allows it, one dimension of them.
+  for (const bool merges_outer : {true, false}) {
+    if (merges_outer ? axis <= 1 && inner.size() <= 1 : axis <= 1 || inner.size() <= 1 || !shapes.empty()) continue;
+    std::vector<int> groups(merges_outer ? std::min(axis, 1) : axis, merges_outer ? axis : 1);
     groups.push_back(static_cast<int>(inner.size()));
     bool whole = true;
     for (const Tensor* t : {&scale, &bias}) {
@@ -172,8 +173,7 @@ absl::Status LayerNorm(FunctionEmitter& f, const Node& n) {
       shapes[t] = {t->Elements()};
     }
     if (whole && f.MergeDimsOf(x, groups, &shapes) && f.MergeDims(n, groups, &shapes)) {
-      outer = {Product(outer)};
-      if (axis == 0) outer.clear();
+      if (merges_outer) outer = axis == 0 ? Shape() : Shape{Product(outer)};
       inner = {Product(inner)};
     } else {
       shapes.clear();
@@ -186,15 +186,16 @@ absl::Status LayerNorm(FunctionEmitter& f, const Node& n) {
   int64_t lanes = std::min(f.LanesFor(tensors, inner.back()), f.LanesForBytes(bytes, inner.back()));
   Extent padded = RoundUp(extent, lanes);
   int64_t room = (extent.is_static() ? padded.value() : Kernel::kMaxOpenRow + lanes) * bytes;
-  bool on_stack = room <= Kernel::kMaxStackBytes;
+  const bool in_memory = !x.inlined && x.dtype == acc;
+  const bool on_stack = !in_memory && room <= Kernel::kMaxStackBytes;
   Buffer rows;
-  if (!on_stack) rows = f.Temporary(Product(outer) * padded * bytes);
+  if (!in_memory && !on_stack) rows = f.Temporary(Product(outer) * padded * bytes);
   double epsilon = n.attrs->FloatOr("epsilon", 1e-5);
   auto emit = [&] {
     f.Parallel(Product(outer), Cycles(extent) / lanes * (cost + 8), [&](Kernel& k, Value begin, Value end) {
       Ops& o = k.o;
       k.shapes = shapes;
-      Value scratch = on_stack ? k.Scratch(room) : k.Pointer(rows);
+      Value scratch = in_memory ? k.Pointer(x) : on_stack ? k.Scratch(room) : k.Pointer(rows);
       mlir::Type element = o.ComputeType(acc), vector = o.ComputeType(acc, lanes);
       Value zero = o.ConstF(vector, 0);
       auto add = [&](Value a, Value b) { return o.AddF(a, b); };
@@ -203,17 +204,17 @@ absl::Status LayerNorm(FunctionEmitter& f, const Node& n) {
       // own: what two stores wrote could not be loaded before both have left for L1 (24 elements a row, Zen 4: 30 ns,
       // so 10).
       auto kept = [&](const VectorPoint& p) {
-        return p.fresh && inner.size() == 1 ? o.Int(extent / lanes * Extent(lanes)) : p.linear;
+        return p.fresh && inner.size() == 1 && !in_memory ? o.Int(extent / lanes * Extent(lanes)) : p.linear;
       };
       o.For(begin, end, 1, [&](Value item) {
         Indices row = Delinearise(o, item, outer);
-        Value line = on_stack ? scratch : o.At(scratch, o.Mul(item, padded), element);
+        Value line = on_stack ? scratch : o.At(scratch, o.Mul(item, in_memory ? extent : padded), element);
         Value sum = SumOfRow(o, inner, lanes, zero, [&](const VectorPoint& p) {
           Eval e(k, lanes);
           Indices at = row;
           at.insert(at.end(), p.at.begin(), p.at.end());
           Value v = e.At(x, at);
-          o.StoreElements(acc, v, line, kept(p));
+          if (!in_memory) o.StoreElements(acc, v, line, kept(p));
           return v;
         });
         Value mean = o.DivF(o.ReduceLanes(sum, add), count);

@@ -259,8 +259,9 @@ class Recurrent {
     auto peephole = [&](Value x, int64_t which, Value state) {
       return peepholes ? o.Fma(Element(e, 6, {p.d, e.Add(j, which * hidden_)}), state, x) : x;
     };
-    Value i = Sigmoid(o, peephole(Gate(p, 0), 0, *c));
-    Value forget = Sigmoid(o, peephole(Gate(p, 2), 2, *c));
+    const Values gates = o.SideBySide({peephole(Gate(p, 0), 0, *c), peephole(Gate(p, 2), 2, *c)},
+                                      [&](Value x) { return Sigmoid(o, x); });
+    const Value i = gates[0], forget = gates[1];
     *c = o.Fma(forget, *c, o.MulF(i, Tanh(o, Gate(p, 3))));
     Value output = Sigmoid(o, peephole(Gate(p, 1), 1, *c));
     return o.MulF(output, Tanh(o, *c));
@@ -282,8 +283,8 @@ class Recurrent {
     Ops& o = p.k.o;
     Eval e(p.k, p.lanes);
     Index j = UnitOf(p);
-    Value z = Sigmoid(o, Gate(p, 0));
-    Value r = Sigmoid(o, Gate(p, 1));
+    const Values gates = o.SideBySide({Gate(p, 0), Gate(p, 1)}, [&](Value x) { return Sigmoid(o, x); });
+    const Value z = gates[0], r = gates[1];
     Value inside = o.AddF(ProductOf(p, 2), Element(e, 3, {p.d, e.Add(j, rows() + 2 * hidden_)}));
     Value candidate = Tanh(o, o.Fma(r, inside, Projected(p, 2)));
     return o.Fma(z, o.SubF(h, candidate), candidate);

@@ -32,11 +32,12 @@ class RowsEmitter {
     Values maxima = Spread(ScoresAndMaxima(), [&](Value a, Value b) { return LargerOf(o_, a, b); });
     Values zeros(lines.size(), o_.ConstF(vector_, 0));
     Values sums = o_.For(o_.Int(0), o_.Int(RoundUp(s_.extent, lanes_)), lanes_, zeros, [&](Value i, const Values& in) {
-      Values out;
+      Values differences, out;
+      for (size_t r = 0; r < lines_.size(); ++r) differences.push_back(o_.SubF(Load(r, i), maxima[r]));
+      const Values e = o_.SideBySide(differences, [&](Value d) { return ExpOfNonPositive(o_, d); });
       for (size_t r = 0; r < lines_.size(); ++r) {
-        Value e = ExpOfNonPositive(o_, o_.SubF(Load(r, i), maxima[r]));
-        Store(r, i, e);
-        out.push_back(o_.AddF(in[r], e));
+        Store(r, i, e[r]);
+        out.push_back(o_.AddF(in[r], e[r]));
       }
       return out;
     });

@@ -1,4 +1,6 @@
 // Softmax, log_softmax.
+#include <numeric>
+
 #include "core/backends/native/function_emitter.h"
 #include "core/backends/native/loops.h"
 #include "core/backends/native/lowering.h"
@@ -57,6 +59,8 @@ void SoftmaxInPasses(FunctionEmitter& f, const Node& n, bool logarithm, int64_t 
   f.WithLanes(inner, std::min(f.LanesFor(tensors, inner), f.LanesForBytes(ir::ByteSize(acc), inner)), emit);
 }
 
+constexpr int64_t kSideBySide = 4;  // vectors whose exponentials are computed together
+
 // Along the last axis: one pass that finds the maximum and evaluates what feeds it into a row of scratch (where that is
 // not memory already), one that takes exponentials and sums them, one that stores. The row stays in L1 or L2.
 void SoftmaxRows(FunctionEmitter& f, const Node& n, bool logarithm) {
@@ -97,43 +101,55 @@ void SoftmaxRows(FunctionEmitter& f, const Node& n, bool logarithm) {
       o.For(begin, end, 1, [&](Value item) {
         Indices row = Delinearise(o, item, outer);
         Value line = on_stack ? scratch : o.At(scratch, o.Mul(item, padded), element);
-        auto evaluated = [&](Value i) {
-          Eval e(k, lanes);
+        auto evaluated = [&](Value i, int64_t width) {
+          Eval e(k, width);
           Indices at = row;
-          at.push_back(Index(i, lanes == 1 ? 0 : 1));
+          at.push_back(Index(i, width == 1 ? 0 : 1));
           return e.At(x, at);
         };
-        auto kept = [&](Value i) { return o.LoadElements(acc, line, i, lanes); };
-        auto value_at = [&](Value i) { return in_memory ? evaluated(i) : kept(i); };
+        auto kept = [&](Value i, int64_t width) { return o.LoadElements(acc, line, i, width); };
+        auto value_at = [&](Value i, int64_t width) { return in_memory ? evaluated(i, width) : kept(i, width); };
         Value last = o.Int(extent - lanes), lowest = o.LowestN(acc, vector);
         if (!in_memory && padded != extent) o.StoreElements(acc, lowest, line, o.Int(padded - lanes));
         auto look = [&](Value i, Value best) {
-          Value v = evaluated(i);
+          Value v = evaluated(i, lanes);
           if (!in_memory) o.StoreElements(acc, v, line, i);
           return LargerOf(o, v, best);
         };
         Value maximum = InTurns(o, count, lanes, 4, lowest, look, larger);
         maximum = IfRest(o, extent, lanes, {maximum}, [&] { return Values{look(last, maximum)}; })[0];
         maximum = o.ReduceLanes(maximum, larger);
-        Value maxima = o.Broadcast(maximum, lanes), zero = o.ConstF(vector, 0);
-        auto exponential = [&](Value i) {
-          Value v = ExpOfNonPositive(o, o.SubF(value_at(i), maxima));
+        auto exponential = [&](Value i, int64_t width) {
+          Value v = ExpOfNonPositive(o, o.SubF(value_at(i, width), o.Broadcast(maximum, width)));
           if (!logarithm) o.StoreElements(acc, v, line, i);
           return v;
         };
-        auto add = [&](Value i, Value before) { return o.AddF(before, exponential(i)); };
         // The last vector of what is kept in place is filled up with -Inf; of memory it begins earlier.
-        Value sum = InTurns(o, in_memory ? count : padded / lanes, lanes, 2, zero, add, sum_of);
+        const Extent vectors = in_memory ? count : padded / lanes;
+        Value zero = o.ConstF(vector, 0), sum;
+        if (lanes == 1 || (vectors.is_static() && vectors.value() < kSideBySide)) {
+          auto add = [&](Value i, Value before) { return o.AddF(before, exponential(i, lanes)); };
+          sum = InTurns(o, vectors, lanes, 2, zero, add, sum_of);
+        } else {
+          auto add_from = [&](Value begin, Value end, int64_t width, Value to) {
+            return o.For(begin, end, width, {to},
+                         [&](Value i, const Values& in) { return Values{o.AddF(in[0], exponential(i, width))}; })[0];
+          };
+          const int64_t width = kSideBySide * lanes;
+          const Value whole = o.Int(vectors / kSideBySide * Extent(width)), end = o.Int(vectors * Extent(lanes));
+          const Values sums = o.Parts(add_from(o.Int(0), whole, width, o.ConstF(o.ComputeType(acc, width), 0)), lanes);
+          sum = add_from(whole, end, lanes, std::accumulate(sums.begin() + 1, sums.end(), sums[0], sum_of));
+        }
         if (in_memory) {
           sum = IfRest(o, extent, lanes, {sum}, [&] {
-            return Values{o.AddF(sum, o.Select(LastLanes(o, lanes, extent % lanes), exponential(last), zero))};
+            return Values{o.AddF(sum, o.Select(LastLanes(o, lanes, extent % lanes), exponential(last, lanes), zero))};
           })[0];
         }
         sum = o.ReduceLanes(sum, sum_of);
         Value factor = logarithm ? o.AddF(maximum, Log(o, sum)) : o.DivF(o.ConstF(element, 1), sum);
         factor = o.Broadcast(factor, lanes);
         VectorLoop(o, {extent}, lanes, {}, [&](const VectorPoint& p, const Values&) {
-          Value v = logarithm ? value_at(p.linear) : kept(p.linear);
+          Value v = logarithm ? value_at(p.linear, lanes) : kept(p.linear, lanes);
           Indices at = row;
           at.push_back(p.at[0]);
           k.StoreResult(n.out(), at, logarithm ? o.SubF(v, factor) : o.MulF(v, factor));

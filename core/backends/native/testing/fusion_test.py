@@ -356,6 +356,15 @@ def test_rows(s):
         (1e-4, 1e-4),
     )
 
+    for shape in ((2, 5, 7, 9), (2, 3, 8, 16), (1, 4, 40, 41)):  # of planes, with a factor for each
+        channels = (shape[1], 1, 1)
+        s.build(
+            f"instance_norm_{shape[3]}",
+            [f32(s, *shape), f32(s, *channels), f32(s, *channels)],
+            lambda b, x, g, c: b.op("add", b.op("mul", b.op("layer_norm", x, b.literal(1.0, "f32"), b.literal(0.0, "f32"), axis=2), g), c),
+            (1e-4, 1e-4),
+        )  # fmt: skip
+
     def norm_both(b, x, r, g, c):
         y = b.op("add", x, r)
         return y, b.op("gelu", b.op("layer_norm", y, g, c, axis=2))

@@ -20,7 +20,7 @@ from harness import FunctionBuilder, Kernel, Suite, artifact_pb2, runnable
 LIMITS = {
     "exp": (np.exp, 1.0),
     "log": (np.log, 1.0),
-    "tanh": (np.tanh, 1.5),
+    "tanh": (np.tanh, 2.5),
     "sin": (np.sin, 1.75),
     "cos": (np.cos, 1.75),
     "sigmoid": (lambda x: 1 / (1 + np.exp(-x)), 2.5),

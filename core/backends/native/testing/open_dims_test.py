@@ -250,6 +250,11 @@ def test_indexing(s):
 
     s.open("embedding", [(50, 24), ("m", "n")], lambda b, _, x, i: b.op("gather", x, i, axis=0), sizes, ["f32", "i64"], data=table)  # fmt: skip
 
+    def long_rows(lookup):
+        return [s.data("f32", (50, 150)), s.random.integers(-50, 50, (lookup("m"), lookup("n")))]
+
+    s.open("long_rows", [(50, 150), ("m", "n")], lambda b, _, x, i: b.op("gather", x, i, axis=0), sizes, ["f32", "i64"], data=long_rows)  # fmt: skip
+
     def open_table(lookup):
         n = lookup("n")
         return [s.data("f32", (n, 5)), s.random.integers(-n, n, (lookup("m"),))]

@@ -127,7 +127,8 @@ def test_unary_floats(s):
         if op == "acosh":
             low, high = 1, 9
         for dtype in F:
-            for shape in [(), (7,), (3, 37)] if dtype == "f32" else [(19,)]:
+            # 128 and 523: several vectors at a time, in the end fewer.
+            for shape in [(), (7,), (3, 37), (2, 128), (2, 523)] if dtype == "f32" else [(19,)]:
                 s.case(op, [s.data(dtype, shape, low, high)])
             wild = special(dtype)
             if op in ("sin", "cos", "tan"):
@@ -135,6 +136,8 @@ def test_unary_floats(s):
             if op == "gelu":  # -inf * 0
                 wild = wild[np.isfinite(wild) & (np.abs(wild.astype(np.float64)) < 1e4)]
             s.case(op, [wild], label="special")
+            if dtype == "f32":
+                s.case(op, [np.resize(wild, 523)], label="special")
     for dtype in F:
         s.case("gelu", [s.data(dtype, (50,))], label="tanh", approximate="tanh")
         s.case("isinf", [special(dtype)], label="pos", negative=False)
@@ -602,9 +605,10 @@ def test_pool(s):
         s.case("max_pool", [s.data(dtype, (1, 2, 9, 35))], **attrs)
     for dtype in F:
         s.case("avg_pool", [s.data(dtype, (1, 2, 9, 35))], **attrs)
-    x = s.data("f32", (1, 1, 9, 35))
-    x[0, 0, 3, 4], x[0, 0, 5, 20] = np.nan, -np.inf
-    s.case("max_pool", [x], label="nan", **attrs)
+    for one in (attrs, pool_attrs([3, 7], [3, 7], None, [1, 3, 1, 3]), pool_attrs([17, 1], [1, 1])):
+        x = s.data("f32", (1, 1, 21, 35))
+        x[0, 0, 3, 4], x[0, 0, 5, 20], x[0, 0, 17, 34] = np.nan, -np.inf, np.nan
+        s.case("max_pool", [x], label=f"nan{one}", **one)
     x = s.data("f32", (1, 1, 9, 35))
     x[0, 0, 0, 4], x[0, 0, 8, 20] = np.nan, np.inf
     for include in (False, True):
@@ -702,6 +706,10 @@ def test_indexing(s):
             s.case(
                 "gather_nd", [x, s.random.integers(-5, 5, (6, 3, 1)).astype(NUMPY[kind])], batch_dims=1, label="batch"
             )
+        # Rows that are long enough for the C library's copy.
+        long_rows = s.data(dtype, (4, 3, 517))
+        s.case("gather", [long_rows, s.random.integers(-3, 3, (2, 5))], axis=1, label="rows")
+        s.case("gather", [long_rows, s.random.integers(-4, 4, (7,))], axis=0, label="blocks")
         unique = np.stack([s.random.permutation(6)[:4] for _ in range(5 * 18)], -1).reshape(4, 5, 18).astype(np.int64)
         s.case("scatter_elements", [x, unique, s.data(dtype, (4, 5, 18))], axis=0, label="unique")
         pairs = np.array([[0, 1], [-1, 4], [3, -2]], np.int64)
@@ -724,7 +732,8 @@ def test_indexing(s):
     # Indices far outside are clamped.
     x = s.data("f32", (6, 5))
     far = np.array([100, -100, 2**62, -(2**62)], np.int64)
-    s.add("gather_far", make("gather", [x, far], axis=0), [x, far], expected=[x[[5, 0, 5, 0]]])
+    for x in (x, s.data("f32", (6, 130))):
+        s.add(f"gather_far_{x.shape[1]}", make("gather", [x, far], axis=0), [x, far], expected=[x[[5, 0, 5, 0]]])
     s.check()
 
 
