@@ -164,8 +164,9 @@ class FunctionEmitter {
   static const Tensor* Concatenation(const Tensor& root);
   // Loops for each of its pieces, so that no vector asks which one it is from.
   void EmitPieces(const Loop& loop, const Tensor& whole, const std::vector<const Tensor*>& tensors);
-  // Vectors along the last dimension.
-  void EmitRows(const Loop& loop, int64_t lanes, int64_t turns = 1);  // `turns` vectors at once
+  // Vectors along the last dimension; of long expressions several at once, if that is regular.
+  void EmitRows(const Loop& loop, int64_t lanes);
+  void EmitRows(const Loop& loop, int64_t lanes, int64_t vectors);
   // Vectors along dimension `along`, and on over `following` dimensions up to it, stored along the last: squares of
   // elements transposed in registers. With `transposed` operands these alone, and the rest along the last.
   void EmitTransposed(const Loop& loop, int along, int following, int64_t lanes,

@@ -101,12 +101,8 @@ Value Gelu(Ops& o, Value x) {
   }
   if (lanes % entries == 0) return GeluByTable(o, x, entries);
   // Shorter vectors and scalars: as the first lanes of a whole one, so that all give the same bits.
-  if (lanes == 1) return o.Extract(GeluByTable(o, o.Broadcast(x, entries), entries), 0);
-  std::vector<int64_t> widen, narrow;
-  for (int64_t i = 0; i < entries; ++i) widen.push_back(i % lanes);
-  for (int64_t i = 0; i < lanes; ++i) narrow.push_back(i);
-  Value wide = GeluByTable(o, o.Shuffle(x, x, widen), entries);
-  return o.Shuffle(wide, wide, narrow);
+  const Value whole = lanes == 1 ? o.Broadcast(x, entries) : o.Joined(std::vector<Value>(entries / lanes, x));
+  return o.Parts(GeluByTable(o, whole, entries), lanes)[0];
 }
 
 }  // namespace inlay::native

@@ -107,6 +107,7 @@ class Ops : public KernelBuilder {
   // One vector of equal ones, whose number is a power of two; and such a one's parts. LLVM computes with it as with
   // several, operation by operation: chains of dependent ones then run side by side. One after the other they would
   // not: a core's schedulers hold too few instructions.
+  static constexpr int64_t kSideBySide = 4;  // vectors that long expressions are computed of
   mlir::Value Joined(std::vector<mlir::Value> parts);
   std::vector<mlir::Value> Parts(mlir::Value x, int64_t lanes);
   // f of each, computed so.

@@ -13,16 +13,13 @@ namespace {
 
 constexpr int64_t kChunk = 4096;  // elements of a work item where one row is all there is
 constexpr int kLongCost = 12;     // of an expression that is computed for several vectors at a time
-constexpr int64_t kMostTurns = 4;
 
-// Vectors that are computed as one: operation by operation, so that chains of dependent ones run side by side, for
-// which a core's schedulers hold too few instructions where one chain follows another, and the loads of constants are
-// shared.
-int64_t Turns(const Extent& inner, int64_t lanes, int cost) {
+// How many vectors along `inner` are computed as one (Ops::Joined), and share the loads of constants.
+int64_t VectorsAtOnce(const Extent& inner, int64_t lanes, int cost) {
   if (lanes == 1 || cost < kLongCost || !inner.is_static()) return 1;
-  int64_t turns = kMostTurns;
-  while (turns > 1 && !inner.IsMultipleOf(turns * lanes) && inner.value() < 8 * turns * lanes) turns /= 2;
-  return turns;
+  int64_t vectors = Ops::kSideBySide;
+  while (vectors > 1 && !inner.IsMultipleOf(vectors * lanes) && inner.value() < 8 * vectors * lanes) vectors /= 2;
+  return vectors;
 }
 
 }  // namespace
@@ -48,12 +45,7 @@ void FunctionEmitter::Pointwise(const Tensor& root) {
 
   const Extent& inner = loop.shape.back();
   int64_t lanes = LanesFor(tensors, inner);
-  const int64_t turns = Turns(inner, lanes, cost);
-  EmitRows(loop, lanes, turns);
-  if (turns > 1 && last_irregular_ > 0) {
-    DropLastKernel();
-    EmitRows(loop, lanes);
-  }
+  EmitRows(loop, lanes);
   if (lanes == 1 || last_irregular_ == 0) return ElseScalars(loop, {{inner, lanes, INT64_MAX}});
   const int irregular = last_irregular_;
   DropLastKernel();
@@ -124,7 +116,15 @@ void FunctionEmitter::EmitPieces(const Loop& loop, const Tensor& whole, const st
   }
 }
 
-void FunctionEmitter::EmitRows(const Loop& loop, int64_t lanes, int64_t turns) {
+void FunctionEmitter::EmitRows(const Loop& loop, int64_t lanes) {
+  const int64_t vectors = VectorsAtOnce(loop.shape.back(), lanes, loop.cost);
+  EmitRows(loop, lanes, vectors);
+  if (vectors == 1 || last_irregular_ == 0) return;
+  DropLastKernel();
+  EmitRows(loop, lanes, 1);
+}
+
+void FunctionEmitter::EmitRows(const Loop& loop, int64_t lanes, int64_t vectors) {
   const Node& node = *loop.root.producer;
   const Lowering& lowering = *FindLowering(node.op);
   Shape outer(loop.shape.begin(), loop.shape.end() - 1);
@@ -132,7 +132,7 @@ void FunctionEmitter::EmitRows(const Loop& loop, int64_t lanes, int64_t turns) {
   bool chunked = rows.is_static() && rows.value() < 8 && (!inner.is_static() || inner.value() >= 2 * kChunk);
   Extent chunk = chunked ? Extent(kChunk) : inner, chunks = chunked ? CeilDiv(inner, kChunk) : Extent(1);
   Cycles cycles = Cycles(chunk) / lanes * (loop.cost + 2);
-  const int64_t step = turns * lanes;
+  const int64_t step = vectors * lanes;
   ParallelEach(rows * chunks, cycles, [&](Kernel& k, Value item) {
     Ops& o = k.o;
     k.shapes = loop.shapes;

@@ -162,21 +162,23 @@ absl::Status LayerNorm(FunctionEmitter& f, const Node& n) {
   DType acc = Accumulator(x.dtype);
   Shape outer(x.dims.begin(), x.dims.begin() + axis), inner(x.dims.begin() + axis, x.dims.end());
   ShapeMap shapes;
-  // Rows of one dimension, and where what is folded in allows it, one dimension of them.
-  for (const bool merges_outer : {true, false}) {
-    if (merges_outer ? axis <= 1 && inner.size() <= 1 : axis <= 1 || inner.size() <= 1 || !shapes.empty()) continue;
-    std::vector<int> groups(merges_outer ? std::min(axis, 1) : axis, merges_outer ? axis : 1);
+  auto merge = [&](std::vector<int> groups) {  // of the dimensions before the rows'
     groups.push_back(static_cast<int>(inner.size()));
     bool whole = true;
     for (const Tensor* t : {&scale, &bias}) {
       whole &= !t->inlined && (t->dims == inner || t->Elements() == Extent(1));
       shapes[t] = {t->Elements()};
     }
-    if (whole && f.MergeDimsOf(x, groups, &shapes) && f.MergeDims(n, groups, &shapes)) {
-      if (merges_outer) outer = axis == 0 ? Shape() : Shape{Product(outer)};
-      inner = {Product(inner)};
-    } else {
-      shapes.clear();
+    const bool merged = whole && f.MergeDimsOf(x, groups, &shapes) && f.MergeDims(n, groups, &shapes);
+    if (merged) inner = {Product(inner)};
+    if (!merged) shapes.clear();
+    return merged;
+  };
+  if (axis > 1 || inner.size() > 1) {
+    if (merge(axis > 0 ? std::vector<int>{axis} : std::vector<int>())) {
+      if (axis > 0) outer = {Product(outer)};
+    } else if (axis > 1 && inner.size() > 1) {  // what is folded in may have a factor for each row
+      merge(std::vector<int>(axis, 1));
     }
   }
   Extent extent = Product(inner);

@@ -59,8 +59,6 @@ void SoftmaxInPasses(FunctionEmitter& f, const Node& n, bool logarithm, int64_t 
   f.WithLanes(inner, std::min(f.LanesFor(tensors, inner), f.LanesForBytes(ir::ByteSize(acc), inner)), emit);
 }
 
-constexpr int64_t kSideBySide = 4;  // vectors whose exponentials are computed together
-
 // Along the last axis: one pass that finds the maximum and evaluates what feeds it into a row of scratch (where that is
 // not memory already), one that takes exponentials and sums them, one that stores. The row stays in L1 or L2.
 void SoftmaxRows(FunctionEmitter& f, const Node& n, bool logarithm) {
@@ -127,7 +125,7 @@ void SoftmaxRows(FunctionEmitter& f, const Node& n, bool logarithm) {
         // The last vector of what is kept in place is filled up with -Inf; of memory it begins earlier.
         const Extent vectors = in_memory ? count : padded / lanes;
         Value zero = o.ConstF(vector, 0), sum;
-        if (lanes == 1 || (vectors.is_static() && vectors.value() < kSideBySide)) {
+        if (lanes == 1 || (vectors.is_static() && vectors.value() < Ops::kSideBySide)) {
           auto add = [&](Value i, Value before) { return o.AddF(before, exponential(i, lanes)); };
           sum = InTurns(o, vectors, lanes, 2, zero, add, sum_of);
         } else {
@@ -135,8 +133,8 @@ void SoftmaxRows(FunctionEmitter& f, const Node& n, bool logarithm) {
             return o.For(begin, end, width, {to},
                          [&](Value i, const Values& in) { return Values{o.AddF(in[0], exponential(i, width))}; })[0];
           };
-          const int64_t width = kSideBySide * lanes;
-          const Value whole = o.Int(vectors / kSideBySide * Extent(width)), end = o.Int(vectors * Extent(lanes));
+          const int64_t width = Ops::kSideBySide * lanes;
+          const Value whole = o.Int(vectors / Ops::kSideBySide * Extent(width)), end = o.Int(vectors * Extent(lanes));
           const Values sums = o.Parts(add_from(o.Int(0), whole, width, o.ConstF(o.ComputeType(acc, width), 0)), lanes);
           sum = add_from(whole, end, lanes, std::accumulate(sums.begin() + 1, sums.end(), sums[0], sum_of));
         }
