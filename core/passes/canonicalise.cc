@@ -1,12 +1,16 @@
 // One form for what has many. Attributes are canonical already (inference makes axes non-negative and lists complete).
 //
-//   %1 = identity(%0)                               %0
-//   %1 = cast(%0: f32, dtype=f32)                   %0
-//   %1 = reshape(%0), same type                     %0                (also slice, pad, expand, tile, transpose,
-//   concat) %2 = reshape(reshape(%0))                       %1 = reshape(%0) %2 = transpose(transpose(%0)) %1 =
-//   transpose(%0), one permutation %1 = transpose(%0) that moves extents of 1 only %1 = reshape(%0) %1 = reduce_max(%0)
-//   over extents of 1 only      %1 = reshape(%0) %2 = matmul(%0, transpose(%1))                  %2 = matmul(%0, %1,
-//   transpose_b=true), where only the last two swap %1 = (%a, %b); %2 = %1.0                        %a
+//   %1 = identity(%0)                                 %0
+//   %1 = cast(%0: f32, dtype=f32)                     %0
+//   %1 = reshape(%0), same type                       %0
+//     (also slice, pad, expand, tile, transpose, concat)
+//   %2 = reshape(reshape(%0))                         %1 = reshape(%0)
+//   %2 = transpose(transpose(%0))                     %1 = transpose(%0), one permutation
+//   %1 = transpose(%0) of extents of 1                %1 = reshape(%0)
+//   %1 = reduce_max(%0) over extents of 1             %1 = reshape(%0)
+//   %1 = tile(%0), along rows                         %1 = reshape(tile(reshape(%0))), row by row
+//   %2 = matmul(%0, transpose(%1)) of the last two    %2 = matmul(%0, %1, transpose_b=true)
+//   %1 = (%a, %b); %2 = %1.0                          %a
 #include <algorithm>
 
 #include "core/base/status_macros.h"
@@ -48,7 +52,8 @@ class Canonicaliser : public Rewriter {
     if (op == "matmul") return VisitMatmul(binding);
     if (op == "reshape") return VisitReshape(binding);
     if (op == "transpose") return VisitTranspose(binding);
-    if (op == "cast" || op == "expand" || op == "tile") return SameTypeIsNoOp(*binding);
+    if (op == "cast" || op == "expand") return SameTypeIsNoOp(*binding);
+    if (op == "tile") return VisitTile(*binding);
     if (op == "slice") return VisitSlice(*binding);
     if (op == "pad") return VisitPad(*binding);
     if (op == "concat" && binding->args.size() == 1) return {binding->args[0]};
@@ -62,6 +67,23 @@ class Canonicaliser : public Rewriter {
   static Replacement SameTypeIsNoOp(const Binding& binding) {
     if (binding.args[0].type() == binding.var->type) return {binding.args[0]};
     return absl::nullopt;
+  }
+
+  // A row that follows itself is several of an axis of their own: whose element each is, no element asks then.
+  Replacement VisitTile(const Binding& binding) {
+    constexpr int64_t kMinRow = 8;
+    constexpr size_t kMaxRank = 6;
+    const ir::TensorType& x = binding.args[0].tensor_type();
+    Ints repeats = binding.attrs.Ints("repeats");
+    if (x == binding.var->type.tensor()) return {binding.args[0]};
+    if (!x.is_static() || repeats.empty() || repeats.size() > kMaxRank) return absl::nullopt;
+    Ints shape = x.Shape();
+    if (repeats.back() < 2 || shape.back() < kMinRow) return absl::nullopt;
+    shape.insert(shape.end() - 1, 1);
+    repeats.push_back(1);
+    INLAY_ASSIGN_OR_RETURN(Operand rows, Call("reshape", {binding.args[0]}, {{"shape", shape}}));
+    INLAY_ASSIGN_OR_RETURN(Operand tiled, Call("tile", {rows}, {{"repeats", repeats}}));
+    return Reshape(tiled, binding.var->type.tensor());
   }
 
   Replacement VisitGetItem(const Binding& binding) {

@@ -31,6 +31,26 @@ TEST(CanonicaliseTest, WhatDoesSomethingStays) {
   EXPECT_EQ(BodyAfter(b, Canonicalise()), Body(b.Module()));
 }
 
+TEST(CanonicaliseTest, RowsAreTiledByAnAxisOfTheirOwn) {
+  FunctionBuilder b;
+  VarPtr x = b.Param("x", F32({2, 3, 53})), pairs = b.Param("pairs", F32({2, 2})),
+         empty = b.Param("empty", F32({0, 9}));
+  VarPtr y = b.Call("tile", {x}, {{"repeats", Ints{1, 2, 5}}});
+  VarPtr rows = b.Call("tile", {x}, {{"repeats", Ints{1, 4, 1}}});
+  b.Return({y, rows, b.Call("tile", {pairs}, {{"repeats", Ints{1, 5}}}),
+            b.Call("tile", {empty}, {{"repeats", Ints{2, 2}}})});
+  EXPECT_EQ(BodyAfter(b, Canonicalise()),
+            "  %0: f32[2, 3, 1, 53] = reshape(%x, shape=[2, 3, 1, 53])\n"
+            "  %1: f32[2, 6, 5, 53] = tile(%0, repeats=[1, 2, 5, 1])\n"
+            "  %2: f32[2, 6, 265] = reshape(%1, shape=[2, 6, 265])\n"
+            "  %3: f32[2, 12, 53] = tile(%x, repeats=[1, 4, 1])\n"
+            "  %4: f32[2, 10] = tile(%pairs, repeats=[1, 5])\n"
+            "  %5: f32[0, 1, 9] = reshape(%empty, shape=[0, 1, 9])\n"
+            "  %6: f32[0, 2, 9] = tile(%5, repeats=[2, 2, 1])\n"
+            "  %7: f32[0, 18] = reshape(%6, shape=[0, 18])\n"
+            "  return %2, %3, %4, %7\n");
+}
+
 TEST(CanonicaliseTest, ReshapesAndTransposesMerge) {
   FunctionBuilder b;
   VarPtr x = b.Param("x", F32({2, 3, 4}));

@@ -1,5 +1,8 @@
 #include "core/backends/native/conv.h"
 
+#include <tuple>
+#include <utility>
+
 #include "core/backends/native/conv_bands.h"
 #include "core/backends/native/conv_pixels.h"
 #include "core/backends/native/conv_planes.h"
@@ -15,7 +18,8 @@ using mlir::Value;
 constexpr int64_t kMaxUnrolledTaps = 8;
 
 // Packs channels [k_begin, k_end) / taps of a panel: to[k][column] = plane(channel)[pixel(column) + offset(tap)].
-void PackPixels(KernelBuilder& kb, const ConvKernel& kernel, const PackRequest& request) {
+// `in_row`: the panel's pixels lie in one row.
+void PackPixels(KernelBuilder& kb, const ConvKernel& kernel, const PackRequest& request, bool in_row) {
   const ConvPlan& plan = kernel.plan;
   const ConvShape& s = plan.shape;
   int64_t taps = s.taps(), width = request.vectors * plan.lanes, channels = s.c / s.groups;
@@ -24,30 +28,86 @@ void PackPixels(KernelBuilder& kb, const ConvKernel& kernel, const PackRequest& 
   std::vector<PixelVector> columns;
   for (int64_t v = 0; v < request.vectors; ++v) {
     Value first = kb.Add(kb.Mul(request.panel, plan.gemm.nr()), v * plan.lanes);
-    columns.push_back(LocatePixels(kb, plan, first_plane, type, first, plan.padded[1]));
+    columns.push_back(LocatePixels(kb, plan, first_plane, type, first, plan.padded[1], in_row));
+  }
+  // A row of the kernel over a channel, the k-th of those from k_begin on.
+  auto row = [&](Value channel, Value d, Value h, Value k) {
+    auto tap = [&](Value w) {
+      Value offset = kb.Add(kb.Mul(channel, plan.plane_elements()), TapOffset(kb, plan, d, h, w));
+      Value at = kb.At(request.to, kb.Mul(kb.Add(kb.Mul(k, s.kernel[2]), w), width), type);
+      for (int64_t v = 0; v < request.vectors; ++v) {
+        kb.Store(LoadPixels(kb, plan, columns[v], offset, type), kb.At(at, v * plan.lanes, type));
+      }
+    };
+    if (s.kernel[2] <= kMaxUnrolledTaps) {
+      for (int64_t w = 0; w < s.kernel[2]; ++w) tap(kb.Int(w));
+    } else {
+      kb.For(s.kernel[2], tap);
+    }
+  };
+  if (plan.skips_padding) {
+    Value begin = kb.Div(request.k_begin, s.kernel[2]), end = kb.Div(request.k_end, s.kernel[2]);
+    kb.For(begin, end, 1, [&](Value k) {
+      Value kernel_row = kb.Div(k, channels);
+      row(kb.Rem(k, channels), kb.Div(kernel_row, s.kernel[1]), kb.Rem(kernel_row, s.kernel[1]), kb.Sub(k, begin));
+    });
+    return;
   }
   Value begin = kb.Div(request.k_begin, taps), end = kb.Div(request.k_end, taps);
   kb.For(begin, end, 1, [&](Value channel) {
-    Value plane = kb.Mul(channel, plan.plane_elements());
-    Value to = kb.At(request.to, kb.Mul(kb.Sub(channel, begin), taps * width), type);
     kb.For(s.kernel[0], [&](Value d) {
       kb.For(s.kernel[1], [&](Value h) {
-        Value row = kb.Mul(kb.Add(kb.Mul(d, s.kernel[1]), h), s.kernel[2]);
-        auto tap = [&](Value w) {
-          Value offset = kb.Add(plane, TapOffset(kb, plan, d, h, w));
-          Value at = kb.At(to, kb.Mul(kb.Add(row, w), width), type);
-          for (int64_t v = 0; v < request.vectors; ++v) {
-            kb.Store(LoadPixels(kb, plan, columns[v], offset, type), kb.At(at, v * plan.lanes, type));
-          }
-        };
-        if (s.kernel[2] <= kMaxUnrolledTaps) {
-          for (int64_t w = 0; w < s.kernel[2]; ++w) tap(kb.Int(w));
-        } else {
-          kb.For(s.kernel[2], tap);
-        }
+        Value rows = kb.Mul(kb.Sub(channel, begin), s.kernel[0] * s.kernel[1]);
+        row(channel, d, h, kb.Add(rows, kb.Add(kb.Mul(d, s.kernel[1]), h)));
       });
     });
   });
+}
+
+// The same by code for panels within a row, where most are, and by code for the others (Zen 3, 48 channels of 7x127 to
+// 32 by 8x8: 1.51 -> 1.43 ms).
+void PackPanel(KernelBuilder& kb, const ConvKernel& kernel, const PackRequest& request) {
+  const int64_t width = kernel.plan.shape.out[2], columns = request.vectors * kernel.plan.lanes;
+  auto pack = [&](bool in_row) { PackPixels(kb, kernel, request, in_row); };
+  if (!kernel.plan.has_panels_in_rows()) return pack(false);
+  const Value column = kb.Rem(kb.Mul(request.panel, kernel.plan.gemm.nr()), width);
+  kb.If(kb.Less(column, kb.Int(width - columns + 1)), [&] { pack(true); }, [&] { pack(false); });
+}
+
+// Of an axis' taps those, [first, second), that any of its output places [begin, end] sees inside of x.
+std::pair<Value, Value> TapsInside(KernelBuilder& kb, const ConvShape& s, int axis, Value begin, Value end) {
+  const int64_t step = s.dilation[axis], pad = s.pad[axis];
+  auto count = [&](Value x) {
+    return kb.Min(kb.Div(kb.Add(kb.Max(x, kb.Int(0)), step - 1), step), kb.Int(s.kernel[axis]));
+  };
+  const Value first = count(kb.Sub(kb.Int(pad), kb.Mul(end, s.stride[axis])));
+  const Value last = count(kb.Sub(kb.Int(s.spread_in(axis) + pad), kb.Mul(begin, s.stride[axis])));
+  return {first, kb.Max(first, last)};
+}
+
+// What of a kernel [first, last) a run of pixels sees inside of x: in all of its slices the same rows.
+struct RowsSeen {
+  std::pair<Value, Value> slices, rows;
+};
+
+RowsSeen SeeRows(KernelBuilder& kb, const ConvShape& s, Value pixel, int64_t pixels) {
+  const Value last_pixel = kb.Min(kb.Add(pixel, pixels - 1), kb.Int(s.pixels() - 1));
+  const Value first = kb.Div(pixel, s.out[2]), last = kb.Div(last_pixel, s.out[2]);
+  const Value slice = kb.Div(first, s.out[1]), last_slice = kb.Div(last, s.out[1]);
+  RowsSeen seen{TapsInside(kb, s, 0, slice, last_slice), {}};
+  const auto [rows, rows_end] = TapsInside(kb, s, 1, kb.Rem(first, s.out[1]), kb.Rem(last, s.out[1]));
+  const Value in_slice = kb.Equal(slice, last_slice);
+  seen.rows = {kb.Select(in_slice, rows, kb.Int(0)), kb.Select(in_slice, rows_end, kb.Int(s.kernel[1]))};
+  return seen;
+}
+
+// The steps on k of a panel that skips padding.
+std::pair<Value, Value> StepsOfPanel(KernelBuilder& kb, const ConvPlan& plan, Value panel) {
+  const int64_t height = plan.shape.kernel[1];
+  const auto [slices, rows] = SeeRows(kb, plan.shape, kb.Mul(panel, plan.gemm.nr()), plan.gemm.nr());
+  const Value first = kb.Add(kb.Mul(slices.first, height), rows.first);
+  const Value last = kb.Add(kb.Mul(kb.Sub(slices.second, kb.Int(1)), height), rows.second);
+  return {kb.Mul(first, plan.row_steps()), kb.Mul(kb.Max(first, last), plan.row_steps())};
 }
 
 // Zeros as wide as a row of x, behind the scratch of the contraction.
@@ -97,6 +157,13 @@ void EmitPixelRows(KernelBuilder& kb, const ConvKernel& kernel, Value begin, Val
                            }});
     }
     int64_t mr = plan.gemm.mr, width = s.out[2], height = s.out[1];
+    if (plan.skips_padding) {
+      g.p.bound_inner = [&s, mr](KernelBuilder& kb, Value tile, std::vector<InnerLoop>* inner) {
+        const auto [slices, rows] = SeeRows(kb, s, kb.Mul(tile, mr), mr);
+        std::tie((*inner)[0].first, (*inner)[0].last) = slices;
+        std::tie((*inner)[1].first, (*inner)[1].last) = rows;
+      };
+    }
     if (IsPixelTile(s, mr)) {
       for (int64_t r = 0; r < mr; ++r) g.p.rows.push_back(r / width * padded[2] + r % width);
       g.p.tile_offset = [=](KernelBuilder& kb, Value tile) {
@@ -151,15 +218,20 @@ void EmitPackConvWeights(KernelBuilder& kb, const ConvPlan& plan, Value w, Type 
       EmitPackColumns(kb, g, StridedMatrix{from, element, 1, g.k}, packed, target);
       return;
     }
-    if (!s.reversed) {
+    if (!s.reversed && !plan.skips_padding) {  // k as the weights lie
       EmitPackRows(kb, g, StridedMatrix{from, element, 1, g.k}, target);
       return;
     }
     kb.For(channels, [&](Value c) {
       kb.For(rows, [&](Value r) {
         kb.For(taps, [&](Value t) {
-          Value at = kb.Add(kb.Mul(kb.Add(kb.Mul(c, rows), r), taps), kb.Sub(kb.Int(taps - 1), t));
+          Value filter = s.reversed ? kb.Add(kb.Mul(c, rows), r) : kb.Add(kb.Mul(r, channels), c);
+          Value at = kb.Add(kb.Mul(filter, taps), s.reversed ? kb.Sub(kb.Int(taps - 1), t) : t);
           Value k = kb.Add(kb.Mul(c, taps), t);
+          if (plan.skips_padding) {
+            Value row = kb.Add(kb.Mul(kb.Div(t, s.kernel[2]), channels), c);
+            k = kb.Add(kb.Mul(row, s.kernel[2]), kb.Rem(t, s.kernel[2]));
+          }
           const Value row = PackedRow(kb, g, r);
           kb.Store(kb.Load(element, kb.At(from, at, element)), kb.At(target, kb.Add(row, kb.Mul(k, g.mr)), packed));
         });
@@ -207,7 +279,8 @@ void EmitConvTasks(KernelBuilder& kb, const ConvKernel& kernel, Value begin, Val
     g.q.batch_offset = [=](KernelBuilder& kb, Value batch) { return kb.Mul(batch, image); };
   } else {
     g.q.element = kernel.accumulator;
-    g.q.pack = [&](KernelBuilder& kb, const PackRequest& request) { PackPixels(kb, kernel, request); };
+    g.q.pack = [&](KernelBuilder& kb, const PackRequest& request) { PackPanel(kb, kernel, request); };
+    if (plan.skips_padding) g.steps = [&](KernelBuilder& kb, Value panel) { return StepsOfPanel(kb, plan, panel); };
   }
   g.tile = kernel.tile;
   EmitGemmTasks(kb, g, begin, end, scratch);

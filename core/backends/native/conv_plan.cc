@@ -1,6 +1,7 @@
 #include "core/backends/native/conv_plan.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/backends/native/depthwise_plan.h"
 #include "core/backends/native/gemm_cost.h"
@@ -29,6 +30,10 @@ constexpr double kFarLineCycles = 3;     // of a line from L3 that comes late
 // Where every tile asks for the next one's (Zen 4, GFLOP/s by pixels as P and by kPointwise, which reads them once: 128
 // channels of 56x56 to 64 111.4 and 113.3, 256 of 75x75 to 96 110.8 and 113.2; 1536 of 14x14 to 384 111 and 104).
 constexpr double kAskedLineCycles = 0.4;
+// Of pixels that are more than a core has of an L3 that others share (Zen 3, 2048 channels of 33x33 to 256, dilation
+// 18, padded: 330M cycles, of which 240M are counted else).
+constexpr int64_t kSharedL3Bytes = 16 << 20;
+constexpr double kMemoryLineCycles = 20;
 
 // Of pixels that a task gathers from planes: of fewer, each part of their rows would have to. Of several taps that
 // costs too much (Zen 3, 48 channels of 56x56 to 192 by 3x3/2: 2 to 4%).
@@ -94,7 +99,8 @@ double FarPixelCycles(const GemmPlan& plan, int64_t pixel_bytes) {
   // 76% of the peak, 95 by kPointwise).
   const int64_t near = plan.core.far_caches ? plan.core.near_bytes() : plan.core.l2_bytes;
   if (pixel_bytes <= near) return 0;
-  const double line = plan.core.waits_for_l3() ? kFarLineCycles : plan.prefetch_p() ? kAskedLineCycles : 0;
+  const double late = pixel_bytes > kSharedL3Bytes ? kMemoryLineCycles : kFarLineCycles;
+  const double line = plan.core.waits_for_l3() ? late : plan.prefetch_p() ? kAskedLineCycles : 0;
   return line * plan.batch * plan.panels() * pixel_bytes / kLineBytes;
 }
 
@@ -112,12 +118,54 @@ double FarWeightCycles(const GemmPlan& g, int64_t pixel_bytes) {
   return g.batch * g.panels() * bytes / kMemoryBytesPerCycle;
 }
 
+// The taps of an axis [first, last) that any of the output places [begin, end] sees inside of x.
+std::pair<int64_t, int64_t> TapsInside(const ConvShape& s, int axis, int64_t begin, int64_t end) {
+  auto count = [&](int64_t x) { return std::min(CeilDiv(std::max<int64_t>(x, 0), s.dilation[axis]), s.kernel[axis]); };
+  const int64_t first = count(s.pad[axis] - end * s.stride[axis]);
+  return {first, std::max(first, count(s.spread_in(axis) + s.pad[axis] - begin * s.stride[axis]))};
+}
+
+// Of an axis' taps, those that see no padding.
+double PartInside(const ConvShape& s, int axis) {
+  int64_t inside = 0;
+  for (int64_t tap = 0; tap < s.kernel[axis]; ++tap) {
+    const int64_t at = tap * s.dilation[axis] - s.pad[axis];  // of the first result
+    const int64_t first = std::max<int64_t>(CeilDiv(-at, s.stride[axis]), 0);
+    const int64_t end = std::min(CeilDiv(s.spread_in(axis) - at, s.stride[axis]), s.out[axis]);
+    inside += std::max<int64_t>(end - first, 0);
+  }
+  return static_cast<double>(inside) / static_cast<double>(s.kernel[axis] * s.out[axis]);
+}
+
+// More of the kernel's rows are no more than the estimate is off, and tiles of other methods come to them sooner.
+constexpr double kMostSeen = 0.89;
+
+// The part of the kernel's rows that runs of `step` output pixels compute where they skip padding; 1 where that is not
+// worth it. `as_one`: from the first to the last, across slices.
+double PartSeen(const ConvShape& s, int64_t step, bool as_one) {
+  if (PartInside(s, 0) * PartInside(s, 1) > kMostSeen) return 1;
+  const int64_t height = s.kernel[1];
+  int64_t seen = 0;
+  for (int64_t pixel = 0; pixel < s.pixels(); pixel += step) {
+    const int64_t first = pixel / s.out[2], last = (std::min(pixel + step, s.pixels()) - 1) / s.out[2];
+    const int64_t slice = first / s.out[1], last_slice = last / s.out[1];
+    const auto [slices, slices_end] = TapsInside(s, 0, slice, last_slice);
+    std::pair<int64_t, int64_t> rows(0, height);
+    if (slice == last_slice) rows = TapsInside(s, 1, first % s.out[1], last % s.out[1]);
+    const int64_t count = slices_end - slices, rows_of_slice = rows.second - rows.first;
+    if (count > 0) seen += as_one ? std::max<int64_t>((count - 1) * height + rows_of_slice, 0) : count * rows_of_slice;
+  }
+  const double part = static_cast<double>(seen) / static_cast<double>(CeilDiv(s.pixels(), step) * s.kernel[0] * height);
+  return part > kMostSeen ? 1 : part;
+}
+
 double PanelCycles(const ConvPlan& plan, int64_t pixel_bytes) {
   const GemmPlan& g = plan.gemm;
   double cycles = EstimateCycles(g);
   if (g.source != ColumnSource::kOnTheFly) return cycles;
   const bool is_whole = plan.method == ConvMethod::kPointwise || plan.shape.out[2] % g.lanes == 0;
-  double pieces = is_whole ? 1 : (g.lanes - 2.0) / plan.shape.out[2] + 2;
+  const double width = static_cast<double>(plan.shape.out[2]), crossing = static_cast<double>(g.nr()) / width;
+  double pieces = is_whole ? 1 : plan.has_panels_in_rows() ? 1 + crossing : (g.lanes - 2.0) / width + 2;
   const int64_t copies = HasFarRows(g) ? 1 : g.row_blocks();  // what blocks of rows copy again is counted above
   return cycles + FarWeightCycles(g, pixel_bytes) +
          g.batch * copies * (g.packed_columns() / g.lanes) * g.k * (0.5 + 0.75 * pieces);
@@ -169,7 +217,7 @@ static ConvPlan PlanBands(const Core& core, const ConvPlan& plan, int64_t band) 
   ConvPlan result = plan;
   const ConvShape& s = plan.shape;
   result.method = ConvMethod::kBands;
-  result.padded_input = false;
+  result.padded_input = result.skips_padding = false;
   result.band = band;
   result.SetPadded(band);
   result.gemm = PlanGemm(core, ColumnSource::kDirect, plan.gemm.element_bytes, s.n * s.groups, s.m / s.groups,
@@ -216,6 +264,7 @@ static void ConsiderTiledInput(const Core& core, ConvPlan* plan) {
   ConvPlan tiled = *plan;
   tiled.method = ConvMethod::kPixelRows;
   tiled.padded_input = tiled.tiled_input = true;
+  tiled.skips_padding = false;
   tiled.gemm = PlanTransposedGemm(core, plan->gemm.element_bytes, s.n * s.groups, s.pixels(), s.m / s.groups,
                                   s.c / s.groups, /*mr=*/0, /*step_bytes=*/0);
   tiled.cycles = TiledCycles(tiled.gemm);
@@ -241,26 +290,17 @@ static double InPlaceSlowdown(const GemmPlan& g) {
   return std::max(1.0, 7.0 / static_cast<double>(g.mr));
 }
 
-// Of an axis' taps, those that see no padding.
-static double PartInside(const ConvShape& s, int axis) {
-  int64_t inside = 0;
-  for (int64_t tap = 0; tap < s.kernel[axis]; ++tap) {
-    const int64_t at = tap * s.dilation[axis] - s.pad[axis];  // of the first result
-    const int64_t first = std::max<int64_t>(CeilDiv(-at, s.stride[axis]), 0);
-    const int64_t end = std::min(CeilDiv(s.in[axis] - at, s.stride[axis]), s.out[axis]);
-    inside += std::max<int64_t>(end - first, 0);
-  }
-  return static_cast<double>(inside) / static_cast<double>(s.kernel[axis] * s.out[axis]);
-}
-
 // The part of their time that tiles of `mr` pixels take that are read in place: columns of padding are left out, rows
-// of it by tiles of one row, and three quarters of what that would be are saved. Of dilated kernels it can be most (256
+// of it by tiles of one row, and most of what that would be is saved (Zen 3, 256 channels of 33x33, dilation 18, by
+// 11x1: 24M cycles of 56M for 41% of the taps), less by small tiles. Of dilated kernels it can be most (256
 // channels of 33x33, dilation 18, AVX-512 on Emerald Rapids: 3.2 ms, by Winograd 4.6); of others it is no more than the
 // estimate is off.
 static double PartComputed(const ConvShape& s, int64_t mr) {
   if (s.dilation == Spatial{1, 1, 1}) return 1;
   const double part = PartInside(s, 2) * (mr <= s.out[2] ? PartInside(s, 1) : 1);
-  return 0.25 + 0.75 * part;
+  constexpr int64_t kLargeTile = 7;
+  const double saved = mr >= kLargeTile ? 0.9 : 0.75;
+  return 1 - saved * (1 - part);
 }
 
 ConvPlan PlanConv(const Core& core, const ConvShape& shape, int64_t element_bytes, bool widened) {
@@ -295,14 +335,25 @@ ConvPlan PlanConv(const Core& core, const ConvShape& shape, int64_t element_byte
   const int64_t plane_bytes = channels * plan.plane_elements() * element_bytes;
   plan.gemm.prefetch = pointwise && RowsComeLate(core, pixel_bytes);
   plan.cycles = PanelCycles(plan, pixel_bytes);
+  // What is not a zero must be multiplied.
+  auto part_seen = [&](int64_t pixels, bool as_one) {
+    return pointwise || widened ? 1 : PartSeen(shape, pixels, as_one);
+  };
+  if (const double part = part_seen(plan.gemm.nr(), /*as_one=*/true); part < 1) {
+    plan.skips_padding = true;
+    plan.gemm.k_unit = plan.row_steps();
+    // Whole rows of a channel, in unrolled steps.
+    plan.gemm.kc = std::min(RoundUp(plan.gemm.kc, 4 * shape.kernel[2]), plan.gemm.k);
+    plan.cycles *= part;
+  }
   if (shape.reversed) return plan;
   auto consider = [&](int64_t mr) {
     GemmPlan rows =
         PlanTransposedGemm(core, element_bytes, shape.n * shape.groups, shape.pixels(), shape.m / shape.groups,
                            channels * shape.taps(), mr, PixelStepBytes(core, plan, mr));
     rows.kc = whole_channels(rows.kc);
-    const double tiles = TransposedCycles(rows);
-    double cycles = tiles + FarPixelCycles(rows, pointwise ? pixel_bytes : plane_bytes);
+    const double tiles = TransposedCycles(rows), part = mr > 0 ? part_seen(mr, /*as_one=*/false) : 1;
+    double cycles = part * tiles + FarPixelCycles(rows, pointwise ? pixel_bytes : plane_bytes);
     const double padding = plan.padded_input || plan.pixels_in_place() ? PadCycles(core, plan) : 0;
     // Tiles of no more than an image row ask for the pixels of the next (prefetches_pixels): one panel waits for none.
     const double again = mr <= shape.out[2] ? 1 - 1.0 / static_cast<double>(rows.panels()) : 1;
@@ -319,6 +370,7 @@ ConvPlan PlanConv(const Core& core, const ConvShape& shape, int64_t element_byte
     plan.gemm = rows;
     plan.cycles = cycles;
     plan.padded_input = !pointwise && !in_place;
+    plan.skips_padding = plan.padded_input && part < 1;
   };
   if (shape.taps() == 1) {
     consider(0);

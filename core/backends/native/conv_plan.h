@@ -27,6 +27,8 @@ struct ConvShape {
   Spatial input_dilation{1, 1, 1};
   bool reversed = false;  // w is [c, m / groups, kernel], and its taps are taken backwards
 
+  // Of x with the zeros between its elements.
+  int64_t spread_in(int axis) const { return (in[axis] - 1) * input_dilation[axis] + 1; }
   int64_t taps() const { return kernel[0] * kernel[1] * kernel[2]; }
   int64_t pixels() const { return out[0] * out[1] * out[2]; }
   int64_t in_elements() const { return in[0] * in[1] * in[2]; }
@@ -78,6 +80,10 @@ struct ConvPlan {
   bool padded_input = false;  // the tasks read the padded copy
   // Of kPixelRows with one tap: the copy has pixels as tiles read them, [tile][k][mr].
   bool tiled_input = false;
+  // kPanels, kPixelRows with a padded copy: slices and rows of the kernel are left out that see padding alone, of each
+  // tile of pixels, or of each panel those before the first and after the last that sees any of x. Then k of kPanels is
+  // (kernel slice and row, input channel, kernel column), not (input channel, kernel tap).
+  bool skips_padding = false;
   // kDepthwise, kBands: output rows that are padded and computed at a time; kDepthwiseLines: output columns.
   int64_t band = 0;
   DepthwiseTile depthwise;
@@ -109,6 +115,9 @@ struct ConvPlan {
   bool prefetches_pixels() const;  // in place: where the input is farther away than L2
   int64_t zero_row_elements() const { return RoundUp(shape.in[2], lanes); }
   int64_t group_channels() const { return shape.c / shape.groups; }
+  // Whether most panels lie in one row each, though not all.
+  bool has_panels_in_rows() const { return shape.out[2] % lanes != 0 && shape.out[2] >= 2 * gemm.nr(); }
+  int64_t row_steps() const { return group_channels() * shape.kernel[2]; }  // with a row of the kernel
   int64_t band_columns() const { return (band - 1) * padded[2] + shape.out[2]; }
   int64_t band_plane_elements() const;  // kBands: of all planes of a group's band
 
@@ -118,7 +127,7 @@ struct ConvPlan {
 // Whether each tile of `mr` pixels is a part of one image row, or whole image rows.
 bool IsPixelTile(const ConvShape& s, int64_t mr);
 
-// `element_bytes`: of the accumulators. `widened`: x's elements are narrower.
+// `element_bytes`: of the accumulators. `widened`: x's elements are narrower, or its padding is not of zeros.
 ConvPlan PlanConv(const Core& core, const ConvShape& shape, int64_t element_bytes, bool widened = false);
 
 // Of one call: what copies its padded input takes, and all with it.

@@ -227,7 +227,7 @@ Value TapOffset(KernelBuilder& kb, const ConvPlan& plan, Value d, Value h, Value
 }
 
 PixelVector LocatePixels(KernelBuilder& kb, const ConvPlan& plan, Value plane, Type element, Value first,
-                         int64_t rows_per_slice) {
+                         int64_t rows_per_slice, bool in_row) {
   const ConvShape& s = plan.shape;
   int64_t width = s.out[2], stride = plan.padded[2];
   PixelVector result;
@@ -236,7 +236,7 @@ PixelVector LocatePixels(KernelBuilder& kb, const ConvPlan& plan, Value plane, T
     result.pointers.push_back(kb.At(plane, first, element));
     return result;
   }
-  int64_t pieces = width % plan.lanes == 0 ? 1 : (plan.lanes - 2) / width + 2;
+  int64_t pieces = in_row || width % plan.lanes == 0 ? 1 : (plan.lanes - 2) / width + 2;
   Value row = kb.Div(first, width), column = kb.Rem(first, width);
   for (int64_t piece = 0; piece < pieces; ++piece) {
     Value r = kb.Add(row, piece);

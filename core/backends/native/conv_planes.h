@@ -39,8 +39,9 @@ struct PixelVector {
   std::vector<mlir::Value> pointers, masks;  // no masks: one piece
 };
 // Pixels [first, first + lanes) over the plane at `plane`, whose rows are padded[2] and slices padded[1] rows long.
+// `in_row`: they are known to lie in one row.
 PixelVector LocatePixels(KernelBuilder& kb, const ConvPlan& plan, mlir::Value plane, mlir::Type element,
-                         mlir::Value first, int64_t rows_per_slice);
+                         mlir::Value first, int64_t rows_per_slice, bool in_row = false);
 mlir::Value LoadPixels(KernelBuilder& kb, const ConvPlan& plan, const PixelVector& pixels, mlir::Value offset,
                        mlir::Type element);
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 #include <random>
 #include <sstream>
 #include <string>
@@ -381,6 +382,44 @@ TEST_P(ConvTest, OneAndThreeAxes) {
   Check(GetParam(), {1, 3, 5, 1, {5, 6, 7}, {3, 3, 3}, k1, k1, {1, 1, 1}, {1, 1, 1}});
   Check(GetParam(), {1, 3, 5, 1, {5, 6, 7}, {2, 3, 2}, {2, 1, 2}, k1, {0, 1, 1}, {0, 0, 1}});
   Check(GetParam(), {1, 4, 4, 4, {5, 6, 7}, {3, 2, 3}, {2, 1, 1}, k1, {1, 1, 1}, {1, 1, 1}});
+}
+
+// Slices and rows of kernels that see padding alone are left out: by panels and by tiles, of one row and across rows
+// and slices, in blocks of k; by strides, dilations, groups, of images that no row of the kernel sees, and reversed.
+TEST_P(ConvTest, SkippedPadding) {
+  const Spatial k333{3, 3, 3}, k111{1, 1, 1}, k255{2, 5, 5}, k177{1, 7, 7};
+  const std::vector<Case> cases = {
+      {2, 5, 19, 1, {1, 7, 40}, {1, 8, 8}, k1, k1, {0, 3, 3}, {0, 3, 3}},
+      {1, 5, 19, 1, {1, 3, 127}, k133, k1, {1, 4, 1}, {0, 4, 1}, {0, 4, 1}},
+      {1, 90, 19, 1, {1, 9, 33}, {1, 13, 3}, k1, k1, {0, 6, 1}, {0, 6, 1}},
+      {2, 260, 9, 1, {1, 2, 61}, {1, 5, 5}, k122, k1, {0, 2, 2}, {0, 2, 2}},
+      {2, 12, 150, 1, {2, 7, 7}, k333, k1, k1, k111, k111},
+      {1, 330, 40, 1, {1, 7, 7}, k333, k1, k1, k111, k111},
+      {1, 40, 70, 1, {4, 10, 10}, {5, 5, 5}, {2, 2, 2}, k1, {2, 2, 2}, {2, 2, 2}},
+      {2, 12, 33, 1, {8, 13, 13}, {2, 2, 2}, k1, {4, 4, 4}, {2, 2, 2}, {2, 2, 2}},
+      {1, 6, 34, 2, {2, 5, 19}, k255, {2, 1, 1}, k1, {0, 3, 2}, {3, 3, 2}},
+      {1, 130, 64, 1, {1, 6, 5}, k177, k1, k1, {0, 3, 3}, {0, 3, 3}},
+      {1, 40, 64, 1, {1, 5, 4}, k133, k1, {1, 3, 3}, {0, 9, 3}, {0, 2, 3}},
+      {1, 7, 9, 1, {2, 3, 20}, {2, 1, 3}, k1, k1, {5, 0, 1}, {4, 0, 1}},
+      {2, 12, 34, 2, {1, 2, 33}, {1, 4, 4}, k122, k1, k0, k0, true},
+      {1, 5, 20, 1, {2, 3, 21}, k333, {2, 2, 1}, k1, k0, k0, true},
+  };
+  std::map<ConvMethod, int> skipping;
+  for (const Case& c : cases) {
+    const ConvPlan plan = PlanConv(Core{32, 16, 32 << 10, 512 << 10}, ShapeOf(c), 4);
+    if (plan.skips_padding) ++skipping[plan.method];
+    Check(GetParam(), c);
+  }
+  EXPECT_GE(skipping[ConvMethod::kPanels], 5);
+  EXPECT_GE(skipping[ConvMethod::kPixelRows], 3);
+}
+
+// Of rows that are no whole number of vectors, panels within one and across two.
+TEST_P(ConvTest, PanelsWithinRows) {
+  for (int64_t width : {49, 64, 97, 113}) {
+    Check(GetParam(), {2, 6, 19, 1, {1, 5, width}, k133, k1, k1, k011, k011});
+    Check(GetParam(), {1, 6, 19, 1, {2, 5, 2 * width}, {2, 3, 3}, k122, k1, k011, k011});
+  }
 }
 
 TEST_P(ConvTest, Depthwise) {

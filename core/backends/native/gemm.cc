@@ -93,9 +93,13 @@ class TaskEmitter {
       kb_.For(kb_.Int(0), kb_.Mul(rows, nv_), 1,
               [&](Value i) { kb_.Store(zero, kb_.At(scratch_, kb_.Mul(i, plan_.lanes), g_.accumulator)); });
     }
+    std::pair<Value, Value> steps;
+    if (g_.steps) steps = g_.steps(kb_, panel_);
+    auto computed = [&](Value k) { return g_.steps ? kb_.Max(kb_.Min(k, steps.second), steps.first) : k; };
     kb_.For(blocks, [&](Value block) {
-      Value k_begin = kb_.Mul(block, plan_.kc);
-      Value k_end = kb_.Min(kb_.Int(plan_.k), kb_.Add(k_begin, plan_.kc));
+      const Value first = kb_.Mul(block, plan_.kc);
+      const Value k_begin = computed(first);
+      const Value k_end = computed(kb_.Min(kb_.Int(plan_.k), kb_.Add(first, plan_.kc)));
       Value q = ColumnBlock(k_begin, k_end);
       all_tiles([&](int64_t tile_rows, Value tile) {
         if (g_.ahead && !finishes) kb_.If(kb_.Equal(block, kb_.Int(blocks - 1)), [&] { AskForAll(tile_rows, tile); });
@@ -105,9 +109,9 @@ class TaskEmitter {
       });
     });
     if (finishes) {
-      const Value k_begin = kb_.Int(blocks * plan_.kc);
-      Value q = ColumnBlock(k_begin, kb_.Int(plan_.k));
-      all_tiles([&](int64_t tile_rows, Value tile) { LastTile(tile_rows, tile, q, k_begin, blocks > 0); });
+      const Value k_begin = computed(kb_.Int(blocks * plan_.kc)), k_end = computed(kb_.Int(plan_.k));
+      Value q = ColumnBlock(k_begin, k_end);
+      all_tiles([&](int64_t tile_rows, Value tile) { LastTile(tile_rows, tile, q, k_begin, k_end, blocks > 0); });
     } else {
       EpilogueOverSlab(row_begin_, rows, scratch_);
     }
@@ -254,6 +258,7 @@ class TaskEmitter {
       t.p_row_pointers.push_back(from_k(g_.p.row_offset(kb_, tile, r)));
     }
     t.inner = g_.p.inner;
+    if (g_.p.bound_inner) g_.p.bound_inner(kb_, tile, &t.inner);
     t.p_element = g_.p.element;
     t.p_row_stride = g_.p.row_stride;
     t.p_rows = g_.p.rows;
@@ -329,14 +334,14 @@ class TaskEmitter {
     if (g_.ahead) kb_.For(LinesAhead(rows), [&](Value line) { Ask(rows, tile, line); });
   }
 
-  // A tile's steps from k_begin to the end, on top of the slab's sums where it `adds`, and its epilogue.
-  void LastTile(int64_t rows, Value tile, Value q, Value k_begin, bool adds) {
+  // A tile's last steps, on top of the slab's sums where it `adds`, and its epilogue.
+  void LastTile(int64_t rows, Value tile, Value q, Value k_begin, Value k_end, bool adds) {
     const bool asks_in_steps = g_.ahead && !g_.tile && plan_.core.asks_in_steps();
     if (!asks_in_steps) AskForAll(rows, tile);
     const Value slab = adds ? SlabOf(rows, tile) : scratch_;
     std::vector<Value> sums(rows * nv_, kb_.Zero(KernelBuilder::Vector(plan_.lanes, g_.accumulator)));
     if (adds) sums = LoadAll(rows, slab);
-    std::vector<Value> acc = Tile(rows, tile, q, k_begin, kb_.Int(plan_.k), sums, asks_in_steps);
+    std::vector<Value> acc = Tile(rows, tile, q, k_begin, k_end, sums, asks_in_steps);
     const Value row = RowOf(rows, tile);
     int64_t columns;
     bool full = IsConstant(columns_, &columns) && columns == nv_ * plan_.lanes;

@@ -7,6 +7,7 @@
 #define INLAY_CORE_BACKENDS_NATIVE_GEMM_H_
 
 #include <functional>
+#include <utility>
 
 #include "core/backends/native/gemm_plan.h"
 #include "core/backends/native/kernel_builder.h"
@@ -32,6 +33,8 @@ struct RowOperand {
   std::function<mlir::Value(KernelBuilder&, mlir::Value tile, int64_t r)> row_offset;
   // Instead of one loop on k: k_stride is the outermost's, these are within it. plan.kc is a multiple of their product.
   std::vector<InnerLoop> inner;
+  // Unless empty: sets which of their iterations a tile computes.
+  std::function<void(KernelBuilder&, mlir::Value tile, std::vector<InnerLoop>* inner)> bound_inner;
   BatchOffset batch_offset;
 };
 
@@ -83,6 +86,9 @@ struct GemmKernel {
   // For plans of one batch element, without rows_fastest.
   std::function<void(KernelBuilder&, mlir::Value row_block)> prepare;
   ColumnOperand q;
+  // Unless empty: the steps [first, last) of k outside of which a panel's columns are zeros, and are not computed. Of
+  // columns that `q.pack` packs.
+  std::function<std::pair<mlir::Value, mlir::Value>(KernelBuilder&, mlir::Value panel)> steps;
   Epilogue epilogue;
   Ahead ahead;  // unless empty; transposed where the epilogue is
   // Apply the epilogue to the accumulators in registers, code for each of them, rather than in a loop over a tile that

@@ -129,7 +129,7 @@ int64_t GemmPlan::unrolled_steps() const {
   } else if (core.asks_in_steps()) {
     counts = !transpose_output && source == ColumnSource::kOnTheFly;
   }
-  return counts && kc % kUnrolled == 0 && k % kUnrolled == 0 ? kUnrolled : 1;
+  return counts && kc % kUnrolled == 0 && k % kUnrolled == 0 && k_unit % kUnrolled == 0 ? kUnrolled : 1;
 }
 
 int64_t GemmPlan::lower_tiles() const {

@@ -79,6 +79,8 @@ struct GemmPlan {
   int64_t nv = 2;            // vectors of a panel
   int64_t nv_last = 2;       // vectors of the last panel
   int64_t kc = 0;            // k of a block; k itself: one block
+  int64_t k_unit = 0;        // where a kernel's panels have steps of their own (GemmKernel::steps): these begin and end
+                             // at multiples of it
   int64_t mc = 0;            // rows of a task, a multiple of mr unless all; fewer where it has tiles of a row less
   bool shares_tail = false;  // see TailRows
 

@@ -78,6 +78,7 @@ std::vector<Value> EmitRegisterTile(KernelBuilder& kb, const RegisterTile& tile,
           return nest(level + 1, kb.Add(kb.Mul(k, loop.extent), i), kb.Add(at, loop.offset(kb, i)), in);
         };
         const bool innermost = level + 1 == tile.inner.size();
+        if (loop.first) return kb.For(loop.first, loop.last, 1, in, body);
         if (!innermost || loop.extent * tile.rows * tile.vectors > kMaxUnrolled) {
           return kb.For(kb.Int(0), kb.Int(loop.extent), 1, in, body);
         }

@@ -15,6 +15,8 @@ using MultiplyAdd = std::function<mlir::Value(KernelBuilder&, mlir::Value p, mli
 struct InnerLoop {
   int64_t extent;
   std::function<mlir::Value(KernelBuilder&, mlir::Value i)> offset;  // of iteration i, in elements
+  // Unless null: the iterations [first, last) that are computed, of a loop that is not the innermost.
+  mlir::Value first = {}, last = {};
 };
 
 struct RegisterTile {

@@ -56,7 +56,7 @@ std::optional<ConvPlan> PlanTiledConv(const Core& core, const ConvPlan& plan) {
   ConvPlan tiled = plan;
   tiled.method = s.is_pointwise() ? ConvMethod::kPointwise : ConvMethod::kPanels;
   tiled.padded_input = tiled.method == ConvMethod::kPanels;
-  tiled.tiled_input = false;
+  tiled.tiled_input = tiled.skips_padding = false;
   tiled.SetPadded(s.out[1]);
   tiled.gemm = *tiles;
   return tiled;
