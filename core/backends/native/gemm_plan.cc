@@ -140,10 +140,16 @@ int64_t GemmPlan::lower_tiles() const {
 bool GemmPlan::prefetch_p() const {
   if (!core.asks_in_steps()) return false;
   if (transpose_output) return !core.waits_for_l2();
-  // Zen 3: 3136x64x256 level to 1% more, 3136x64x64 99.3 -> 97.3 GFLOP/s.
-  constexpr int64_t kManySteps = 256;
-  if (core.waits_for_l2() && k < kManySteps) return false;
-  return source == ColumnSource::kPacked && k_blocks() == 1 && m * k * element_bytes > PrefetchRowsBytes(core);
+  const bool packed = source == ColumnSource::kPacked;
+  const int64_t bytes = (packed ? 1 : batch) * m * k * element_bytes;
+  if (!core.waits_for_l2()) return packed && k_blocks() == 1 && bytes > PrefetchRowsBytes(core);
+  // Zen 3, GFLOP/s without and with: 3136x64x256 level to 1% more, 3136x64x64 99.3 and 97.3; of what lies beyond L2
+  // also shorter rows, 784x512x128 98.8 and 99.2, 4096x128x128 96 and 98, 8192x64x128 84 and 97, 6272x192x192 82 and
+  // 97, 32768x256x128 84 and 97, 12544x64x80 98.7 and 97.6. Of a Q that nobody packed, as many products: 32 of
+  // 1024x64x128 60 and 87, 64 of 256x64x128 55 and 82, 12 of 512x64x512 66 and 87.5, 48 of 197x64x64 96 and 94.
+  constexpr int64_t kManySteps = 256, kStepsFromFar = 96, kFarBytes = 1 << 20;
+  if (k_blocks() != 1) return false;
+  return (packed && k >= kManySteps && bytes > PrefetchRowsBytes(core)) || (k >= kStepsFromFar && bytes > kFarBytes);
 }
 
 int64_t GemmPlan::slab_elements() const {

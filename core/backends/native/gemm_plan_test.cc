@@ -286,6 +286,11 @@ TEST(GemmPlanTest, SmallCoresAskInSteps) {
   EXPECT_TRUE(RowsComeLate(small, 4 * 256 * 3136));
   EXPECT_TRUE(PlanGemm(small, ColumnSource::kPacked, 4, 1, 3136, 64, 256).prefetch_p());
   EXPECT_FALSE(PlanGemm(small, ColumnSource::kPacked, 4, 1, 3136, 64, 64).prefetch_p()) << "few steps";
+  EXPECT_FALSE(PlanGemm(small, ColumnSource::kPacked, 4, 1, 784, 64, 128).prefetch_p()) << "few steps, from L2";
+  EXPECT_TRUE(PlanGemm(small, ColumnSource::kPacked, 4, 1, 8192, 64, 128).prefetch_p());
+  EXPECT_FALSE(PlanGemm(small, ColumnSource::kPacked, 4, 64, 64, 64, 128).prefetch_p()) << "one product's rows";
+  EXPECT_TRUE(PlanGemm(small, ColumnSource::kDirect, 4, 32, 1024, 64, 128).prefetch_p()) << "all products' rows";
+  EXPECT_FALSE(PlanGemm(small, ColumnSource::kDirect, 4, 2, 1024, 64, 128).prefetch_p());
   EXPECT_FALSE(PlanTransposedGemm(small, 4, 1, 196, 256, 1024, 0, 64).prefetch_p());
   EXPECT_TRUE(PlanGemm(small, ColumnSource::kPacked, 4, 1, 197, 384, 384).prefetch);
   EXPECT_FALSE(PlanGemm(small, ColumnSource::kPacked, 4, 1, 3136, 256, 64).prefetch) << "more tiles than lines";
