@@ -296,7 +296,7 @@ static double InPlaceSlowdown(const GemmPlan& g) {
 // channels of 33x33, dilation 18, AVX-512 on Emerald Rapids: 3.2 ms, by Winograd 4.6); of others it is no more than the
 // estimate is off.
 static double PartComputed(const ConvShape& s, int64_t mr) {
-  if (s.dilation == Spatial{1, 1, 1}) return 1;
+  if (s.dilation == Spatial{1, 1, 1} && PartInside(s, 1) > kMostSeen) return 1;
   const double part = PartInside(s, 2) * (mr <= s.out[2] ? PartInside(s, 1) : 1);
   constexpr int64_t kLargeTile = 7;
   const double saved = mr >= kLargeTile ? 0.9 : 0.75;

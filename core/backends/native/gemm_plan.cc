@@ -140,15 +140,19 @@ int64_t GemmPlan::lower_tiles() const {
 bool GemmPlan::prefetch_p() const {
   if (!core.asks_in_steps()) return false;
   if (transpose_output) return !core.waits_for_l2();
+  if (k_blocks() != 1) return false;
+  // Of a Q that nobody packed, P is as many products' (Emerald Rapids, us without and with: 32 of 1024x64x128 4390 and
+  // 3420, 48 of 197x64x64 528 and 493, 16 of 512x512x64 4070 and 3860, 12 of 512x64x512 2720 and 2790; where one
+  // multiply-add a cycle is all there is, not timed).
+  constexpr int64_t kFarBytes = 1 << 20;
   const bool packed = source == ColumnSource::kPacked;
   const int64_t bytes = (packed ? 1 : batch) * m * k * element_bytes;
-  if (!core.waits_for_l2()) return packed && k_blocks() == 1 && bytes > PrefetchRowsBytes(core);
+  if (!core.waits_for_l2()) return packed ? bytes > PrefetchRowsBytes(core) : core.far_caches && bytes > kFarBytes;
   // Zen 3, GFLOP/s without and with: 3136x64x256 level to 1% more, 3136x64x64 99.3 and 97.3; of what lies beyond L2
   // also shorter rows, 784x512x128 98.8 and 99.2, 4096x128x128 96 and 98, 8192x64x128 84 and 97, 6272x192x192 82 and
-  // 97, 32768x256x128 84 and 97, 12544x64x80 98.7 and 97.6. Of a Q that nobody packed, as many products: 32 of
-  // 1024x64x128 60 and 87, 64 of 256x64x128 55 and 82, 12 of 512x64x512 66 and 87.5, 48 of 197x64x64 96 and 94.
-  constexpr int64_t kManySteps = 256, kStepsFromFar = 96, kFarBytes = 1 << 20;
-  if (k_blocks() != 1) return false;
+  // 97, 32768x256x128 84 and 97, 12544x64x80 98.7 and 97.6; 32 products of 1024x64x128 60 and 87, 64 of 256x64x128 55
+  // and 82, 12 of 512x64x512 66 and 87.5, 48 of 197x64x64 96 and 94.
+  constexpr int64_t kManySteps = 256, kStepsFromFar = 96;
   return (packed && k >= kManySteps && bytes > PrefetchRowsBytes(core)) || (k >= kStepsFromFar && bytes > kFarBytes);
 }
 

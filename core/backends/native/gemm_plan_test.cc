@@ -233,6 +233,7 @@ TEST(GemmPlanTest, FarCachesHaveKBlockedAndPixelsAskedFor) {
     EXPECT_TRUE(PlanTransposedGemm(c, 4, 1, 196, 64, 384, 0, 64).prefetch);
     EXPECT_TRUE(PlanGemm(c, ColumnSource::kPacked, 4, 1, 3136, 64, 256).prefetch_p());
     EXPECT_FALSE(PlanGemm(c, ColumnSource::kPacked, 4, 1, 49, 64, 256).prefetch_p()) << "L2 holds the rows";
+    EXPECT_TRUE(PlanGemm(c, ColumnSource::kDirect, 4, 48, 197, 64, 64).prefetch_p()) << "all products' rows";
   }
   EXPECT_EQ(PlanGemm(core, ColumnSource::kDirect, 4, 1, 128, 784, 512).unrolled_steps(), 4);
   EXPECT_EQ(PlanGemm(avx2, ColumnSource::kDirect, 4, 1, 128, 784, 512).unrolled_steps(), 1) << "addresses of rows";
@@ -267,6 +268,7 @@ TEST(GemmPlanTest, OneMultiplyAddACycleAsksInSteps) {
   const Core one = WithOneMultiplyAdd(Core{});
   EXPECT_TRUE(PlanTransposedGemm(one, 4, 1, 196, 256, 1024, 0, 64).prefetch_p());
   EXPECT_TRUE(PlanGemm(one, ColumnSource::kPacked, 4, 1, 3136, 64, 256).prefetch_p());
+  EXPECT_FALSE(PlanGemm(one, ColumnSource::kDirect, 4, 48, 197, 64, 64).prefetch_p()) << "not timed";
   EXPECT_EQ(PlanGemm(one, ColumnSource::kOnTheFly, 4, 1, 256, 784, 512).unrolled_steps(), 4);
   EXPECT_EQ(PlanGemm(one, ColumnSource::kPacked, 4, 1, 197, 384, 384).unrolled_steps(), 1);
   EXPECT_LT(LateImageBytes(one), LateImageBytes(Core{}));
