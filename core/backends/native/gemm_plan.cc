@@ -115,6 +115,9 @@ constexpr double kMinTaskCycles = 4000;
 // lie, 84 copied; 64 rows 93 either way; 128 rows 92, in worse moments of the machine 79, and 97, then 94).
 constexpr int64_t kMinCopiedRows = 48;
 constexpr int64_t kMinCopiedFarRows = 16;  // where L1 holds less than half of the pixels
+// Where it does not hold all (Zen 3, us where they lie and copied: 48 channels of 80x80 to 40 296, 262, of 112x112 576,
+// 531, 240 of 56x56 to 40 642, 625; 144 of 56x56 to 32 326, 306, but 40 of 80x80 to 32 180, 187).
+constexpr int64_t kMinCopiedLateRows = 40;
 constexpr int64_t kL2WayBytes = 64 << 10;
 constexpr int64_t kMinPackedRows = 96;  // of a part whose panel is packed once more; not measured
 
@@ -348,8 +351,8 @@ bool CopiesRows(const Core& core, int64_t m, int64_t k, int64_t stride_bytes) {
   if (core.waits_for_l3()) {
     // Rows that share their sets of L1 come from L2 for every tile (Zen 3, 16 channels of 64x64 to 40: 41 GFLOP/s,
     // copied 74; 3 x 40 of 32x32 to as many: 50 and 65).
-    const bool far = k >= 2 * L1LinesHeld(stride_bytes);
-    return m >= (far ? kMinCopiedFarRows : kMinCopiedRows);
+    const int64_t held = L1LinesHeld(stride_bytes);
+    return m >= (k >= 2 * held ? kMinCopiedFarRows : k > held ? kMinCopiedLateRows : kMinCopiedRows);
   }
   if (m < kMinCopiedRows) return false;
   // Where they come from behind L2, the copy asks for the next panel's (Zen 4, busy minutes, GFLOP/s where they lie,
