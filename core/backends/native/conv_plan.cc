@@ -30,7 +30,7 @@ constexpr double kFarLineCycles = 3;     // of a line from L3 that comes late
 // Where every tile asks for the next one's (Zen 4, GFLOP/s by pixels as P and by kPointwise, which reads them once: 128
 // channels of 56x56 to 64 111.4 and 113.3, 256 of 75x75 to 96 110.8 and 113.2; 1536 of 14x14 to 384 111 and 104).
 constexpr double kAskedLineCycles = 0.4;
-// Of pixels that are more than a core has of an L3 that others share (Zen 3, 2048 channels of 33x33 to 256, dilation
+// Where those are more than a core has of an L3 that others share (Zen 3, 2048 channels of 33x33 to 256, dilation
 // 18, padded: 330M cycles, of which 240M are counted else).
 constexpr int64_t kSharedL3Bytes = 16 << 20;
 constexpr double kMemoryLineCycles = 20;
@@ -99,7 +99,8 @@ double FarPixelCycles(const GemmPlan& plan, int64_t pixel_bytes) {
   // 76% of the peak, 95 by kPointwise).
   const int64_t near = plan.core.far_caches ? plan.core.near_bytes() : plan.core.l2_bytes;
   if (pixel_bytes <= near) return 0;
-  const double late = pixel_bytes > kSharedL3Bytes ? kMemoryLineCycles : kFarLineCycles;
+  const bool is_in_memory = plan.core.waits_for_l2() && pixel_bytes > kSharedL3Bytes;
+  const double late = is_in_memory ? kMemoryLineCycles : kFarLineCycles;
   const double line = plan.core.waits_for_l3() ? late : plan.prefetch_p() ? kAskedLineCycles : 0;
   return line * plan.batch * plan.panels() * pixel_bytes / kLineBytes;
 }
@@ -292,9 +293,9 @@ static double InPlaceSlowdown(const GemmPlan& g) {
 
 // The part of their time that tiles of `mr` pixels take that are read in place: columns of padding are left out, rows
 // of it by tiles of one row, and most of what that would be is saved (Zen 3, 256 channels of 33x33, dilation 18, by
-// 11x1: 24M cycles of 56M for 41% of the taps), less by small tiles. Of dilated kernels it can be most (256
-// channels of 33x33, dilation 18, AVX-512 on Emerald Rapids: 3.2 ms, by Winograd 4.6); of others it is no more than the
-// estimate is off.
+// 11x1: 24M cycles of 56M for 41% of the taps), less by small tiles. Of dilated kernels it can be most (the same,
+// AVX-512 on Emerald Rapids: 3.2 ms, by Winograd 4.6), and of kernels as large as the image; of others it is no more
+// than the estimate is off.
 static double PartComputed(const ConvShape& s, int64_t mr) {
   if (s.dilation == Spatial{1, 1, 1} && PartInside(s, 1) > kMostSeen) return 1;
   const double part = PartInside(s, 2) * (mr <= s.out[2] ? PartInside(s, 1) : 1);

@@ -352,7 +352,8 @@ bool CopiesRows(const Core& core, int64_t m, int64_t k, int64_t stride_bytes) {
     // Rows that share their sets of L1 come from L2 for every tile (Zen 3, 16 channels of 64x64 to 40: 41 GFLOP/s,
     // copied 74; 3 x 40 of 32x32 to as many: 50 and 65).
     const int64_t held = L1LinesHeld(stride_bytes);
-    return m >= (k >= 2 * held ? kMinCopiedFarRows : k > held ? kMinCopiedLateRows : kMinCopiedRows);
+    const bool late = core.waits_for_l2() && k > held;
+    return m >= (k >= 2 * held ? kMinCopiedFarRows : late ? kMinCopiedLateRows : kMinCopiedRows);
   }
   if (m < kMinCopiedRows) return false;
   // Where they come from behind L2, the copy asks for the next panel's (Zen 4, busy minutes, GFLOP/s where they lie,

@@ -321,6 +321,9 @@ TEST(GemmPlanTest, FarRowsAreCopied) {
   EXPECT_TRUE(CopiesRows(small, 40, 16, 16384));
   EXPECT_FALSE(CopiesRows(small, 40, 40, 31 * 31 * 4));
   EXPECT_FALSE(CopiesRows(small, 8, 40, 4096));
+  EXPECT_TRUE(CopiesRows(small, 40, 48, 80 * 80 * 4)) << "L1 holds 32 of them";
+  EXPECT_FALSE(CopiesRows(small, 32, 48, 80 * 80 * 4));
+  EXPECT_FALSE(CopiesRows(small, 40, 32, 80 * 80 * 4));
   // Where L1 is larger, only rows that share so few sets of L2 that it can't hold a panel.
   EXPECT_FALSE(CopiesRows(Core{}, 256, 1024, 196 * 4));
   EXPECT_FALSE(CopiesRows(Core{}, 256, 128, 4096));
