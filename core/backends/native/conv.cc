@@ -101,13 +101,16 @@ RowsSeen SeeRows(KernelBuilder& kb, const ConvShape& s, Value pixel, int64_t pix
   return seen;
 }
 
-// The steps on k of a panel that skips padding.
-std::pair<Value, Value> StepsOfPanel(KernelBuilder& kb, const ConvPlan& plan, Value panel) {
-  const int64_t height = plan.shape.kernel[1];
+// Of the steps [begin, end) on k those that a panel computes that skips padding: of a block that is (a part of) one
+// slice of the kernel, those of its rows that see any of x; of others, from the first such to the last.
+GemmKernel::Steps StepsOfPanel(KernelBuilder& kb, const ConvPlan& plan, Value panel, Value begin, Value end) {
+  const int64_t row = plan.row_steps(), slice = plan.shape.kernel[1] * row;
   const auto [slices, rows] = SeeRows(kb, plan.shape, kb.Mul(panel, plan.gemm.nr()), plan.gemm.nr());
-  const Value first = kb.Add(kb.Mul(slices.first, height), rows.first);
-  const Value last = kb.Add(kb.Mul(kb.Sub(slices.second, kb.Int(1)), height), rows.second);
-  return {kb.Mul(first, plan.row_steps()), kb.Mul(kb.Max(first, last), plan.row_steps())};
+  const Value first = kb.Max(kb.Div(begin, slice), slices.first);
+  const Value last = kb.Min(kb.Div(kb.Sub(end, kb.Int(1)), slice), kb.Sub(slices.second, kb.Int(1)));
+  const Value from = kb.Max(begin, kb.Add(kb.Mul(first, slice), kb.Mul(rows.first, row)));
+  const Value to = kb.Min(end, kb.Add(kb.Mul(last, slice), kb.Mul(rows.second, row)));
+  return {kb.Min(from, end), kb.Max(to, kb.Min(from, end))};
 }
 
 // Zeros as wide as a row of x, behind the scratch of the contraction.
@@ -280,7 +283,11 @@ void EmitConvTasks(KernelBuilder& kb, const ConvKernel& kernel, Value begin, Val
   } else {
     g.q.element = kernel.accumulator;
     g.q.pack = [&](KernelBuilder& kb, const PackRequest& request) { PackPanel(kb, kernel, request); };
-    if (plan.skips_padding) g.steps = [&](KernelBuilder& kb, Value panel) { return StepsOfPanel(kb, plan, panel); };
+    if (plan.skips_padding) {
+      g.steps = [&](KernelBuilder& kb, Value panel, Value begin, Value end) {
+        return StepsOfPanel(kb, plan, panel, begin, end);
+      };
+    }
   }
   g.tile = kernel.tile;
   EmitGemmTasks(kb, g, begin, end, scratch);

@@ -142,8 +142,8 @@ double PartInside(const ConvShape& s, int axis) {
 constexpr double kMostSeen = 0.89;
 
 // The part of the kernel's rows that runs of `step` output pixels compute where they skip padding; 1 where that is not
-// worth it. `as_one`: from the first to the last, across slices.
-double PartSeen(const ConvShape& s, int64_t step, bool as_one) {
+// worth it.
+double PartSeen(const ConvShape& s, int64_t step) {
   if (PartInside(s, 0) * PartInside(s, 1) > kMostSeen) return 1;
   const int64_t height = s.kernel[1];
   int64_t seen = 0;
@@ -153,8 +153,7 @@ double PartSeen(const ConvShape& s, int64_t step, bool as_one) {
     const auto [slices, slices_end] = TapsInside(s, 0, slice, last_slice);
     std::pair<int64_t, int64_t> rows(0, height);
     if (slice == last_slice) rows = TapsInside(s, 1, first % s.out[1], last % s.out[1]);
-    const int64_t count = slices_end - slices, rows_of_slice = rows.second - rows.first;
-    if (count > 0) seen += as_one ? std::max<int64_t>((count - 1) * height + rows_of_slice, 0) : count * rows_of_slice;
+    seen += (slices_end - slices) * (rows.second - rows.first);
   }
   const double part = static_cast<double>(seen) / static_cast<double>(CeilDiv(s.pixels(), step) * s.kernel[0] * height);
   return part > kMostSeen ? 1 : part;
@@ -337,14 +336,12 @@ ConvPlan PlanConv(const Core& core, const ConvShape& shape, int64_t element_byte
   plan.gemm.prefetch = pointwise && RowsComeLate(core, pixel_bytes);
   plan.cycles = PanelCycles(plan, pixel_bytes);
   // What is not a zero must be multiplied.
-  auto part_seen = [&](int64_t pixels, bool as_one) {
-    return pointwise || widened ? 1 : PartSeen(shape, pixels, as_one);
-  };
-  if (const double part = part_seen(plan.gemm.nr(), /*as_one=*/true); part < 1) {
+  auto part_seen = [&](int64_t pixels) { return pointwise || widened ? 1 : PartSeen(shape, pixels); };
+  if (const double part = part_seen(plan.gemm.nr()); part < 1) {
     plan.skips_padding = true;
     plan.gemm.k_unit = plan.row_steps();
-    // Whole rows of a channel, in unrolled steps.
-    plan.gemm.kc = std::min(RoundUp(plan.gemm.kc, 4 * shape.kernel[2]), plan.gemm.k);
+    // Whole rows of a channel, in unrolled steps, of one slice of the kernel.
+    plan.gemm.kc = std::min(RoundUp(plan.gemm.kc, 4 * shape.kernel[2]), shape.kernel[1] * plan.row_steps());
     plan.cycles *= part;
   }
   if (shape.reversed) return plan;
@@ -353,7 +350,7 @@ ConvPlan PlanConv(const Core& core, const ConvShape& shape, int64_t element_byte
         PlanTransposedGemm(core, element_bytes, shape.n * shape.groups, shape.pixels(), shape.m / shape.groups,
                            channels * shape.taps(), mr, PixelStepBytes(core, plan, mr));
     rows.kc = whole_channels(rows.kc);
-    const double tiles = TransposedCycles(rows), part = mr > 0 ? part_seen(mr, /*as_one=*/false) : 1;
+    const double tiles = TransposedCycles(rows), part = mr > 0 ? part_seen(mr) : 1;
     double cycles = part * tiles + FarPixelCycles(rows, pointwise ? pixel_bytes : plane_bytes);
     const double padding = plan.padded_input || plan.pixels_in_place() ? PadCycles(core, plan) : 0;
     // Tiles of no more than an image row ask for the pixels of the next (prefetches_pixels): one panel waits for none.

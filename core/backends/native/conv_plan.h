@@ -80,9 +80,9 @@ struct ConvPlan {
   bool padded_input = false;  // the tasks read the padded copy
   // Of kPixelRows with one tap: the copy has pixels as tiles read them, [tile][k][mr].
   bool tiled_input = false;
-  // kPanels, kPixelRows with a padded copy: slices and rows of the kernel are left out that see padding alone, of each
-  // tile of pixels, or of each panel those before the first and after the last that sees any of x. Then k of kPanels is
-  // (kernel slice and row, input channel, kernel column), not (input channel, kernel tap).
+  // kPanels, kPixelRows with a padded copy: slices and rows of the kernel are left out of which a panel or a tile of
+  // pixels sees padding alone. Then k of kPanels is (kernel slice, row, input channel, kernel column), not (input
+  // channel, kernel tap).
   bool skips_padding = false;
   // kDepthwise, kBands: output rows that are padded and computed at a time; kDepthwiseLines: output columns.
   int64_t band = 0;

@@ -93,13 +93,12 @@ class TaskEmitter {
       kb_.For(kb_.Int(0), kb_.Mul(rows, nv_), 1,
               [&](Value i) { kb_.Store(zero, kb_.At(scratch_, kb_.Mul(i, plan_.lanes), g_.accumulator)); });
     }
-    std::pair<Value, Value> steps;
-    if (g_.steps) steps = g_.steps(kb_, panel_);
-    auto computed = [&](Value k) { return g_.steps ? kb_.Max(kb_.Min(k, steps.second), steps.first) : k; };
+    auto steps = [&](Value begin, Value end) {
+      return g_.steps ? g_.steps(kb_, panel_, begin, end) : GemmKernel::Steps(begin, end);
+    };
     kb_.For(blocks, [&](Value block) {
-      const Value first = kb_.Mul(block, plan_.kc);
-      const Value k_begin = computed(first);
-      const Value k_end = computed(kb_.Min(kb_.Int(plan_.k), kb_.Add(first, plan_.kc)));
+      const Value begin = kb_.Mul(block, plan_.kc), end = kb_.Min(kb_.Int(plan_.k), kb_.Add(begin, plan_.kc));
+      const auto [k_begin, k_end] = steps(begin, end);
       Value q = ColumnBlock(k_begin, k_end);
       all_tiles([&](int64_t tile_rows, Value tile) {
         if (g_.ahead && !finishes) kb_.If(kb_.Equal(block, kb_.Int(blocks - 1)), [&] { AskForAll(tile_rows, tile); });
@@ -109,7 +108,7 @@ class TaskEmitter {
       });
     });
     if (finishes) {
-      const Value k_begin = computed(kb_.Int(blocks * plan_.kc)), k_end = computed(kb_.Int(plan_.k));
+      const auto [k_begin, k_end] = steps(kb_.Int(blocks * plan_.kc), kb_.Int(plan_.k));
       Value q = ColumnBlock(k_begin, k_end);
       all_tiles([&](int64_t tile_rows, Value tile) { LastTile(tile_rows, tile, q, k_begin, k_end, blocks > 0); });
     } else {

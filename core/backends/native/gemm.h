@@ -86,9 +86,10 @@ struct GemmKernel {
   // For plans of one batch element, without rows_fastest.
   std::function<void(KernelBuilder&, mlir::Value row_block)> prepare;
   ColumnOperand q;
-  // Unless empty: the steps [first, last) of k outside of which a panel's columns are zeros, and are not computed. Of
-  // columns that `q.pack` packs.
-  std::function<std::pair<mlir::Value, mlir::Value>(KernelBuilder&, mlir::Value panel)> steps;
+  // Unless empty: of the steps [begin, end) of k those, [first, second), outside of which a panel's columns are zeros,
+  // and are not computed. Of columns that `q.pack` packs.
+  using Steps = std::pair<mlir::Value, mlir::Value>;
+  std::function<Steps(KernelBuilder&, mlir::Value panel, mlir::Value begin, mlir::Value end)> steps;
   Epilogue epilogue;
   Ahead ahead;  // unless empty; transposed where the epilogue is
   // Apply the epilogue to the accumulators in registers, code for each of them, rather than in a loop over a tile that
