@@ -69,7 +69,8 @@ void PackPixels(KernelBuilder& kb, const ConvKernel& kernel, const PackRequest& 
 void PackPanel(KernelBuilder& kb, const ConvKernel& kernel, const PackRequest& request) {
   const int64_t width = kernel.plan.shape.out[2], columns = request.vectors * kernel.plan.lanes;
   auto pack = [&](bool in_row) { PackPixels(kb, kernel, request, in_row); };
-  if (!kernel.plan.has_panels_in_rows()) return pack(false);
+  const bool is_one_run = PixelsAdjoin(kernel.plan, kernel.plan.padded[1]);  // then panels across rows are as others
+  if (!kernel.plan.has_panels_in_rows() || is_one_run) return pack(false);
   const Value column = kb.Rem(kb.Mul(request.panel, kernel.plan.gemm.nr()), width);
   kb.If(kb.Less(column, kb.Int(width - columns + 1)), [&] { pack(true); }, [&] { pack(false); });
 }

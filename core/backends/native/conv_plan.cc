@@ -30,8 +30,8 @@ constexpr double kFarLineCycles = 3;     // of a line from L3 that comes late
 // Where every tile asks for the next one's (Zen 4, GFLOP/s by pixels as P and by kPointwise, which reads them once: 128
 // channels of 56x56 to 64 111.4 and 113.3, 256 of 75x75 to 96 110.8 and 113.2; 1536 of 14x14 to 384 111 and 104).
 constexpr double kAskedLineCycles = 0.4;
-// Where those are more than a core has of an L3 that others share (Zen 3, 2048 channels of 33x33 to 256, dilation
-// 18, padded: 330M cycles, of which 240M are counted else).
+// Of a line from memory, where pixels are more than a core has of an L3 that others share (Zen 3, 2048 channels of
+// 33x33 to 256, dilation 18, padded: 330M cycles, of which 240M are counted else).
 constexpr int64_t kSharedL3Bytes = 16 << 20;
 constexpr double kMemoryLineCycles = 20;
 
@@ -144,7 +144,6 @@ constexpr double kMostSeen = 0.89;
 // The part of the kernel's rows that runs of `step` output pixels compute where they skip padding; 1 where that is not
 // worth it.
 double PartSeen(const ConvShape& s, int64_t step) {
-  if (PartInside(s, 0) * PartInside(s, 1) > kMostSeen) return 1;
   const int64_t height = s.kernel[1];
   int64_t seen = 0;
   for (int64_t pixel = 0; pixel < s.pixels(); pixel += step) {
@@ -335,8 +334,9 @@ ConvPlan PlanConv(const Core& core, const ConvShape& shape, int64_t element_byte
   const int64_t plane_bytes = channels * plan.plane_elements() * element_bytes;
   plan.gemm.prefetch = pointwise && RowsComeLate(core, pixel_bytes);
   plan.cycles = PanelCycles(plan, pixel_bytes);
-  // What is not a zero must be multiplied.
-  auto part_seen = [&](int64_t pixels) { return pointwise || widened ? 1 : PartSeen(shape, pixels); };
+  // What is not a zero must be multiplied; and no run of pixels sees less than they do one by one.
+  const bool may_skip = !pointwise && !widened && PartInside(shape, 0) * PartInside(shape, 1) <= kMostSeen;
+  auto part_seen = [&](int64_t pixels) { return may_skip ? PartSeen(shape, pixels) : 1; };
   if (const double part = part_seen(plan.gemm.nr()); part < 1) {
     plan.skips_padding = true;
     plan.gemm.k_unit = plan.row_steps();

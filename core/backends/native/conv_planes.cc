@@ -226,13 +226,17 @@ Value TapOffset(KernelBuilder& kb, const ConvPlan& plan, Value d, Value h, Value
   return kb.Add(kb.Mul(phase, plan.phase_elements()), at);
 }
 
+bool PixelsAdjoin(const ConvPlan& plan, int64_t rows_per_slice) {
+  const Spatial& out = plan.shape.out;
+  return out[2] == plan.padded[2] && (out[0] == 1 || rows_per_slice == out[1]);
+}
+
 PixelVector LocatePixels(KernelBuilder& kb, const ConvPlan& plan, Value plane, Type element, Value first,
                          int64_t rows_per_slice, bool in_row) {
   const ConvShape& s = plan.shape;
   int64_t width = s.out[2], stride = plan.padded[2];
   PixelVector result;
-  bool dense_rows = width == stride;
-  if (dense_rows && (s.out[0] == 1 || rows_per_slice == s.out[1])) {
+  if (PixelsAdjoin(plan, rows_per_slice)) {
     result.pointers.push_back(kb.At(plane, first, element));
     return result;
   }

@@ -38,6 +38,8 @@ mlir::Value TapOffset(KernelBuilder& kb, const ConvPlan& plan, mlir::Value d, ml
 struct PixelVector {
   std::vector<mlir::Value> pointers, masks;  // no masks: one piece
 };
+// Whether all of a plane's pixels follow each other there as they do in the result.
+bool PixelsAdjoin(const ConvPlan& plan, int64_t rows_per_slice);
 // Pixels [first, first + lanes) over the plane at `plane`, whose rows are padded[2] and slices padded[1] rows long.
 // `in_row`: they are known to lie in one row.
 PixelVector LocatePixels(KernelBuilder& kb, const ConvPlan& plan, mlir::Value plane, mlir::Type element,

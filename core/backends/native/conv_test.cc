@@ -420,6 +420,9 @@ TEST_P(ConvTest, PanelsWithinRows) {
   for (int64_t width : {49, 64, 97, 113}) {
     Check(GetParam(), {2, 6, 19, 1, {1, 5, width}, k133, k1, k1, k011, k011});
     Check(GetParam(), {1, 6, 19, 1, {2, 5, 2 * width}, {2, 3, 3}, k122, k1, k011, k011});
+    // Rows that adjoin in their planes: in all of an image, and in its slices.
+    Check(GetParam(), {2, 6, 19, 1, {1, 5, width}, {1, 3, 1}, k1, k1, {0, 1, 0}, {0, 1, 0}});
+    Check(GetParam(), {1, 6, 19, 1, {2, 5, width}, {1, 3, 1}, k1, k1, {0, 1, 0}, {0, 1, 0}});
   }
 }
 
