@@ -1,5 +1,6 @@
 // Time of each distinct convolution of a model, one core: conv_benchmark [cpu] [resnet50|mobilenet|grouped|depthwise]
-// [layer name part], or of those named as c,m,groups,in,kernel,stride,pad: conv_benchmark cpu shapes c,m,... c,m,...
+// [layer name part], or of those named as c,m,groups,in,kernel,stride,pad or n,c,m,groups,HxW,HxW,stride,HxW (input,
+// kernel, padding): conv_benchmark cpu shapes c,m,... c,m,...
 // CUT=1: with the tasks that threads get. KC, MC, PREFETCH and AHEAD override the plan; of pointwise ones MR and NV do.
 #include <algorithm>
 #include <cstdio>
@@ -30,6 +31,7 @@ using testing::WithCaches;
 struct Layer {
   const char* name;
   int64_t c, m, groups, in, kernel, stride, pad, count;
+  int64_t n = 1, width = 0, kernel_width = 0, pad_width = 0;  // 0: as the height's
 };
 
 const Layer kResNet50[] = {
@@ -110,17 +112,12 @@ const Layer kDepthwise[] = {
 // Microseconds of one call, bias and relu fused.
 double Measure(const std::string& cpu, const Layer& l, double* flops) {
   KernelJit jit(cpu);
-  int64_t out = (l.in + 2 * l.pad - l.kernel) / l.stride + 1;
-  ConvShape s{1,
-              l.c,
-              l.m,
-              l.groups,
-              {1, l.in, l.in},
-              {1, l.kernel, l.kernel},
-              {1, l.stride, l.stride},
-              {1, 1, 1},
-              {0, l.pad, l.pad},
-              {1, out, out}};
+  const Spatial in{1, l.in, l.width > 0 ? l.width : l.in}, stride{1, l.stride, l.stride};
+  const Spatial kernel{1, l.kernel, l.kernel_width > 0 ? l.kernel_width : l.kernel};
+  const Spatial pad{0, l.pad, l.width > 0 ? l.pad_width : l.pad};
+  Spatial out{1, 1, 1};
+  for (int axis = 1; axis < 3; ++axis) out[axis] = (in[axis] + 2 * pad[axis] - kernel[axis]) / stride[axis] + 1;
+  const ConvShape s{l.n, l.c, l.m, l.groups, in, kernel, stride, {1, 1, 1}, pad, out};
   ConvPlan plan = PlanConv(WithCaches(jit.core()), s, 4);
   if (Setting("CUT", 0)) CutForThreads(&plan);
   plan.gemm.kc = std::min(plan.gemm.k, Setting("KC", plan.gemm.kc) / s.taps() * s.taps());
@@ -136,14 +133,17 @@ double Measure(const std::string& cpu, const Layer& l, double* flops) {
   const int64_t packed_elements =
       (std::max(plan.packed_weight_elements(), l.m * l.c / l.groups * s.taps()) + 15) / 16 * 16;
   const int64_t copies = Setting("COLD", 0) ? std::min<int64_t>((128 << 20) / (packed_elements * 4) + 1, 1000) : 1;
+  // FAR=N: x and y are others for N calls, so that L2 holds neither.
+  const int64_t far = Setting("FAR", 1), x_elements = RoundUp(l.n * l.c * s.in_elements(), 16),
+                y_elements = RoundUp(l.n * l.m * s.pixels(), 16);
   auto floats = [](int64_t n) { return std::vector<float>(n + 64, 0.25f); };
-  auto x = floats(l.c * l.in * l.in), w = floats(l.m * l.c / l.groups * s.taps()), y = floats(l.m * out * out),
+  auto x = floats(x_elements * far), w = floats(l.m * l.c / l.groups * s.taps()), y = floats(y_elements * far),
        packed = floats(packed_elements * copies), padded = floats(plan.padded_elements()),
        scratch = floats(plan.scratch_bytes() / 4 + 16), bias = floats(l.m);
   auto aligned = [](std::vector<float>& v) {
     return reinterpret_cast<float*>((reinterpret_cast<uintptr_t>(v.data()) + 63) / 64 * 64);
   };
-  auto pad = jit.Compile(2, [&](KernelBuilder& kb, const std::vector<Value>& p) {
+  auto copy = jit.Compile(2, [&](KernelBuilder& kb, const std::vector<Value>& p) {
     Type f32 = kb.b.getF32Type();
     if (plan.padded_input) EmitPadInput(kb, plan, p[0], {f32}, f32, kb.Int(0), kb.Int(plan.copy_tasks()), p[1]);
   });
@@ -177,17 +177,19 @@ double Measure(const std::string& cpu, const Layer& l, double* flops) {
   void* pad_args[] = {aligned(x), aligned(padded)};
   bool panels = plan.padded_input;
   void* args[] = {panels ? aligned(padded) : aligned(x), aligned(packed), aligned(y), aligned(scratch), bias.data()};
-  *flops = 2.0 * l.m * l.c / l.groups * s.taps() * s.pixels();
+  *flops = 2.0 * l.n * l.m * l.c / l.groups * s.taps() * s.pixels();
   int64_t iterations = std::max<int64_t>(static_cast<int64_t>(5e8 / *flops) + 1, copies);
   double best_pad = 1e9;
   Peak peak(jit, plan.lanes);
   for (int round = 0; round < 9; ++round) {
     peak.Round(*flops, iterations, [&](int64_t i) {
       args[1] = aligned(packed) + i % copies * packed_elements;
+      if (!panels) args[0] = aligned(x) + i % far * x_elements;
+      args[2] = aligned(y) + i % far * y_elements;
       run(args);
     });
     const double start = Seconds();
-    for (int64_t i = 0; panels && i < iterations; ++i) pad(pad_args);
+    for (int64_t i = 0; panels && i < iterations; ++i) copy(pad_args);
     best_pad = std::min(best_pad, (Seconds() - start) / iterations);
   }
   const double best = peak.best_seconds();
@@ -219,12 +221,17 @@ void MeasureAll(const std::string& cpu, const Layer (&layers)[n], const std::str
 void MeasureShapes(const std::string& cpu, int num_shapes, char** shapes) {
   for (int i = 0; i < num_shapes; ++i) {
     Layer l{shapes[i], 0, 0, 0, 0, 0, 0, 0, 1};
-    long v[7];
-    if (sscanf(shapes[i], "%ld,%ld,%ld,%ld,%ld,%ld,%ld", v, v + 1, v + 2, v + 3, v + 4, v + 5, v + 6) != 7) {
-      fprintf(stderr, "not c,m,groups,in,kernel,stride,pad: %s\n", shapes[i]);
+    long v[11] = {};
+    const char* square = "%ld,%ld,%ld,%ld,%ld,%ld,%ld";
+    const char* any = "%ld,%ld,%ld,%ld,%ldx%ld,%ldx%ld,%ld,%ldx%ld";
+    if (sscanf(shapes[i], any, v, v + 1, v + 2, v + 3, v + 4, v + 5, v + 6, v + 7, v + 8, v + 9, v + 10) == 11) {
+      l = {shapes[i], v[1], v[2], v[3], v[4], v[6], v[8], v[9], 1, v[0], v[5], v[7], v[10]};
+    } else if (sscanf(shapes[i], square, v, v + 1, v + 2, v + 3, v + 4, v + 5, v + 6) == 7) {
+      l = {shapes[i], v[0], v[1], v[2], v[3], v[4], v[5], v[6], 1};
+    } else {
+      fprintf(stderr, "neither c,m,groups,in,kernel,stride,pad nor n,c,m,groups,HxW,HxW,stride,HxW: %s\n", shapes[i]);
       continue;
     }
-    l.c = v[0], l.m = v[1], l.groups = v[2], l.in = v[3], l.kernel = v[4], l.stride = v[5], l.pad = v[6];
     double flops;
     Measure(cpu, l, &flops);
   }

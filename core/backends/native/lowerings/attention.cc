@@ -4,7 +4,8 @@
 // Of bf16, where the processor multiplies it, q, k, v and softmax's result are words (word_products.h).
 //
 // k and v are packed into the panels that the contraction reads. A task does it for itself, once for all the row blocks
-// of a head that it is given; where they are too big for its stack, a kernel before it does so for all heads.
+// of a head that it is given; where they are too big for its stack, a kernel before it does so for all heads. A few
+// rows meet them where they lie (few_rows.h); of a few heads then threads share the keys, and the columns of v.
 #include <algorithm>
 #include <iterator>
 #include <numeric>
@@ -15,6 +16,7 @@
 #include "core/backends/native/gemm.h"
 #include "core/backends/native/loops.h"
 #include "core/backends/native/lowering.h"
+#include "core/backends/native/lowerings/few_rows.h"
 #include "core/backends/native/lowerings/gemm_support.h"
 #include "core/backends/native/lowerings/matrices.h"
 #include "core/backends/native/lowerings/matrix_tiles.h"
@@ -32,6 +34,7 @@ constexpr int64_t kBlockBytes = 64 << 10;      // scores of a block of rows
 constexpr int64_t kMaxBlockBytes = 512 << 10;  // where few rows are that much
 constexpr int64_t kMinTasks = 8;               // for threads
 constexpr int64_t kFewRows = 16;               // packing k and v whole would not pay
+constexpr int64_t kSharedElements = 64 << 10;  // of a head's k and v, for threads to share them
 
 struct Plan {
   int64_t heads, rows, keys, head_size, value_size;
@@ -43,6 +46,7 @@ struct Plan {
   bool brains;  // both products are of words
   bool tiles;   // by tile registers
   int64_t element_bytes;
+  std::optional<FewRows> few_scores, few_context;
 
   int64_t blocks() const { return CeilDiv(rows, block_rows); }
   int64_t keys_elements() const { return pack_keys ? scores.packed_elements() : 0; }
@@ -53,9 +57,17 @@ struct Plan {
   int64_t q_offset() const { return RoundUp(block_rows * row_elements * element_bytes, kLineBytes); }
   int64_t gemm_offset() const { return q_offset() + RoundUp(block_rows * scores.k * element_bytes, kLineBytes); }
   int64_t packed_offset() const {
-    return gemm_offset() + RoundUp(std::max(scores.scratch_bytes(), context.scratch_bytes()), kLineBytes);
+    int64_t bytes = std::max(scores.scratch_bytes(), context.scratch_bytes());
+    for (const auto* few : {&few_scores, &few_context}) {
+      if (*few) bytes = std::max(bytes, (*few)->scratch_bytes(element_bytes));
+    }
+    return gemm_offset() + RoundUp(bytes, kLineBytes);
   }
   int64_t scratch_bytes() const { return packed_offset() + (pack_in_task ? packed_bytes() : 0); }
+  // Whether the threads share each head.
+  bool shares_heads() const {
+    return few_scores && few_context && heads < kMinTasks && keys * (head_size + value_size) >= kSharedElements;
+  }
 };
 
 void BlockRows(Plan* p) {
@@ -118,7 +130,9 @@ void PlanProducts(const CpuFeatures& cpu, const Matrices& v, Plan* p) {
   p->context = PlanGemm(core, values, p->element_bytes, 1, p->rows, p->value_size, p->brains ? key_words : p->keys);
 }
 
-Plan PlanAttention(const CpuFeatures& cpu, const Node& n, int64_t element_bytes, const Matrices& v) {
+Plan PlanAttention(const CpuFeatures& cpu, const Node& n, const GemmTypes& types, const GemmTypes& value_types,
+                   const Matrices& k, const Matrices& v) {
+  const int64_t element_bytes = types.accumulator_bytes;
   const Tensor& scores = n.parts.at("scores")->out();
   const int64_t lanes = cpu.core.vector_bytes / element_bytes;
   Plan p{};
@@ -130,7 +144,11 @@ Plan PlanAttention(const CpuFeatures& cpu, const Node& n, int64_t element_bytes,
   p.value_size = v.columns.value();
   p.padded_keys = RoundUp(p.keys, lanes);
   p.pack_keys = p.rows > kFewRows;
-  p.pack_values = p.pack_keys || v.column_stride != Extent(1);
+  if (!p.pack_keys) {
+    p.few_scores = PlanFewRows(cpu.core, types, p.rows, 1, k);
+    p.few_context = PlanFewRows(cpu.core, value_types, p.rows, 1, v);
+  }
+  p.pack_values = p.pack_keys || (!p.few_context && v.column_stride != Extent(1));
   p.brains = p.pack_keys && MultipliesBrains(cpu, n);
   PlanProducts(cpu, v, &p);
   p.row_elements = RowElements(p.keys, lanes, element_bytes, p.tiles);
@@ -158,7 +176,7 @@ class AttentionEmitter {
         value_types_(f, n.in(2).dtype),
         k_(std::move(k)),
         v_(std::move(v)),
-        plan_(PlanAttention(f.cpu(), n, types_.accumulator_bytes, v_)) {
+        plan_(PlanAttention(f.cpu(), n, types_, value_types_, k_, v_)) {
     const Tensor& scores = n.parts.at("scores")->out();
     batch_.assign(scores.dims.begin(), scores.dims.end() - 2);
     rows_ = {&scores,
@@ -175,6 +193,7 @@ class AttentionEmitter {
   }
 
   void Emit() {
+    if (plan_.shares_heads()) return EmitShared();
     if (plan_.tiles) registers_.emplace(f_);
     if (!plan_.pack_in_task) {
       packed_ = f_.Temporary(plan_.heads * plan_.packed_bytes());
@@ -194,6 +213,62 @@ class AttentionEmitter {
   }
 
  private:
+  // Scores of some keys, softmax of whole heads, some columns of the result: a kernel each.
+  void EmitShared() {
+    const FewRows &scores = *plan_.few_scores, &context = *plan_.few_context;
+    const int64_t head_elements = plan_.rows * plan_.row_elements;
+    const Buffer block = f_.Temporary(plan_.heads * head_elements * plan_.element_bytes);
+    auto block_of = [&](Kernel& k, Value head) {
+      return k.o.At(k.Pointer(block), k.o.Mul(head, head_elements), types_.Accumulator(k.o));
+    };
+    f_.Parallel(plan_.heads * scores.tasks(), scores.task_cycles(), [&](Kernel& k, Value begin, Value end) {
+      const Value scratch = k.Scratch(plan_.scratch_bytes()), q = Bytes(k, scratch, plan_.q_offset());
+      ForMatrices(k.o, scores, begin, end, [&](Value head, Value first, Value stop) {
+        CopyQ(k, Delinearise(k.o, head, batch_), k.o.Int(0), k.o.Int(plan_.rows), q);
+        FewScores(k, head, q, first, stop, scratch, block_of(k, head));
+      });
+    });
+    f_.ParallelEach(plan_.heads, static_cast<double>(head_elements), [&](Kernel& k, Value head) {
+      EmitScoreRows(f_, k, rows_, block_of(k, head), Delinearise(k.o, head, batch_), k.o.Int(0), k.o.Int(plan_.rows));
+    });
+    f_.Parallel(plan_.heads * context.tasks(), context.task_cycles(), [&](Kernel& k, Value begin, Value end) {
+      const Value scratch = k.Scratch(plan_.scratch_bytes());
+      ForMatrices(k.o, context, begin, end, [&](Value head, Value first, Value stop) {
+        FewContext(k, Delinearise(k.o, head, batch_), head, first, stop, scratch, block_of(k, head));
+      });
+    });
+  }
+
+  // Scores of keys [first, stop), in `block`.
+  void FewScores(Kernel& k, Value head, Value q, Value first, Value stop, Value scratch, Value block) {
+    const mlir::Type element = types_.Accumulator(k.o);
+    EmitFewRows(k.o, *plan_.few_scores, types_, MatrixOf(k, k_, types_, head), q, element, plan_.head_size, 1, first,
+                stop, Bytes(k, scratch, plan_.gemm_offset()), [&](Value row, Value column, Value sums) {
+                  const Value at = k.o.Add(k.o.Mul(row, plan_.row_elements), column);
+                  k.o.Store(sums, k.o.At(block, at, element));
+                });
+  }
+
+  // Columns [first, stop) of the result, of the weights in `block`.
+  void FewContext(Kernel& k, const Indices& at, Value head, Value first, Value stop, Value scratch, Value block) {
+    EmitFewRows(k.o, *plan_.few_context, value_types_, MatrixOf(k, v_, value_types_, head), block,
+                value_types_.Accumulator(k.o), plan_.row_elements, 1, first, stop,
+                Bytes(k, scratch, plan_.gemm_offset()),
+                [&](Value row, Value column, Value sums) { StoreContext(k, at, row, column, sums); });
+  }
+
+  void StoreContext(Kernel& k, const Indices& at, Value row, Value column, Value sums) {
+    Indices here = at;
+    here.push_back(row);
+    here.push_back(Index(column, Ops::Lanes(sums) == 1 ? 0 : 1));
+    if (auto transpose = n_.parts.find("transpose"); transpose != n_.parts.end()) {
+      Indices moved;
+      for (int64_t axis : transpose->second->attrs->Ints("perm")) moved.push_back(here[axis]);
+      here = moved;
+    }
+    k.StoreResult(n_.out(), here, sums);
+  }
+
   Value Bytes(Kernel& k, Value from, int64_t offset) { return k.o.At(from, offset, k.o.b.getI8Type()); }
 
   void Task(Kernel& k, Value begin, Value item, Value scratch) {
@@ -212,9 +287,17 @@ class AttentionEmitter {
     Value rows = o.Min(o.Int(plan_.block_rows), o.Sub(o.Int(plan_.rows), first));
     Value q = Bytes(k, scratch, plan_.q_offset());
     CopyQ(k, at, first, rows, q);
-    Scores(k, head, block, q, packed, scratch);
+    if (plan_.few_scores) {
+      FewScores(k, head, q, o.Int(0), o.Int(plan_.keys), scratch, scratch);
+    } else {
+      Scores(k, head, block, q, packed, scratch);
+    }
     EmitScoreRows(f_, k, rows_, scratch, at, first, rows);
-    Context(k, at, head, block, packed, scratch);
+    if (plan_.few_context) {
+      FewContext(k, at, head, o.Int(0), o.Int(plan_.value_size), scratch, scratch);
+    } else {
+      Context(k, at, head, block, packed, scratch);
+    }
   }
 
   void Pack(Kernel& k, Value head, Value to) {
@@ -325,16 +408,8 @@ class AttentionEmitter {
     gemm.p.pointer = scratch;
     Value packed_values = plan_.pack_values ? o.At(packed, plan_.keys_elements(), gemm.accumulator) : Value();
     SetColumns(k, v_, value_types_, head, packed_values, &gemm);
-    gemm.epilogue = [&](KernelBuilder&, Value, Value row, Value column, Value acc) {
-      Indices here = at;
-      here.push_back(row);
-      here.push_back(Index(column, Ops::Lanes(acc) == 1 ? 0 : 1));
-      if (auto transpose = n_.parts.find("transpose"); transpose != n_.parts.end()) {
-        Indices moved;
-        for (int64_t axis : transpose->second->attrs->Ints("perm")) moved.push_back(here[axis]);
-        here = moved;
-      }
-      k.StoreResult(n_.out(), here, acc);
+    gemm.epilogue = [&](KernelBuilder&, Value, Value row, Value column, Value sums) {
+      StoreContext(k, at, row, column, sums);
     };
     Multiply(k, &gemm, plan_.row_elements, block, scratch);
   }

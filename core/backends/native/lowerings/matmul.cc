@@ -6,6 +6,7 @@
 #include "core/backends/native/gemm.h"
 #include "core/backends/native/gemm_cost.h"
 #include "core/backends/native/lowerings/dot_products.h"
+#include "core/backends/native/lowerings/few_rows.h"
 #include "core/backends/native/lowerings/gemm_support.h"
 #include "core/backends/native/lowerings/matrices.h"
 #include "core/backends/native/lowerings/word_products.h"
@@ -55,6 +56,12 @@ absl::Status EmitMatmul(FunctionEmitter& f, const Node& n) {
   if (const auto dots = PlanDotProducts(plan, types, a, b, constant)) {
     EmitDotProducts(f, n, *dots, types, a, b, shape);
     return absl::OkStatus();
+  }
+  if (!constant) {
+    if (const auto few = PlanFewRows(f.cpu().core, types, a.rows, a.column_stride, b)) {
+      EmitFewRowsMatmul(f, n, *few, types, a, b, shape);
+      return absl::OkStatus();
+    }
   }
   const bool copies_rows = source == ColumnSource::kOnTheFly && b.column_stride == Extent(1);
   // Not of blocks of k, which follow each other in a panel.

@@ -13,6 +13,7 @@
 #include "core/backends/native/gemm.h"
 #include "core/backends/native/loops.h"
 #include "core/backends/native/lowerings/dot_products.h"
+#include "core/backends/native/lowerings/few_rows.h"
 #include "core/backends/native/lowerings/gemm_support.h"
 #include "core/backends/native/lowerings/matrices.h"
 #include "core/backends/native/lowerings/matrix_tiles.h"
@@ -464,6 +465,17 @@ bool EmitOpenDotProducts(FunctionEmitter& f, const Node& n, Matrices a, const Ma
   return dots.has_value();
 }
 
+// The same.
+bool EmitOpenFewRows(FunctionEmitter& f, const Node& n, Matrices a, const Matrices& b) {
+  if (f.IsConstantParam(*b.view.base)) return false;
+  const GemmTypes types(f, n.in(0).dtype);
+  ProductShape shape(n.out(), a.rows, n.in(0).rank() == 1, n.in(1).rank() == 1);
+  shape.MergeBatches(&a, b);
+  const auto few = PlanFewRows(f.cpu().core, types, a.rows, a.column_stride, b);
+  if (few) EmitFewRowsMatmul(f, n, *few, types, a, b, shape);
+  return few.has_value();
+}
+
 }  // namespace
 
 absl::Status EmitOpenMatmul(FunctionEmitter& f, const Node& n) {
@@ -472,7 +484,7 @@ absl::Status EmitOpenMatmul(FunctionEmitter& f, const Node& n) {
   auto b = Matrices::Of(n.in(1), false, n.in(1).rank() > 1 && n.attrs->BoolOr("transpose_b", false));
   if (!a.ok()) return a.status();
   if (!b.ok()) return b.status();
-  if (EmitOpenDotProducts(f, n, *a, *b)) return absl::OkStatus();
+  if (EmitOpenDotProducts(f, n, *a, *b) || EmitOpenFewRows(f, n, *a, *b)) return absl::OkStatus();
   OpenMatmul(f, n, *std::move(a), *std::move(b)).Emit();
   return absl::OkStatus();
 }

@@ -156,6 +156,9 @@ def test_sizes(s):
     add(s, Form(rows=50, keys=60, size=16, value_size=48))
     add(s, Form(rows=50, keys=2100, size=64, heads=2))  # packed by a kernel of its own
     add(s, Form(rows=3, keys=2100, size=64, heads=2))
+    for rows in (1, 2, 5, 8, 9, 16):  # meet keys and values where they lie
+        add(s, Form(rows=rows, keys=77, size=37, heads=9, mask="add"))
+        add(s, Form(rows=rows, keys=515, size=104, heads=3, mask="where", value_size=77))  # threads share a head
     add(s, Form(rows=20, keys=8000, size=8, heads=1))
     s.check()
 

@@ -95,6 +95,24 @@ def matmul(b, _, x, y, **attrs):
     return b.op("matmul", x, y, **attrs)
 
 
+def test_few_rows_by_open_keys_and_values(s):
+    of_n = [{"n": n} for n in SIZES + [300]]
+
+    def scores(b, _, x, y):
+        return matmul(b, _, x, y, transpose_b=True)
+
+    for rows, size in ((1, 64), (2, 21), (4, 40), (7, 8), (9, 64)):
+        tolerance = (1e-4, 1e-4)
+        s.open(f"keys_{rows}_{size}", [(3, rows, size), (3, "n", size)], scores, of_n, low=-1, high=1, tolerance=tolerance)  # fmt: skip
+        s.open(f"values_{rows}_{size}", [(3, rows, "n"), (3, "n", size)], matmul, of_n, low=-1, high=1, tolerance=tolerance)  # fmt: skip
+    s.open("batch", [("n", 1, 40), ("n", 40, 30)], matmul, of_n, low=-1, high=1, tolerance=(1e-4, 1e-4))
+    s.open("shared", [(2, 1, 40), ("n", 40)], scores, of_n, low=-1, high=1, tolerance=(1e-4, 1e-4))
+    for dtype in ("f16", "bf16"):
+        s.open(f"keys_{dtype}", [(2, 1, 40), (2, "n", 40)], scores, of_n, dtype, low=-1, high=1, tolerance=(1e-1, 1e-1))
+        s.open(f"values_{dtype}", [(2, 1, "n"), (2, "n", 40)], matmul, of_n, dtype, low=-1, high=1, tolerance=(1e-1, 1e-1))  # fmt: skip
+    s.check()
+
+
 def test_matmul_with_open_rows(s):
     for k, n in [(1, 1), (5, 3), (64, 64), (33, 50), (256, 96), (300, 257), (4, 1000)]:
         s.open(f"weights_{k}_{n}", [("n", k), (k, n)], matmul, of_n(), constant=(1,), low=-1, high=1, tolerance=(1e-4, 1e-4))  # fmt: skip

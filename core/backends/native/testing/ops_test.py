@@ -406,6 +406,32 @@ def test_softmax_and_norm(s):
     s.check()
 
 
+def test_few_rows_by_what_nobody_packed(s):
+    def case(rows, k, columns, dtype="f32", batch=(), b_batch=None, **attrs):
+        a = (*batch, k, rows) if attrs.get("transpose_a") else (*batch, rows, k)
+        b = (*(batch if b_batch is None else b_batch), *((columns, k) if attrs.get("transpose_b") else (k, columns)))
+        tolerance = {"f16": (2e-2, 2e-2), "bf16": (1e-1, 1e-1)}.get(dtype, (1e-4, 1e-4))
+        s.case("matmul", [s.data(dtype, a, -1, 1), s.data(dtype, b, -1, 1)], tolerance=tolerance,
+               label=f"{dtype}_{a}_{b}_{attrs}", **attrs)  # fmt: skip
+
+    for transposed in (False, True):
+        for rows in (1, 2, 3, 4, 5, 7, 8, 9, 16, 31, 32, 33):
+            case(rows, 40, 77, transpose_b=transposed)
+        for k in (1, 4, 8, 13, 16, 31, 64, 77, 200):
+            for columns in (4, 8, 9, 21, 64, 65, 130, 300):
+                case(1, k, columns, transpose_b=transposed)
+                case(3, k, columns, batch=(2,), transpose_b=transposed)
+        for dtype in ("f64", "f16", "bf16"):
+            case(1, 37, 83, dtype, (2, 2), transpose_b=transposed)
+            case(6, 37, 83, dtype, transpose_b=transposed)
+        case(2, 50, 70, batch=(3, 4), b_batch=(4,), transpose_b=transposed)
+        case(2, 50, 70, batch=(3, 4), b_batch=(3, 1), transpose_b=transposed)
+        case(5, 50, 70, batch=(2,), transpose_a=True, transpose_b=transposed)
+        case(1, 70, 5000, transpose_b=transposed)
+        case(13, 30, 2011, transpose_b=transposed)
+    s.check()
+
+
 def test_matmul(s):
     cases = [
         ((33, 50), (50, 70)),
