@@ -11,11 +11,11 @@ using mlir::Type;
 using mlir::Value;
 using Values = std::vector<Value>;
 
-constexpr int64_t kMostRows = 32, kMostRowsByColumns = 8;
-constexpr int64_t kRowsAtOnce = 4, kRowsByColumns = 2, kMostVectors = 8;    // whose sums are in registers
-constexpr int64_t kBlockBytes = 8 << 10, kLeastBlock = 4, kMostBlock = 64;  // of Q's rows
-constexpr int64_t kSegmentBytes = 16 << 10;                                 // of sums in scratch
-constexpr double kBytesPerCycle = 12;                                       // from beyond L2
+constexpr int64_t kMostRows = 8;
+constexpr int64_t kRowsAtOnce = 4, kRowsByColumns = 2, kMostVectors = 8;  // whose sums are in registers
+constexpr int64_t kBlockBytes = 8 << 10, kLeastBlock = 4;                 // of Q's rows
+constexpr int64_t kSegmentBytes = 16 << 10;                               // of sums in scratch
+constexpr double kBytesPerCycle = 12;                                     // from beyond L2
 
 // The sums of the lanes of each of `vectors`, which are as many as a vector has lanes. Each step adds halves of two
 // vectors to one.
@@ -281,17 +281,22 @@ std::optional<FewRows> PlanFewRows(const Core& core, const GemmTypes& types, con
   plan.lanes = core.vector_bytes / types.accumulator_bytes;
   plan.element_bytes = ir::ByteSize(types.dtype);
   const bool by_rows = q.column_stride == one && q.columns.is_static() && q.columns.value() >= plan.lanes;
-  const bool by_columns = q.row_stride == one && plan.rows <= kMostRowsByColumns && p_k_stride == one &&
-                          q.rows.is_static() && q.rows.value() >= plan.lanes &&
-                          (!q.columns.is_static() || q.columns.value() >= plan.lanes);
+  const bool by_columns = q.row_stride == one && p_k_stride == one && q.rows.is_static() &&
+                          q.rows.value() >= plan.lanes && (!q.columns.is_static() || q.columns.value() >= plan.lanes);
   if (!by_rows && !by_columns) return std::nullopt;
+  // Of what L2 holds tiles of several rows read panels in any order, and have all their sums in registers (Emerald
+  // Rapids, 4 by 300x1000: 18 us, 28 so).
+  const Extent bytes = q.rows * q.columns * plan.element_bytes;
+  if (by_rows && plan.rows > 1 && bytes.is_static() && bytes.value() <= core.near_bytes()) return std::nullopt;
   plan.order = by_rows ? FewRows::Order::kRows : FewRows::Order::kColumns;
   if (by_rows) {
     const int64_t most = (core.registers - 4) / std::min(plan.rows, kRowsAtOnce),
                   all = CeilDiv(q.columns.value(), plan.lanes);
     plan.vectors = std::min({kMostVectors, most, all});
     const int64_t row_bytes = q.columns.value() * plan.element_bytes;
-    plan.block = std::clamp(kBlockBytes / row_bytes, kLeastBlock, kMostBlock);
+    // Each block takes the sums from L1 and back, which of several rows is more than it is worth.
+    const int64_t least = plan.rows == 1 ? kLeastBlock : plan.rows <= kRowsAtOnce ? 2 * kLeastBlock : 6 * kLeastBlock;
+    plan.block = std::max(kBlockBytes / std::max<int64_t>(row_bytes, 1), least);
   }
   return plan;
 }
