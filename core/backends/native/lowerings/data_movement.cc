@@ -221,8 +221,15 @@ Value Pad(Eval& e, const Node& n, int, const Indices& at) {
       if (ok) inside = inside ? o.And(inside, ok) : ok;
       from.push_back(v);
     }
-    Value value = ev.At(n.in(0), from);
-    Value padding = PadConstant(o, n, ev.lanes());
+    const Value padding = PadConstant(o, n, ev.lanes());
+    Value value;
+    if (inside && !n.in(0).is_static()) {  // of nothing, nothing may be read
+      value = o.IfElse(
+          o.Less(o.Int(0), o.Int(n.in(0).Elements())), {padding.getType()},
+          [&] { return std::vector<Value>{ev.At(n.in(0), from)}; }, [&] { return std::vector<Value>{padding}; })[0];
+    } else {
+      value = ev.At(n.in(0), from);
+    }
     if (shifted) {
       Value first = o.Add(where.back().base, -pads[where.size() - 1]);
       Value by = o.TruncateI(o.Sub(first, from.back().base), o.b.getI32Type());

@@ -24,6 +24,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[4]
 sys.path.insert(0, str(ROOT / "client/python"))
 sys.path.insert(0, str(ROOT / "tests"))
 
+from random_graphs.guarded import guarded as between_guards
 from reference.evaluator import DTYPES, evaluate
 
 from inlay._proto import artifact_pb2
@@ -144,11 +145,10 @@ class Kernel:
         return memory.ctypes.data
 
     def init(self, inputs) -> None:
-        self.inputs = []
-        for array in inputs:
-            memory = aligned(max(array.nbytes, 1))
-            memory[: array.nbytes] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-            self.inputs.append(memory)
+        # What is read behind them ends the process.
+        self.inputs = [
+            between_guards(np.ascontiguousarray(array).reshape(-1).view(np.uint8), at_end=True) for array in inputs
+        ]
         self.outputs = []
         for output in self.function.outputs:
             dtype = DTYPES[output.dtype]

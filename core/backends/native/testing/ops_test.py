@@ -427,6 +427,7 @@ def test_few_rows_by_what_nobody_packed(s):
         case(2, 50, 70, batch=(3, 4), b_batch=(4,), transpose_b=transposed)
         case(2, 50, 70, batch=(3, 4), b_batch=(3, 1), transpose_b=transposed)
         case(5, 50, 70, batch=(2,), transpose_a=True, transpose_b=transposed)
+        case(1, 64, 17, transpose_b=transposed)  # b ends with a line: what is read behind it is seen
         case(1, 70, 5000, transpose_b=transposed)
         case(13, 30, 2011, transpose_b=transposed)
     s.check()
