@@ -142,8 +142,9 @@ class Emitter {
   Values SumsByLane(const Values& columns, Value first, int64_t rows) {
     const int64_t lanes = plan_.lanes, k = plan_.k.value();
     Values of_rows;
-    for (int64_t r = 0; r < rows; ++r)
+    for (int64_t r = 0; r < rows; ++r) {
       of_rows.push_back(o_.At(p_, o_.Mul(o_.Add(first, r), p_row_stride_), p_element_));
+    }
     auto step = [&](Value at, int64_t count, const Values& in) {
       Values x, y, out;
       for (Value row : of_rows) x.push_back(LoadFirst(row, p_element_, at, count));
@@ -155,7 +156,6 @@ class Emitter {
     };
     const int64_t line = std::max(kLineBytes / plan_.element_bytes, lanes);
     const int64_t lines = k / line * line, whole = k / lanes * lanes;
-    // A line at a time, while that of the columns behind these is asked for.
     const Values zeros(rows * columns.size(), o_.Zero(vector_));
     Values sums = o_.For(o_.Int(0), o_.Int(lines), line, zeros, [&](Value at, Values in) {
       for (int64_t i = 0; i < line; i += lanes) in = step(o_.KernelBuilder::Add(at, i), lanes, in);
@@ -280,6 +280,7 @@ std::optional<FewRows> PlanFewRows(const Core& core, const GemmTypes& types, con
   plan.k = q.rows;
   plan.lanes = core.vector_bytes / types.accumulator_bytes;
   plan.element_bytes = ir::ByteSize(types.dtype);
+  if (plan.lanes < kRowsByColumns) return std::nullopt;
   const bool by_rows = q.column_stride == one && q.columns.is_static() && q.columns.value() >= plan.lanes;
   const bool by_columns = q.row_stride == one && p_k_stride == one && q.rows.is_static() &&
                           q.rows.value() >= plan.lanes && (!q.columns.is_static() || q.columns.value() >= plan.lanes);

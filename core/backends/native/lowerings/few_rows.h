@@ -28,7 +28,6 @@ struct FewRows {
   int64_t lanes = 8;
   int64_t vectors = 8;        // kRows: whose sums a row of Q is added to at a time
   int64_t block = 16;         // kRows: rows of Q that all columns meet before the next ones
-  bool asks_ahead = false;    // Q comes from beyond L2
   int64_t element_bytes = 4;  // of Q
 
   // Of columns, that a task has: tasks begin at multiples of it.
@@ -48,7 +47,7 @@ std::optional<FewRows> PlanFewRows(const Core& core, const GemmTypes& types, con
 // A scalar, or a vector of columns [column, column + lanes) that all exist.
 using StoreSums = std::function<void(mlir::Value row, mlir::Value column, mlir::Value sums)>;
 
-// Columns [begin, end): begin a multiple of unit(), end too, or all columns. P's rows are `p_stride` apart.
+// Columns [begin, end): begin a multiple of unit(), end too, or all columns. `scratch`: plan.scratch_bytes().
 void EmitFewRows(Ops& o, const FewRows& plan, const GemmTypes& types, const StridedMatrix& q, mlir::Value p,
                  mlir::Type p_element, const Extent& p_row_stride, const Extent& p_k_stride, mlir::Value begin,
                  mlir::Value end, mlir::Value scratch, const StoreSums& store);
