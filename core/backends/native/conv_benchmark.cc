@@ -133,7 +133,7 @@ double Measure(const std::string& cpu, const Layer& l, double* flops) {
   const int64_t packed_elements =
       (std::max(plan.packed_weight_elements(), l.m * l.c / l.groups * s.taps()) + 15) / 16 * 16;
   const int64_t copies = Setting("COLD", 0) ? std::min<int64_t>((128 << 20) / (packed_elements * 4) + 1, 1000) : 1;
-  // FAR=N: x and y are others for N calls, so that L2 holds neither.
+  // FAR=N: y, and x where the tasks read it, are others for N calls, so that L2 holds neither.
   const int64_t far = Setting("FAR", 1), x_elements = RoundUp(l.n * l.c * s.in_elements(), 16),
                 y_elements = RoundUp(l.n * l.m * s.pixels(), 16);
   auto floats = [](int64_t n) { return std::vector<float>(n + 64, 0.25f); };

@@ -242,7 +242,7 @@ class AttentionEmitter {
   // Scores of keys [first, stop), in `block`.
   void FewScores(Kernel& k, Value head, Value q, Value first, Value stop, Value scratch, Value block) {
     const mlir::Type element = types_.Accumulator(k.o);
-    EmitFewRows(k.o, *plan_.few_scores, types_, MatrixOf(k, k_, types_, head), q, element, plan_.head_size, 1, first,
+    EmitFewRows(k.o, *plan_.few_scores, types_, {q, element, 1, plan_.head_size}, MatrixOf(k, k_, types_, head), first,
                 stop, Bytes(k, scratch, plan_.gemm_offset()), [&](Value row, Value column, Value sums) {
                   const Value at = k.o.Add(k.o.Mul(row, plan_.row_elements), column);
                   k.o.Store(sums, k.o.At(block, at, element));
@@ -251,9 +251,8 @@ class AttentionEmitter {
 
   // Columns [first, stop) of the result, of the weights in `block`.
   void FewContext(Kernel& k, const Indices& at, Value head, Value first, Value stop, Value scratch, Value block) {
-    EmitFewRows(k.o, *plan_.few_context, value_types_, MatrixOf(k, v_, value_types_, head), block,
-                value_types_.Accumulator(k.o), plan_.row_elements, 1, first, stop,
-                Bytes(k, scratch, plan_.gemm_offset()),
+    EmitFewRows(k.o, *plan_.few_context, value_types_, {block, value_types_.Accumulator(k.o), 1, plan_.row_elements},
+                MatrixOf(k, v_, value_types_, head), first, stop, Bytes(k, scratch, plan_.gemm_offset()),
                 [&](Value row, Value column, Value sums) { StoreContext(k, at, row, column, sums); });
   }
 

@@ -48,23 +48,17 @@ Value SumsOfLanes(Ops& o, Values vectors, int64_t element_bytes) {
 
 class Emitter {
  public:
-  Emitter(Ops& o, const FewRows& plan, const GemmTypes& types, const StridedMatrix& q, Value scratch,
-          const StoreSums& store)
+  Emitter(Ops& o, const FewRows& plan, const GemmTypes& types, const StridedMatrix& p, const StridedMatrix& q,
+          Value scratch, const StoreSums& store)
       : o_(o),
         plan_(plan),
+        p_(p),
         q_(q),
         accumulator_(types.Accumulator(o)),
         accumulator_bytes_(types.accumulator_bytes),
         vector_(KernelBuilder::Vector(plan.lanes, accumulator_)),
         scratch_(scratch),
         store_(store) {}
-
-  void SetRows(Value p, Type element, const Extent& row_stride, const Extent& k_stride) {
-    p_ = p;
-    p_element_ = element;
-    p_row_stride_ = row_stride;
-    p_k_stride_ = k_stride;
-  }
 
   void Columns(Value begin, Value end) {
     const int64_t lanes = plan_.lanes;
@@ -143,11 +137,11 @@ class Emitter {
     const int64_t lanes = plan_.lanes, k = plan_.k.value();
     Values of_rows;
     for (int64_t r = 0; r < rows; ++r) {
-      of_rows.push_back(o_.At(p_, o_.Mul(o_.Add(first, r), p_row_stride_), p_element_));
+      of_rows.push_back(o_.At(p_.pointer, o_.Mul(o_.Add(first, r), p_.j_stride), p_.element));
     }
     auto step = [&](Value at, int64_t count, const Values& in) {
       Values x, y, out;
-      for (Value row : of_rows) x.push_back(LoadFirst(row, p_element_, at, count));
+      for (Value row : of_rows) x.push_back(LoadFirst(row, p_.element, at, count));
       for (Value column : columns) y.push_back(LoadFirst(column, q_.element, at, count));
       for (size_t i = 0; i < in.size(); ++i) {
         out.push_back(o_.MultiplyAdd(y[i % y.size()], x[i / y.size()], in[i]));
@@ -232,8 +226,9 @@ class Emitter {
       of_q.push_back(LoadFirst(row_of_q, q_.element, o_.Int(v * plan_.lanes), v < vectors - 1 ? plan_.lanes : in_last));
     }
     while (out.size() < in.size()) {
-      const Value place = o_.KernelBuilder::Add(o_.Mul(o_.Int(row++), p_row_stride_), o_.Mul(k, p_k_stride_));
-      const Value p = o_.Splat(o_.Widen(o_.Load(p_element_, o_.At(p_, place, p_element_)), accumulator_), vector_);
+      const Value place = o_.KernelBuilder::Add(o_.Mul(o_.Int(row++), p_.j_stride), o_.Mul(k, p_.k_stride));
+      const Value p =
+          o_.Splat(o_.Widen(o_.Load(p_.element, o_.At(p_.pointer, place, p_.element)), accumulator_), vector_);
       for (int64_t v = 0; v < vectors; ++v) out.push_back(o_.MultiplyAdd(of_q[v], p, in[out.size()]));
     }
     return out;
@@ -241,15 +236,12 @@ class Emitter {
 
   Ops& o_;
   const FewRows& plan_;
-  const StridedMatrix& q_;
+  const StridedMatrix &p_, &q_;
   const Type accumulator_;
   const int64_t accumulator_bytes_;
   const Type vector_;
   const Value scratch_;
   const StoreSums& store_;
-  Value p_;
-  Type p_element_;
-  Extent p_row_stride_, p_k_stride_;
   int64_t stride_ = 0;  // of the sums' rows
 };
 
@@ -297,16 +289,14 @@ std::optional<FewRows> PlanFewRows(const Core& core, const GemmTypes& types, con
     const int64_t row_bytes = q.columns.value() * plan.element_bytes;
     // Each block takes the sums from L1 and back, which of several rows is more than it is worth.
     const int64_t least = plan.rows == 1 ? kLeastBlock : plan.rows <= kRowsAtOnce ? 2 * kLeastBlock : 6 * kLeastBlock;
-    plan.block = std::max(kBlockBytes / std::max<int64_t>(row_bytes, 1), least);
+    plan.block = std::max(kBlockBytes / row_bytes, least);
   }
   return plan;
 }
 
-void EmitFewRows(Ops& o, const FewRows& plan, const GemmTypes& types, const StridedMatrix& q, Value p, Type p_element,
-                 const Extent& p_row_stride, const Extent& p_k_stride, Value begin, Value end, Value scratch,
-                 const StoreSums& store) {
-  Emitter emitter(o, plan, types, q, scratch, store);
-  emitter.SetRows(p, p_element, p_row_stride, p_k_stride);
+void EmitFewRows(Ops& o, const FewRows& plan, const GemmTypes& types, const StridedMatrix& p, const StridedMatrix& q,
+                 Value begin, Value end, Value scratch, const StoreSums& store) {
+  Emitter emitter(o, plan, types, p, q, scratch, store);
   plan.order == FewRows::Order::kRows ? emitter.Rows(begin, end) : emitter.Columns(begin, end);
 }
 
@@ -332,8 +322,9 @@ void EmitFewRowsMatmul(FunctionEmitter& f, const Node& matmul, const FewRows& pl
                 Value p = a.Pointer(kernel, stored), q = b.Pointer(kernel, stored);
                 if (p_offset) p = o.At(p, p_offset(o, batch), stored);
                 if (q_offset) q = o.At(q, q_offset(o, batch), stored);
-                EmitFewRows(o, plan, types, {q, stored, b.row_stride, b.column_stride}, p, stored, a.row_stride,
-                            a.column_stride, first, stop, scratch, [&](Value row, Value column, Value sums) {
+                EmitFewRows(o, plan, types, {p, stored, a.column_stride, a.row_stride},
+                            {q, stored, b.row_stride, b.column_stride}, first, stop, scratch,
+                            [&](Value row, Value column, Value sums) {
                               kernel.StoreResult(matmul.out(), shape.At(kernel, batch, row, column, Ops::Lanes(sums)),
                                                  sums);
                             });

@@ -47,10 +47,10 @@ std::optional<FewRows> PlanFewRows(const Core& core, const GemmTypes& types, con
 // A scalar, or a vector of columns [column, column + lanes) that all exist.
 using StoreSums = std::function<void(mlir::Value row, mlir::Value column, mlir::Value sums)>;
 
-// Columns [begin, end): begin a multiple of unit(), end too, or all columns. `scratch`: plan.scratch_bytes().
-void EmitFewRows(Ops& o, const FewRows& plan, const GemmTypes& types, const StridedMatrix& q, mlir::Value p,
-                 mlir::Type p_element, const Extent& p_row_stride, const Extent& p_k_stride, mlir::Value begin,
-                 mlir::Value end, mlir::Value scratch, const StoreSums& store);
+// Columns [begin, end): begin a multiple of unit(), end too, or all columns. P's rows are `p.j_stride` apart.
+// `scratch`: plan.scratch_bytes().
+void EmitFewRows(Ops& o, const FewRows& plan, const GemmTypes& types, const StridedMatrix& p, const StridedMatrix& q,
+                 mlir::Value begin, mlir::Value end, mlir::Value scratch, const StoreSums& store);
 
 // Tasks [begin, end) of as many matrices as there are: columns [first, stop) of each that they have a part of.
 void ForMatrices(Ops& o, const FewRows& plan, mlir::Value begin, mlir::Value end,
