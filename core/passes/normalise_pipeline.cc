@@ -24,6 +24,7 @@ PassManager BuildNormalisePipeline(const target::CompilationConfig& config) {
   manager.Add(RecognisePointwiseConv());
   manager.Add(FoldPads());
   manager.Add(TrimKernels());
+  manager.Add(GroupHeads());
   // After composites, of which it must not tear one apart; it knows gelu, softmax and layer_norm.
   manager.Add(SinkReshapes());
   manager.Add(ExpandBatchNorm());

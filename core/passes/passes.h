@@ -19,6 +19,7 @@ std::unique_ptr<Pass> RecogniseAssignment();
 std::unique_ptr<Pass> FoldPads();
 std::unique_ptr<Pass> TrimKernels();
 std::unique_ptr<Pass> SinkReshapes();
+std::unique_ptr<Pass> GroupHeads();
 std::unique_ptr<Pass> RecogniseComposites();
 std::unique_ptr<Pass> RecognisePointwiseConv();
 std::unique_ptr<Pass> ExpandBatchNorm();

@@ -115,6 +115,7 @@ def symbols(shape: Sequence[Dim]) -> list[str]:
 
 _OPERATORS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv,
               ast.Div: operator.floordiv}  # fmt: skip
+_COMBINE = {ast.Add: add, ast.Sub: sub, ast.Mult: mul, ast.FloorDiv: floordiv, ast.Div: floordiv}
 
 
 def names_in(text: str) -> list[str]:
@@ -125,6 +126,27 @@ def names_in(text: str) -> list[str]:
         return [text]
     found = list(dict.fromkeys(n.id for n in ast.walk(tree) if isinstance(n, ast.Name)))
     return found or [text]
+
+
+def canonical(text: str, values: Mapping[str, object] | None = None) -> Dim:
+    """What `add`, `sub`, `mul` and `floordiv` give for what an expression says ("past + 1": "past+1"), so that both are
+    one extent, with what `values` says of its symbols. A text that is no such expression: as it is."""
+    values = values or {}
+
+    def walk(node: ast.AST) -> Dim:
+        if isinstance(node, ast.Constant) and type(node.value) is int:
+            return node.value
+        if isinstance(node, ast.Name):
+            value = values.get(node.id, node.id)
+            return int(value) if isinstance(value, np.integer) else value if isinstance(value, int | str) else node.id
+        if isinstance(node, ast.BinOp) and type(node.op) in _COMBINE:
+            return _COMBINE[type(node.op)](walk(node.left), walk(node.right))
+        raise ValueError
+
+    try:
+        return walk(ast.parse(text.strip(), mode="eval").body)
+    except (SyntaxError, ValueError, RecursionError, ZeroDivisionError):
+        return text
 
 
 def substitute(text: str, values: Mapping[str, object]) -> int | None:

@@ -163,8 +163,9 @@ def _parameter(info: onnx.ValueInfoProto, shape: dict, symbols: set[str]) -> tup
     for extent in declared:
         value = extent
         if isinstance(extent, str):
-            computed = dims.substitute(extent, shape)  # "2*batch" follows from batch
-            value = shape.get(extent, extent if computed is None else computed)
+            value = shape.get(
+                extent, dims.canonical(extent, shape)
+            )  # "2*batch" follows from batch, "past + 1" is what past and one are
         if not isinstance(value, (int, str, np.integer)):
             raise InvalidModelError(f"shape of dimension {extent!r}: {value!r} is not a number")
         if not isinstance(value, str) and value < 0:

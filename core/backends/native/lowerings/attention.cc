@@ -130,16 +130,32 @@ void PlanProducts(const CpuFeatures& cpu, const Matrices& v, Plan* p) {
   p->context = PlanGemm(core, values, p->element_bytes, 1, p->rows, p->value_size, p->brains ? key_words : p->keys);
 }
 
+// The heads that read the same keys and values one after the other are rows of one: takes their axes from the end of
+// `batch`, and from k's and v's.
+Shape TakeGroup(Shape* batch, Matrices* k, Matrices* v) {
+  Shape group;
+  auto is_shared = [](const Matrices& m) { return m.batch.empty() || m.batch.back() == Extent(1); };
+  while (!batch->empty() && is_shared(*k) && is_shared(*v)) {
+    group.insert(group.begin(), batch->back());
+    batch->pop_back();
+    for (Matrices* m : {k, v}) {
+      if (m->batch.empty()) continue;
+      m->batch.pop_back();
+      m->batch_strides.pop_back();
+    }
+  }
+  return group;
+}
+
 Plan PlanAttention(const CpuFeatures& cpu, const Node& n, const GemmTypes& types, const GemmTypes& value_types,
-                   const Matrices& k, const Matrices& v) {
+                   const Shape& batch, const Shape& rows, const Matrices& k, const Matrices& v) {
   const int64_t element_bytes = types.accumulator_bytes;
-  const Tensor& scores = n.parts.at("scores")->out();
   const int64_t lanes = cpu.core.vector_bytes / element_bytes;
   Plan p{};
   p.element_bytes = element_bytes;
-  p.rows = scores.shape[scores.rank() - 2];
-  p.keys = scores.shape.back();
-  p.heads = Product(scores.shape) / (p.rows * p.keys);
+  p.rows = Product(rows).value();
+  p.keys = n.parts.at("scores")->out().shape.back();
+  p.heads = Product(batch).value();
   p.head_size = n.in(0).shape.back();
   p.value_size = v.columns.value();
   p.padded_keys = RoundUp(p.keys, lanes);
@@ -167,6 +183,11 @@ const Tensor* BeforeRounding(const Tensor* result, const Tensor* weights) {
   return rounds ? &cast->in(0) : result;
 }
 
+Shape BatchOf(const Node& n) {
+  const Shape& scores = n.parts.at("scores")->out().dims;
+  return Shape(scores.begin(), scores.end() - 2);
+}
+
 class AttentionEmitter {
  public:
   AttentionEmitter(FunctionEmitter& f, const Node& n, Matrices k, Matrices v)
@@ -176,14 +197,17 @@ class AttentionEmitter {
         value_types_(f, n.in(2).dtype),
         k_(std::move(k)),
         v_(std::move(v)),
-        plan_(PlanAttention(f.cpu(), n, types_, value_types_, k_, v_)) {
+        batch_(BatchOf(n)),
+        row_shape_(TakeGroup(&batch_, &k_, &v_)) {
     const Tensor& scores = n.parts.at("scores")->out();
-    batch_.assign(scores.dims.begin(), scores.dims.end() - 2);
+    row_shape_.push_back(scores.dims[scores.rank() - 2]);
+    plan_ = PlanAttention(f.cpu(), n, types_, value_types_, batch_, row_shape_, k_, v_);
     rows_ = {&scores,
              &n.parts.at("softmax")->in(0),
              &n.parts.at("softmax")->out(),
              &n.parts.at("context")->in(0),
              types_.accumulator_dtype,
+             row_shape_,
              plan_.keys,
              plan_.row_elements};
     if (plan_.brains) {
@@ -257,8 +281,7 @@ class AttentionEmitter {
   }
 
   void StoreContext(Kernel& k, const Indices& at, Value row, Value column, Value sums) {
-    Indices here = at;
-    here.push_back(row);
+    Indices here = AtRow(k, at, row);
     here.push_back(Index(column, Ops::Lanes(sums) == 1 ? 0 : 1));
     if (auto transpose = n_.parts.find("transpose"); transpose != n_.parts.end()) {
       Indices moved;
@@ -266,6 +289,13 @@ class AttentionEmitter {
       here = moved;
     }
     k.StoreResult(n_.out(), here, sums);
+  }
+
+  // Of the scores, q and the result, but for the last index.
+  Indices AtRow(Kernel& k, const Indices& batch, Value row) {
+    Indices at = batch;
+    for (const Index& i : Delinearise(k.o, row, row_shape_)) at.push_back(i);
+    return at;
   }
 
   Value Bytes(Kernel& k, Value from, int64_t offset) { return k.o.At(from, offset, k.o.b.getI8Type()); }
@@ -333,8 +363,7 @@ class AttentionEmitter {
       Value line = o.At(to, o.Mul(r, stored_head), o.StoredType(stored));
       VectorLoop(o, {plan_.head_size}, lanes, {}, [&](const VectorPoint& p, const Values&) {
         Eval e(k, lanes);
-        Indices from = at;
-        from.push_back(o.Add(first, r));
+        Indices from = AtRow(k, at, o.Add(first, r));
         from.push_back(p.at[0]);
         Value v = e.At(q, e.BroadcastTo(q, from));
         if (n_.parts.count("k_scaled") > 0) {
@@ -417,9 +446,9 @@ class AttentionEmitter {
   const Node& n_;
   GemmTypes types_, value_types_;
   Matrices k_, v_;
+  Shape batch_, row_shape_;  // heads; what each has as rows
   Plan plan_;
   std::optional<MatrixTiles> registers_;
-  Shape batch_;
   ScoreRows rows_;
   Buffer packed_;
 };

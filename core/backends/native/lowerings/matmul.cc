@@ -46,7 +46,7 @@ absl::Status EmitMatmul(FunctionEmitter& f, const Node& n) {
   if (!b_of.ok()) return b_of.status();
   Matrices &a = *a_of, &b = *b_of;
   ProductShape shape(out, a.rows, vector_a, vector_b);
-  shape.MergeBatches(&a, b);
+  shape.MergeBatches(&a, &b);
   int64_t m = a.rows.value(), k = a.columns.value(), columns = b.columns.value();
   int64_t batch = Product(shape.batch).value();
   GemmTypes types(f, ta.dtype);

@@ -1,5 +1,8 @@
 #include "core/backends/native/lowerings/matrices.h"
 
+#include <algorithm>
+#include <cstddef>
+
 #include "absl/status/status.h"
 #include "core/backends/native/lowerings/gemm_support.h"
 #include "core/backends/native/packing.h"
@@ -98,12 +101,32 @@ Extent ProductShape::TakeBatchesForRows() {
   return batches;
 }
 
-bool ProductShape::MergeBatches(Matrices* a, const Matrices& b) {
-  if (Product(b.batch) != Extent(1) || vector_a || Product(a->batch) != Product(batch) || !a->OneMatrix()) return false;
-  a->rows = a->rows * TakeBatchesForRows();
-  a->batch.clear();
-  a->batch_strides.clear();
-  return true;
+bool ProductShape::MergeBatches(Matrices* a, Matrices* b) {
+  if (vector_a) return false;
+  auto extent = [](const Shape& dims, size_t from_end) {
+    return from_end < dims.size() ? dims.end()[-1 - static_cast<std::ptrdiff_t>(from_end)] : Extent(1);
+  };
+  size_t axes = 0;
+  Extent taken = 1, expected = a->row_stride * a->rows;
+  const bool is_nothing = expected == Extent(0);
+  for (; axes < batch.size(); ++axes) {
+    const Extent& d = extent(batch, axes);
+    if (extent(b->batch, axes) != Extent(1)) break;  // a has all of d
+    if (d == Extent(1)) continue;
+    if (!is_nothing && extent(a->batch_strides, axes) != expected) break;
+    expected = expected * d;
+    taken = taken * d;
+  }
+  const bool is_all = axes == batch.size();
+  if (!is_all && Product(b->batch) == Extent(1)) return false;
+  rows.insert(rows.begin(), batch.end() - static_cast<std::ptrdiff_t>(axes), batch.end());
+  batch.resize(batch.size() - axes);
+  for (Matrices* m : {a, b}) {
+    m->batch.resize(m->batch.size() - std::min(axes, m->batch.size()));
+    m->batch_strides.resize(m->batch.size());
+  }
+  a->rows = a->rows * taken;
+  return is_all;
 }
 
 Indices ProductShape::At(Kernel& k, Value batch_index, Value row, Value column, int64_t lanes) const {

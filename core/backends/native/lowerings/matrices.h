@@ -40,8 +40,9 @@ struct ProductShape {
 
   // One b for all: the rows of all batch elements become rows of one product. How many there were.
   Extent TakeBatchesForRows();
-  // The same where a's rows allow it, which are then those of one matrix.
-  bool MergeBatches(Matrices* a, const Matrices& b);
+  // The same where a's rows allow it, which are then those of one matrix: whether it did. Of several b, of the last
+  // axes along which b stays the same.
+  bool MergeBatches(Matrices* a, Matrices* b);
   Indices At(Kernel& k, mlir::Value batch, mlir::Value row, mlir::Value column, int64_t lanes) const;
 
   Shape batch, rows;

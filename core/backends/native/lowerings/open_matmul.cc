@@ -453,10 +453,10 @@ class OpenMatmul {
 };
 
 // Whether it was emitted.
-bool EmitOpenDotProducts(FunctionEmitter& f, const Node& n, Matrices a, const Matrices& b) {
+bool EmitOpenDotProducts(FunctionEmitter& f, const Node& n, Matrices a, Matrices b) {
   if (!a.columns.is_static() || !b.columns.is_static() || a.columns == Extent(0)) return false;
   ProductShape shape(n.out(), a.rows, n.in(0).rank() == 1, n.in(1).rank() == 1);
-  if (!shape.MergeBatches(&a, b)) return false;
+  if (!shape.MergeBatches(&a, &b)) return false;
   const GemmTypes types(f, n.in(0).dtype);
   const GemmPlan other = PlanGemm(f.cpu().core, ColumnSource::kPacked, types.accumulator_bytes, 1, Nominal(a.rows),
                                   b.columns.value(), a.columns.value(), TailRows::kOneTile);
@@ -466,11 +466,11 @@ bool EmitOpenDotProducts(FunctionEmitter& f, const Node& n, Matrices a, const Ma
 }
 
 // The same.
-bool EmitOpenFewRows(FunctionEmitter& f, const Node& n, Matrices a, const Matrices& b) {
+bool EmitOpenFewRows(FunctionEmitter& f, const Node& n, Matrices a, Matrices b) {
   if (f.IsConstantParam(*b.view.base)) return false;
   const GemmTypes types(f, n.in(0).dtype);
   ProductShape shape(n.out(), a.rows, n.in(0).rank() == 1, n.in(1).rank() == 1);
-  shape.MergeBatches(&a, b);
+  shape.MergeBatches(&a, &b);
   const auto few = PlanFewRows(f.cpu().core, types, a.rows, a.column_stride, b);
   if (few) EmitFewRowsMatmul(f, n, *few, types, a, b, shape);
   return few.has_value();

@@ -26,7 +26,7 @@ class RowsEmitter {
   }
 
   // `lines`: where the rows lie; `rows`: their indices.
-  void Emit(const Values& lines, const Values& rows) {
+  void Emit(const Values& lines, const std::vector<Indices>& rows) {
     lines_ = lines;
     rows_ = rows;
     Values maxima = Spread(ScoresAndMaxima(), [&](Value a, Value b) { return LargerOf(o_, a, b); });
@@ -62,7 +62,7 @@ class RowsEmitter {
     Eval e(k_, lanes_);
     e.Provide(from, value);
     Indices at = batch_;
-    at.push_back(rows_[r]);
+    at.insert(at.end(), rows_[r].begin(), rows_[r].end());
     at.push_back(Index(i, lanes_ == 1 ? 0 : 1));
     return e.At(to, at);
   }
@@ -129,7 +129,8 @@ class RowsEmitter {
   const Indices& batch_;
   int64_t lanes_, whole_, rest_;
   mlir::Type vector_;
-  Values lines_, rows_;
+  Values lines_;
+  std::vector<Indices> rows_;
 };
 
 }  // namespace
@@ -139,11 +140,12 @@ void EmitScoreRows(FunctionEmitter& f, Kernel& k, const ScoreRows& s, Value bloc
   Ops& o = k.o;
   mlir::Type element = o.ComputeType(s.accumulator);
   auto emit = [&](Value row, int64_t count) {
-    Values lines, indices;
+    Values lines;
+    std::vector<Indices> indices;
     for (int64_t r = 0; r < count; ++r) {
       Value here = o.KernelBuilder::Add(row, r);
       lines.push_back(o.At(block, o.Mul(here, s.stride), element));
-      indices.push_back(o.KernelBuilder::Add(first, here));
+      indices.push_back(Delinearise(o, o.KernelBuilder::Add(first, here), s.rows));
     }
     RowsEmitter(f, k, s, batch).Emit(lines, indices);
   };

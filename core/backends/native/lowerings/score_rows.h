@@ -10,6 +10,7 @@ struct ScoreRows {
   // The first product, what it is made before softmax, softmax's result, what that is made before the second product.
   const Tensor *raw = nullptr, *scores = nullptr, *weights = nullptr, *result = nullptr;
   ir::DType accumulator = ir::DType::kF32;  // of the block's elements
+  Shape rows;                               // the axes between `batch` and the keys, whose elements are rows
   int64_t extent = 0;                       // keys
   // From row to row, in elements; whole vectors, of which those beyond `extent` are anything.
   int64_t stride = 0;
@@ -17,8 +18,8 @@ struct ScoreRows {
   int64_t brains = 0;
 };
 
-// block[r][:] of the first product becomes that of `result`, r in [0, rows); row r stands for row first + r of the
-// batch element at `batch`.
+// block[r][:] of the first product becomes that of `result`, r in [0, rows); row r stands for row first + r of those at
+// `batch`.
 void EmitScoreRows(FunctionEmitter& f, Kernel& k, const ScoreRows& s, mlir::Value block, const Indices& batch,
                    mlir::Value first, mlir::Value rows);
 

@@ -274,3 +274,43 @@ def test_tails_and_neighbours(s):
 
     s.build("computed", [q, k], computed, s.tolerance)
     s.check()
+
+
+def grouped(size: int, join: bool = True):
+    """Heads are [shared, group]."""
+
+    def make(b, q, k, v, *masks):
+        scores = b.op("mul", b.op("matmul", q, k, transpose_b=True), b.literal(size**-0.5, "f32"))
+        if masks:
+            scores = b.op("add", scores, b.op("cast", masks[0], dtype="f32"))
+        context = b.op("matmul", b.op("softmax", scores, axis=4), v)
+        return b.op("transpose", context, perm=[0, 3, 1, 2, 4]) if join else context
+
+    return make
+
+
+def test_heads_that_share_keys_and_values():
+    """Are rows of one: few or many, in one block of rows or several, the last of a head's beside the next one's first."""
+    s = Attentions("f32")
+    for batch, shared, group, rows, keys, size, mask, join in [
+        (1, 2, 3, 1, 37, 16, (1, 1, 1, 1, 37), False), (2, 3, 4, 2, 21, 40, (2, 1, 1, 2, 21), True),
+        (1, 1, 12, 1, 77, 64, (1, 1, 12, 1, 77), True), (2, 2, 3, 19, 33, 16, (1, 2, 3, 1, 33), True),
+        (1, 2, 7, 29, 70, 24, (1, 1, 1, 29, 70), True), (1, 1, 4, 130, 200, 64, (), False),
+        (2, 1, 5, 3, 515, 104, (2, 1, 5, 3, 1), True), (1, 3, 1, 9, 11, 8, (), True), (3, 1, 2, 1, 5, 129, (), False),
+    ]:  # fmt: skip
+        q = s.floats((batch, shared, group, rows, size))
+        k, v = (s.floats((batch, shared, 1, keys, size)) for _ in range(2))
+        arrays = [q, k, v, *([s.floats(mask)] if mask else [])]
+        label = f"grouped_{batch}_{shared}_{group}_{rows}_{keys}"
+        s.build(label, arrays, grouped(size, join), s.tolerance)
+    s.check()
+
+
+def test_groups_whose_values_are_not_shared():
+    """Nor their keys: such heads stay heads; two axes of heads may share."""
+    s = Attentions("f32")
+    for k_heads, v_heads in [((2, 1), (2, 3)), ((2, 3), (2, 1)), ((1, 1), (1, 1)), ((1, 3), (1, 3)), ((1, 1), (2, 1))]:
+        arrays = [s.floats((2, 2, 3, 11, 16)), s.floats((2, *k_heads, 19, 16)), s.floats((2, *v_heads, 19, 16))]
+        s.build(f"{k_heads}_{v_heads}", arrays, grouped(16), s.tolerance)
+    s.build("one_for_all", [s.floats((2, 2, 3, 11, 16)), s.floats((19, 16)), s.floats((19, 16))], grouped(16), s.tolerance)  # fmt: skip
+    s.check()

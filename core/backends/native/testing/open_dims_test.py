@@ -107,6 +107,11 @@ def test_few_rows_by_open_keys_and_values(s):
         s.open(f"values_{rows}_{size}", [(3, rows, "n"), (3, "n", size)], matmul, of_n, low=-1, high=1, tolerance=tolerance)  # fmt: skip
     s.open("batch", [("n", 1, 40), ("n", 40, 30)], matmul, of_n, low=-1, high=1, tolerance=(1e-4, 1e-4))
     s.open("shared", [(2, 1, 40), ("n", 40)], scores, of_n, low=-1, high=1, tolerance=(1e-4, 1e-4))
+    # Heads that share keys and values, of several rows, or of more than are few.
+    for group, rows in ((3, 1), (2, 3), (5, 4)):
+        s.open(f"group_keys_{group}_{rows}", [(2, 3, group, rows, 40), (2, 3, 1, "n", 40)], scores, of_n, low=-1, high=1, tolerance=(1e-4, 1e-4))  # fmt: skip
+        s.open(f"group_values_{group}_{rows}", [(2, 3, group, rows, "n"), (2, 3, 1, "n", 40)], matmul, of_n, low=-1, high=1, tolerance=(1e-4, 1e-4))  # fmt: skip
+        s.open(f"open_heads_{group}_{rows}", [("n", group, rows, 40), ("n", 1, 30, 40)], scores, of_n, low=-1, high=1, tolerance=(1e-4, 1e-4))  # fmt: skip
     for dtype in ("f16", "bf16"):
         s.open(f"keys_{dtype}", [(2, 1, 40), (2, "n", 40)], scores, of_n, dtype, low=-1, high=1, tolerance=(1e-1, 1e-1))
         s.open(f"values_{dtype}", [(2, 1, "n"), (2, "n", 40)], matmul, of_n, dtype, low=-1, high=1, tolerance=(1e-1, 1e-1))  # fmt: skip

@@ -451,11 +451,24 @@ def test_matmul(s):
         ((1, 300), (300, 1000)),
     ]
     cases += [((17, 17), (2, 17, 17)), ((300, 500), (500, 33))]
+    # Batches that share b, the last ones, all or none of which are rows of one product.
+    cases += [
+        ((2, 3, 4, 1, 16), (2, 3, 1, 16, 20)),
+        ((2, 3, 4, 5, 8), (2, 1, 1, 8, 33)),
+        ((3, 2, 4, 2, 9), (3, 1, 1, 9, 40)),
+    ]
+    cases += [((2, 4, 1, 5, 8), (2, 1, 3, 8, 9)), ((2, 1, 4, 5, 8), (2, 3, 1, 8, 9)), ((4, 1, 6), (2, 1, 6, 5))]
     for a, b in cases:
         big = max(a + b) > 100
         for constant in ((), (1,)):
             s.case("matmul", [s.data("f32", a), s.data("f32", b)], constant=constant, label=f"c{len(constant)}",
                    tolerance=(1e-3, 1e-3) if big else None)  # fmt: skip
+    for rows in (1, 2, 9):  # of which a group's do not lie one after the other
+
+        def strided(b, a, k):
+            return b.op("matmul", b.op("transpose", a, perm=[0, 2, 3, 1, 4]), k, transpose_b=True)
+
+        s.build(f"strided_{rows}", [s.data("f32", (2, rows, 3, 4, 16)), s.data("f32", (2, 3, 1, 20, 16))], strided)
     for dtype in N:
         for constant in ((), (1,)):
             s.case("matmul", [s.data(dtype, (5, 19), -1, 1), s.data(dtype, (19, 21), -1, 1)], constant=constant, label=f"d{len(constant)}",
