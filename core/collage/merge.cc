@@ -142,17 +142,9 @@ class Merger {
       }
     }
     const OpPattern from = KindOfGroup(producer), to = KindOfGroup(consumer);
-    // Where shapes are open, a code generator has loops for chains over one index space, and single operators.
-    if ((IsOpen(producer) || IsOpen(consumer)) && std::max(from, to) > OpPattern::kBroadcast) return false;
     if (from == OpPattern::kOpaque || to == OpPattern::kOpaque) return false;
     if (from <= OpPattern::kInjective) return to <= OpPattern::kReduction;
     return to <= OpPattern::kBroadcast && SameSpace(producer, consumer);
-  }
-
-  bool IsOpen(int group) const {
-    const std::vector<int>& members = quotient_.members(group);
-    return std::any_of(members.begin(), members.end(),
-                       [&](int member) { return !ir::FirstOpen(graph_.binding(member)).empty(); });
   }
 
   // Whether every value that crosses from producer to consumer has the shape of everything in the consumer: an

@@ -180,6 +180,17 @@ def test_a_size_compiles_nothing(client):
     assert build(mlp(), client).report.actions_run == 0
 
 
+def test_products_take_what_follows_them(client):
+    """As where all sizes are known: biases, activations and residuals are no passes over memory of their own."""
+    ops = [p.ops for p in build(transformer(False), client, num_threads=1).report.partitions]
+    for fused in (["matmul", "add"], ["matmul", "add", "gelu"], ["matmul", "add", "add"], ["matmul", "div", "add"]):
+        assert fused in ops
+    assert ["add"] not in ops
+    ops = [p.ops for p in build(cnn(), client, num_threads=1).report.partitions]
+    assert ["conv", "relu"] in ops
+    assert ["relu"] not in ops
+
+
 def test_two_threads(client):
     model = transformer(False)
     module = build(model, client, num_threads=2).jit()

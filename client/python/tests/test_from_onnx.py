@@ -109,8 +109,23 @@ def test_symbolic_dims_stay_or_are_fixed():
 
 def test_expressions_of_symbols_follow_from_them():
     model = make([helper.make_node("Relu", ["x"], ["y"])], {"x": (F32, ["n", "2*n + 1", "n*m"])}, ["y"])
-    assert from_onnx(model, {"n": 3}).inputs()[0][1].shape == (3, 7, "n*m")
+    assert from_onnx(model, {"n": 3}).inputs()[0][1].shape == (3, 7, "3*m")
     assert from_onnx(model, {"n": 3, "m": 2}).inputs()[0][1].shape == (3, 7, 6)
+
+
+def test_an_expression_is_the_extent_that_it_says():
+    """As exporters name a mask's length beside caches that are appended to."""
+    inputs = {
+        "mask": (F32, [1, "past_length + new"]), "past": (F32, [1, "past_length"]), "x": (F32, [1, "new"]),
+    }  # fmt: skip
+    nodes = [
+        helper.make_node("Concat", ["past", "x"], ["present"], axis=1),
+        helper.make_node("Add", ["present", "mask"], ["y"]),
+    ]
+    model = make(nodes, inputs, ["y"])
+    assert from_onnx(model).inputs()[0][1].shape == (1, "past_length+new")
+    assert from_onnx(model, {"new": 1}).inputs()[0][1].shape == (1, "past_length+1")
+    assert from_onnx(model, {"new": 1, "past_length": 4}).inputs()[0][1].shape == (1, 5)
 
 
 def test_every_unsupported_node_is_listed_at_once():
