@@ -10,6 +10,7 @@
 //   %1 = reduce_max(%0) over extents of 1             %1 = reshape(%0)
 //   %1 = tile(%0), along rows                         %1 = reshape(tile(reshape(%0))), row by row
 //   %2 = matmul(%0, transpose(%1)) of the last two    %2 = matmul(%0, %1, transpose_b=true)
+//     (also mul(transpose(%1), a number))
 //   %1 = (%a, %b); %2 = %1.0                          %a
 #include <algorithm>
 
@@ -154,8 +155,10 @@ class Canonicaliser : public Rewriter {
   // Takes a transposition of an argument's last two axes into the matmul's flag. Of another permutation that puts the
   // argument's last axis next to last (as exporters make of K in attention, 0231), the swap is taken, and a permutation
   // that keeps the last axis in its place stays: cheaper, and the same as that of Q and V.
+  // Also where it is scaled by a number since.
   absl::Status AbsorbTranspose(Binding* binding, int i, const char* flag) {
-    const Binding* def = DefCall(binding->args[i], "transpose");
+    const Binding* scaled = Scaling(binding->args[i]);
+    const Binding* def = DefCall(scaled == nullptr ? binding->args[i] : scaled->args[0], "transpose");
     if (def == nullptr) return absl::OkStatus();
     Ints perm = def->attrs.Ints("perm");
     const size_t rank = perm.size();
@@ -165,9 +168,20 @@ class Canonicaliser : public Rewriter {
     if (!IsIdentityPermutation(perm)) {
       INLAY_ASSIGN_OR_RETURN(argument, Call("transpose", {argument}, {{"perm", perm}}));
     }
+    if (scaled != nullptr) {
+      INLAY_ASSIGN_OR_RETURN(argument, Call(scaled->callee, {argument, scaled->args[1]}, scaled->attrs));
+    }
     binding->args[i] = argument;
     binding->attrs.Set(flag, !binding->attrs.Bool(flag));
     return absl::OkStatus();
+  }
+
+  const Binding* Scaling(const Operand& operand) const {
+    for (const char* op : {"mul", "div"}) {
+      const Binding* def = DefCall(operand, op);
+      if (def != nullptr && def->args[1].is_literal() && def->args[1].tensor_type().rank() == 0) return def;
+    }
+    return nullptr;
   }
 
   Replacement VisitMatmul(Binding* binding) {

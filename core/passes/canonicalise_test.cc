@@ -76,6 +76,22 @@ TEST(CanonicaliseTest, SymbolicReshapesKeepTheirMeaning) {
   EXPECT_EQ(BodyAfter(b, Canonicalise()), "  %0: f32[batch, 12, 64] = neg(%x)\n  return %0\n");
 }
 
+TEST(CanonicaliseTest, ScaledTransposesGoIntoMatmul) {
+  FunctionBuilder b;
+  VarPtr q = b.Param("q", F32({2, 5, 4})), k = b.Param("k", F32({2, 7, 4})), by = b.Param("by", F32({}));
+  VarPtr moved = b.Call("transpose", {k}, {{"perm", Ints{0, 2, 1}}});
+  VarPtr y = b.Call("matmul", {q, b.Call("mul", {moved, MakeScalar(DType::kF32, 0.5)})});
+  VarPtr z = b.Call("matmul", {q, b.Call("mul", {moved, by})});  // what is no number yet
+  b.Return({y, z});
+  EXPECT_EQ(BodyAfter(b, Canonicalise()),
+            "  %0: f32[2, 4, 7] = transpose(%k, perm=[0, 2, 1])\n"
+            "  %1: f32[2, 7, 4] = mul(%k, f32(0.5))\n"
+            "  %2: f32[2, 5, 7] = matmul(%q, %1, transpose_a=false, transpose_b=true)\n"
+            "  %3: f32[2, 4, 7] = mul(%0, %by)\n"
+            "  %4: f32[2, 5, 7] = matmul(%q, %3, transpose_a=false, transpose_b=false)\n"
+            "  return %2, %4\n");
+}
+
 TEST(CanonicaliseTest, UnitAxes) {
   FunctionBuilder b;
   VarPtr x = b.Param("x", F32({1, 128, 1, 64}));

@@ -1,5 +1,5 @@
-"""Attention whose heads of q share keys and values, as language models have it, against onnxruntime: no head of k or v
-is repeated in memory."""
+"""Attention as exporters write it, against onnxruntime: whose heads of q share keys and values, as language models have
+it, of which no head of k or v is repeated in memory; and PyTorch's scaled_dot_product_attention."""
 
 from __future__ import annotations
 
@@ -106,3 +106,31 @@ def test_another_cpu_and_executor(client):
     config = inlay.config.cpu("x86-64-v2", executor="aot", num_threads=1)
     main = inlay.build(inlay.from_onnx(model), config, server=client).jit()["main"]
     check_close(list(main(**inputs)), reference(model, inputs))
+
+
+def sdpa(rows: int, keys: int, heads: int = 4) -> onnx.ModelProto:
+    """As PyTorch exports scaled_dot_product_attention with a mask: q and k scaled by the root of the scale, k after it
+    is transposed, and 0 for queries that see no key."""
+    g = Graph("sdpa", seed=rows)
+    q, k, v = (g.input(name, F32, [2, heads, n, SIZE]) for name, n in (("q", rows), ("k", keys), ("v", keys)))
+    mask = g.input("mask", F32, [2, 1, rows, keys])
+    root = g.scalar(SIZE**-0.25)
+    keys_first = g.op("Mul", g.op("Transpose", k, perm=[0, 1, 3, 2]), root)
+    scores = g.op("Add", g.op("MatMul", g.op("Mul", q, root), keys_first), mask)
+    weights = g.op("Softmax", scores, axis=-1)
+    weights = g.op("Where", g.op("IsNaN", weights), g.scalar(0.0), weights)
+    return g.finish([(g.op("MatMul", weights, v), "y", [2, heads, rows, SIZE])])
+
+
+@pytest.mark.parametrize(("rows", "keys"), [(1, 9), (1, 300), (7, 33), (40, 40), (100, 17)])
+def test_scaled_dot_product_attention(client, rows, keys):
+    model = sdpa(rows, keys)
+    executable = inlay.build(inlay.from_onnx(model), inlay.config.cpu(backends=["native"]), server=client)
+    inputs = inputs_at(model)
+    inputs["mask"] = np.where(inputs["mask"] > 0.5, -np.inf, 0).astype(np.float32)
+    inputs["mask"][1, :, rows // 2] = -np.inf
+    got = np.from_dlpack(executable.jit()["main"](**inputs))
+    check_close(got, reference(model, inputs))
+    assert not np.isnan(got).any()
+    assert not got[1, :, rows // 2].any()
+    assert len(executable.report.partitions) == 1

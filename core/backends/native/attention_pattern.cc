@@ -18,10 +18,12 @@ constexpr int kMaxViews = 8;      // operators in front of q, k or v
 constexpr int64_t kMaxKeys = 8192;
 constexpr int64_t kMaxHeadSize = 512;
 
-// One pointwise operator on the scores `x`. Masks are whatever the other arguments are.
+// One pointwise operator on the scores `x`, or a number in place of NaN, as PyTorch gives queries that see no key.
+// Masks are whatever the other arguments are.
 PatternPtr OnScores(const PatternPtr& x) {
   return Or({OpOf({"add", "mul", "sub", "div", "maximum", "minimum"}, {x, Any()}),
-             OpOf({"add", "mul", "sub", "maximum", "minimum"}, {Any(), x}), Op("where", {Any(), x, Any()}),
+             OpOf({"add", "mul", "sub", "maximum", "minimum"}, {Any(), x}),
+             Op("where", {Op("isnan", {x}), ir::IsLiteral(), x}), Op("where", {Any(), x, Any()}),
              Op("where", {Any(), Any(), x}), OpOf({"tanh", "clip", "neg", "cast"}, {x})});
 }
 

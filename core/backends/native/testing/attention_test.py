@@ -22,7 +22,7 @@ TOLERANCE = {"f32": (1e-4, 2e-5), "f64": (1e-10, 1e-10), "f16": (1e-2, 1e-2), "b
 
 @dataclasses.dataclass
 class Form:
-    """What exporters vary. mask: "" | add | add_keys | where | where_scores | nan_to_zero."""
+    """What exporters vary. mask: "" | add | add_keys | where | where_scores | at_least | add_nan_to_zero."""
 
     batch: int = 1
     heads: int = 2
@@ -115,8 +115,10 @@ def attention(b, form: Form, params):
     if form.mask == "where_scores":
         scores = b.op("where", b.op("logical_not", params[-1]), lowest, scores)
     weights = b.op("softmax", scores, axis=3)
-    if form.mask == "nan_to_zero":
+    if form.mask == "at_least":
         weights = b.op("maximum", weights, b.literal(0.02, form.dtype))
+    if form.mask == "add_nan_to_zero":
+        weights = b.op("where", b.op("isnan", weights), b.literal(0, form.dtype), weights)
     context = b.op("matmul", weights, v)
     if not form.join:
         return context
@@ -141,7 +143,7 @@ def test_scales(s, scale):
     s.check()
 
 
-@pytest.mark.parametrize("mask", ["add", "add_keys", "where", "where_scores", "nan_to_zero"])
+@pytest.mark.parametrize("mask", ["add", "add_keys", "where", "where_scores", "at_least", "add_nan_to_zero"])
 def test_masks(s, mask):
     for keys in (1, 3, 16, 33, 70):
         add(s, Form(batch=2, heads=3, rows=19, keys=keys, mask=mask))
@@ -198,10 +200,17 @@ def test_products_of_bf16_between_f32():
 
 
 def test_special_values(s):
-    """A row of which all is masked by -Inf is NaN, as softmax defines it; so is what NaN or Inf gets into."""
+    """A row of which all is masked by -Inf is NaN, as softmax defines it, unless NaN is made 0; so is what NaN or Inf gets
+    into."""
     inf, nan = np.inf, np.nan
     form = Form(rows=21, keys=37, mask="add")
     add(s, form, [(3, np.s_[0, 0, 4, :], -inf), (3, np.s_[0, 0, 5, 36], -inf), (3, np.s_[0, 0, 6, 2], inf)])
+    add(
+        s,
+        dataclasses.replace(form, mask="add_nan_to_zero"),
+        [(3, np.s_[0, 0, 4, :], -inf), (3, np.s_[0, 0, 5, 36], -inf)],
+    )
+    add(s, dataclasses.replace(form, mask="add_nan_to_zero", rows=2, scale="both"), [(3, np.s_[0, 0, 1, :], -inf)])
     add(s, form, [(0, np.s_[0, 3, 0], nan), (2, np.s_[0, 36, 1], inf)])
     add(s, form, [(1, np.s_[0, 36, 0], nan), (1, np.s_[0, 2, 20], -inf)])
     add(s, form, [(0, np.s_[0, 3, :], 1e30), (1, np.s_[0, 30, :], 1e9)])
