@@ -143,8 +143,21 @@ class Merger {
     }
     const OpPattern from = KindOfGroup(producer), to = KindOfGroup(consumer);
     if (from == OpPattern::kOpaque || to == OpPattern::kOpaque) return false;
+    if (IsView(producer) && HasProduct(consumer)) return true;
     if (from <= OpPattern::kInjective) return to <= OpPattern::kReduction;
     return to <= OpPattern::kBroadcast && SameSpace(producer, consumer);
+  }
+
+  // Reshapes alone: a product reads what is in memory under another name.
+  bool IsView(int group) const {
+    const std::vector<int>& members = quotient_.members(group);
+    return std::all_of(members.begin(), members.end(),
+                       [&](int member) { return graph_.binding(member).IsCall("reshape"); });
+  }
+  bool HasProduct(int group) const {
+    const std::vector<int>& members = quotient_.members(group);
+    return std::any_of(members.begin(), members.end(),
+                       [&](int member) { return graph_.binding(member).IsCall("matmul"); });
   }
 
   // Whether every value that crosses from producer to consumer has the shape of everything in the consumer: an
