@@ -120,8 +120,8 @@ def inputs(which: Which) -> tuple[Any, ...]:
 def export(which: Which) -> onnx.ModelProto:
     """The ONNX form, as PyTorch's exporter writes it. Raises InlayError where it can't."""
     network = module(which, attention="eager")
-    source, family, _, _ = _choice(which)
-    return to_onnx(network, inputs(which), source.input_names(family))
+    source, family, sizes, _ = _choice(which)
+    return to_onnx(network, inputs(which), source.input_names(family, sizes))
 
 
 def to_onnx(network: Any, examples: tuple[Any, ...], input_names: list[str]) -> onnx.ModelProto:

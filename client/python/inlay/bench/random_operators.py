@@ -44,7 +44,7 @@ def draw(r: random.Random) -> tuple[str, Sizes]:
             return name, sizes
 
 
-def input_names(family: str) -> list[str]:
+def input_names(family: str, _sizes: Sizes) -> list[str]:
     return ["x", "y", "z"][: _INPUTS.get(family, 1)]
 
 

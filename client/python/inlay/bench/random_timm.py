@@ -35,7 +35,7 @@ def draw(r: random.Random) -> tuple[str, dict[str, Any]]:
     return r.choice(NAMES), {}
 
 
-def input_names(_family: str) -> list[str]:
+def input_names(_family: str, _sizes: Any) -> list[str]:
     return ["pixel_values"]
 
 

@@ -17,6 +17,7 @@ from inlay.bench.transformers_sizes import (
     resnet,
     side,
     stages,
+    step,
     text,
     upscaled,
     video,
@@ -77,7 +78,8 @@ AUDIO = Floats("input_values", lambda sizes: (sizes["samples"],))
 @dataclasses.dataclass(frozen=True)
 class Family:
     """config, network: classes of transformers. sizes: the configuration's arguments, and "length", "samples" or
-    "frames" of the input. takes: "ids", "text" (ids and a mask), "pair" (an encoder's ids and a decoder's), or Floats.
+    "frames" of the input. takes: "ids", "text" (ids and a mask), "pair" (an encoder's ids and a decoder's), "step" (an
+    id, a mask, and what a decoder keeps of the tokens before it, "past" of them), or Floats.
     output: which of the results; "": there is but one."""
 
     config: str
@@ -399,4 +401,8 @@ FAMILIES = {
         Floats("input_features", lambda sizes: (sizes["frames"], 160)),
         _HIDDEN,
     ),
+}
+FAMILIES |= {
+    f"{name}_step": dataclasses.replace(FAMILIES[name], sizes=step(FAMILIES[name].sizes), takes="step")
+    for name in ("gpt2", "gpt_neox", "llama", "olmo2", "opt", "phi", "qwen3", "starcoder2")
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 Sizes = dict[str, Any]
@@ -27,6 +28,11 @@ def decoder(r: random.Random) -> Sizes:
     shared = r.choice([share for share in (1, 2, 3, 4) if heads % share == 0])
     head = sizes["hidden_size"] // heads
     return {**sizes, "num_key_value_heads": heads // shared, "head_dim": head, "use_cache": False, "pad_token_id": 0}
+
+
+def step(of: Callable[[random.Random], Sizes]) -> Callable[[random.Random], Sizes]:
+    """A token's, behind so many."""
+    return lambda r: {**of(r), "use_cache": True, "past": r.choice([63, 127, 255, 511, 1000])}
 
 
 def side(r: random.Random) -> Sizes:
