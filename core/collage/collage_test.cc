@@ -203,6 +203,33 @@ TEST_F(CollageTest, WhatIsPointwiseGoesInBeforeAProductTakesItsTail) {
   EXPECT_EQ(Calls(*result), "native: matmul relu cast add");
 }
 
+TEST_F(CollageTest, AProductReadsWhatIsReshaped) {
+  auto x = builder_.Param("x", F32({2, 3, 4})), k = builder_.Param("k", F32({4, 2, 5})),
+       v = builder_.Param("v", F32({4, 10}));
+  auto flat = [&](const ir::Operand& t, std::vector<int64_t> shape) {
+    return Call("reshape", {t}, {{"shape", shape}});
+  };
+  auto rows = flat(x, {6, 4});
+  auto y = Call("matmul", {rows, flat(k, {4, 10})});
+  // What others need too stays, and so does what moves or computes something in front of the product.
+  auto moved = Call("transpose", {v}, {{"perm", std::vector<int64_t>{1, 0}}});
+  builder_.Return({y, Call("matmul", {rows, Call("neg", {v})}), Call("matmul", {y, moved})});
+  auto result = Partition({&native_});
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(Calls(*result),
+            "native: reshape; native: reshape matmul; native: transpose; native: neg; native: matmul; native: matmul");
+}
+
+TEST_F(CollageTest, OpenExtentsFuseToo) {
+  auto x = builder_.Param("x", ir::TensorType{ir::DType::kF32, {ir::Dim::Symbol("n"), 8}});
+  auto w = ir::MakeWeight(F32({8, 8}), Digest::Of("w"));
+  auto y = Call("add", {Call("relu", {Call("matmul", {x, w})}), x});
+  builder_.Return({Call("softmax", {Call("exp", {y})})});
+  auto result = Partition({&native_});
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(Calls(*result), "native: matmul relu add exp; native: softmax");
+}
+
 TEST_F(CollageTest, ValueWithTwoUsersIsNotFusedAway) {
   auto x = builder_.Param("x", F32({4, 4}));
   auto e = Call("exp", {x});
