@@ -110,7 +110,8 @@ def test_a_peers_process_stands_still_between_bursts(job):
         for _ in range(3):
             assert process.burst() > 0
             assert state() in "Tt"
-        np.testing.assert_allclose(process.outputs()[0], reference(model)[1], rtol=1e-5)
+        (want,) = reference(model)[1]
+        np.testing.assert_allclose(process.outputs()[0], want, rtol=1e-5)
     assert not pathlib.Path(f"/proc/{pid}").exists()
 
 
