@@ -81,11 +81,10 @@ def check_both(network, inputs, client, compiled):
 
 
 def all_close(got, want):
-    """One result or several, in the scale of each: seeded weights make some networks' very large."""
+    """One result, or several."""
     got, want = (x if isinstance(x, tuple | list) else (x,) for x in (got, want))
     for a, b in zip(got, want, strict=True):
-        scale = max(float(b.abs().max()), 1.0)
-        close(torch.from_dlpack(a) / scale, b / scale)
+        close(torch.from_dlpack(a), b)
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -107,7 +106,7 @@ def test_real(name, client, compiled):
 def test_random_architecture(number, client, compiled):
     from inlay.bench import random_architectures
 
-    which = random_architectures.Which(21, number)
+    which = random_architectures.Which(11, number)
     network, inputs = random_architectures.module(which), random_architectures.inputs(which)
     check_both(network, inputs, client, compiled)
 
