@@ -155,9 +155,10 @@ class Canonicaliser : public Rewriter {
   // Takes a transposition of an argument's last two axes into the matmul's flag. Of another permutation that puts the
   // argument's last axis next to last (as exporters make of K in attention, 0231), the swap is taken, and a permutation
   // that keeps the last axis in its place stays: cheaper, and the same as that of Q and V.
-  // Also where it is scaled by a number since.
+  // Also where it is scaled by a literal number since.
   absl::Status AbsorbTranspose(Binding* binding, int i, const char* flag) {
-    const Binding* scaled = Scaling(binding->args[i]);
+    const Binding* scaled = DefScaling(binding->args[i]);
+    if (scaled != nullptr && !scaled->args[1].is_literal()) scaled = nullptr;
     const Binding* def = DefCall(scaled == nullptr ? binding->args[i] : scaled->args[0], "transpose");
     if (def == nullptr) return absl::OkStatus();
     Ints perm = def->attrs.Ints("perm");
@@ -174,14 +175,6 @@ class Canonicaliser : public Rewriter {
     binding->args[i] = argument;
     binding->attrs.Set(flag, !binding->attrs.Bool(flag));
     return absl::OkStatus();
-  }
-
-  const Binding* Scaling(const Operand& operand) const {
-    for (const char* op : {"mul", "div"}) {
-      const Binding* def = DefCall(operand, op);
-      if (def != nullptr && def->args[1].is_literal() && def->args[1].tensor_type().rank() == 0) return def;
-    }
-    return nullptr;
   }
 
   Replacement VisitMatmul(Binding* binding) {

@@ -153,20 +153,6 @@ class ConvTransposeExpander : public Rewriter {
 
   size_t num_axes() const { return axes_.size(); }
 
-  absl::StatusOr<Operand> Reshape(const Operand& x, const Dims& dims) {
-    Ints shape;
-    std::vector<std::string> names;
-    bool open = false;
-    for (const Dim& dim : dims) {
-      shape.push_back(dim.is_static() ? dim.value() : -1);
-      names.push_back(dim.is_static() ? "" : dim.symbol());
-      open |= !dim.is_static();
-    }
-    ir::Attrs attrs({{"shape", shape}});
-    if (open) attrs.Set("dims", names);
-    return Call("reshape", {x}, std::move(attrs));
-  }
-
   // [C, M/groups, taps..] as [groups, C/groups, M/groups, taps of a phase, phases, ..].
   absl::StatusOr<Operand> SplitWeights(Operand w, const ir::TensorType& type) {
     Dims dims = {type.dims[0], type.dims[1]};

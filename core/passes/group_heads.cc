@@ -13,7 +13,6 @@
 // Of a row each, as when a token is generated, they are the rows of one product: %2 is f32[1, 4, 3, 64] and %1 is %k.
 #include "absl/container/flat_hash_map.h"
 #include "core/base/status_macros.h"
-#include "core/ir/op_registry.h"
 #include "core/passes/passes.h"
 #include "core/passes/rewriter.h"
 
@@ -23,7 +22,6 @@ namespace {
 using ir::Binding;
 using ir::Dim;
 using ir::Operand;
-using ir::TensorType;
 using Dims = std::vector<Dim>;
 using Ints = std::vector<int64_t>;
 
@@ -71,9 +69,7 @@ class Grouper : public Rewriter {
     if (merged_.empty()) return absl::nullopt;
     if (op == "softmax") return VisitSoftmax(*binding);
     if (op == "transpose") return VisitTranspose(*binding);
-    const ir::OpPattern pattern = ir::OpRegistry::Global().Find(op)->pattern;
-    const bool is_pointwise = pattern == ir::OpPattern::kElementwise || pattern == ir::OpPattern::kBroadcast;
-    if (is_pointwise && op != "batch_norm" && op != "expand") return VisitPointwise(*binding);
+    if (IsPointwise(*binding) && op != "batch_norm" && op != "expand") return VisitPointwise(*binding);
     return absl::nullopt;
   }
 
@@ -82,7 +78,7 @@ class Grouper : public Rewriter {
   // pair's extents 1.
   absl::StatusOr<absl::optional<Merged>> Unrepeated(const Operand& operand) {
     const Binding* def = Def(operand);
-    if (def != nullptr && (def->IsCall("transpose") || def->IsCall("cast") || IsScaled(*def))) {
+    if (def != nullptr && (def->IsCall("transpose") || def->IsCall("cast") || DefScaling(operand) != nullptr)) {
       INLAY_ASSIGN_OR_RETURN(absl::optional<Merged> before, Unrepeated(def->args[0]));
       if (!before.has_value()) return before;
       if (def->IsCall("transpose")) return Transposed(*before, def->attrs.Ints("perm"));
@@ -108,10 +104,6 @@ class Grouper : public Rewriter {
     return absl::optional<Merged>();
   }
 
-  static bool IsScaled(const Binding& binding) {
-    return (binding.IsCall("mul") || binding.IsCall("div")) && binding.args[1].tensor_type().rank() == 0;
-  }
-
   const Merged* FindMerged(const Operand& operand) const {
     const auto it = operand.var == nullptr ? merged_.end() : merged_.find(operand.var.get());
     return it == merged_.end() ? nullptr : &it->second;
@@ -131,20 +123,7 @@ class Grouper : public Rewriter {
     return absl::optional<Merged>({out, pair});
   }
 
-  absl::StatusOr<Operand> Reshape(const Operand& x, const Dims& dims) {
-    Ints shape;
-    std::vector<std::string> names;
-    bool is_open = false;
-    for (const Dim& dim : dims) {
-      shape.push_back(dim.is_static() ? dim.value() : -1);
-      names.push_back(dim.is_static() ? "" : dim.symbol());
-      is_open |= !dim.is_static();
-    }
-    ir::Attrs attrs({{"shape", shape}});
-    if (is_open) attrs.Set("dims", names);
-    return Call("reshape", {x}, std::move(attrs));
-  }
-
+  // nullopt where `pair` can't be.
   Replacement Apart(const Operand& operand, const Pair& pair, int rank) {
     if (const Merged* merged = FindMerged(operand); merged != nullptr && merged->pair == pair) return {merged->apart};
     const absl::optional<Dims> dims = pair.Apart(operand.tensor_type().dims, rank);

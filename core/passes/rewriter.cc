@@ -103,6 +103,20 @@ absl::StatusOr<Operand> Rewriter::Call(absl::string_view op, std::vector<Operand
   return AppendBinding(std::move(binding));
 }
 
+absl::StatusOr<Operand> Rewriter::Reshape(const Operand& x, const std::vector<ir::Dim>& dims) {
+  std::vector<int64_t> shape;
+  std::vector<std::string> names;
+  bool is_open = false;
+  for (const ir::Dim& dim : dims) {
+    shape.push_back(dim.is_static() ? dim.value() : -1);
+    names.push_back(dim.symbol());
+    is_open |= !dim.is_static();
+  }
+  ir::Attrs attrs({{"shape", shape}});
+  if (is_open) attrs.Set("dims", names);
+  return Call("reshape", {x}, std::move(attrs));
+}
+
 Operand Rewriter::Item(const Operand& tuple, int index) {
   Binding binding;
   binding.kind = Binding::Kind::kTupleGetItem;
@@ -135,6 +149,12 @@ const Binding* Rewriter::Def(const Operand& operand) const {
 const Binding* Rewriter::DefCall(const Operand& operand, absl::string_view op) const {
   const Binding* def = Def(operand);
   return def != nullptr && def->IsCall(op) ? def : nullptr;
+}
+
+const Binding* Rewriter::DefScaling(const Operand& operand) const {
+  const Binding* def = Def(operand);
+  const bool scales = def != nullptr && (def->IsCall("mul") || def->IsCall("div"));
+  return scales && def->args[1].tensor_type().rank() == 0 ? def : nullptr;
 }
 
 int Rewriter::NumUses(const Operand& operand) const {

@@ -36,6 +36,9 @@ class Rewriter {
   // Appends a call. Its location is that of the binding that is visited.
   absl::StatusOr<ir::Operand> Call(absl::string_view op, std::vector<ir::Operand> args, ir::Attrs attrs = {});
 
+  // The same of a reshape to `dims`, of which some may be open.
+  absl::StatusOr<ir::Operand> Reshape(const ir::Operand& x, const std::vector<ir::Dim>& dims);
+
   // Appends the tuple's item.
   ir::Operand Item(const ir::Operand& tuple, int index);
 
@@ -43,6 +46,8 @@ class Rewriter {
   const ir::Binding* Def(const ir::Operand& operand) const;
   // The same where it is a call of `op`.
   const ir::Binding* DefCall(const ir::Operand& operand, absl::string_view op) const;
+  // The same where it is a value times, or by, one of rank 0.
+  const ir::Binding* DefScaling(const ir::Operand& operand) const;
   // Uses in the function before the walk; of a value that the walk added, those of the one that it replaced.
   int NumUses(const ir::Operand& operand) const;
   // Whether it is a call whose elements are each of those at their place, broadcast perhaps.

@@ -59,7 +59,7 @@ def inputs_at(model: onnx.ModelProto, **sizes: int) -> dict[str, np.ndarray]:
     arrays = {}
     for info in model.graph.input:
         shape = info.type.tensor_type.shape.dim
-        extents = [inlay.ir.dims.substitute(d.dim_param, sizes) if d.dim_param else d.dim_value for d in shape]
+        extents = [inlay.ir.dims.canonical(d.dim_param, sizes) if d.dim_param else d.dim_value for d in shape]
         arrays[info.name] = generator.standard_normal(extents).astype(np.float32)
     return arrays
 

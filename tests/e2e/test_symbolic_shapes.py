@@ -123,7 +123,7 @@ def inputs_at(model: onnx.ModelProto, **sizes: int) -> dict[str, np.ndarray]:
     arrays = {}
     for info in model.graph.input:
         tensor = info.type.tensor_type
-        shape = [inlay.ir.dims.substitute(d.dim_param, sizes) if d.dim_param else d.dim_value for d in tensor.shape.dim]
+        shape = [inlay.ir.dims.canonical(d.dim_param, sizes) if d.dim_param else d.dim_value for d in tensor.shape.dim]
         if "mask" in info.name:
             arrays[info.name] = np.ones(shape, np.int64)
             arrays[info.name][..., shape[-1] // 2 + 1 :] = 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import operator
 import re
 from collections.abc import Mapping, Sequence
 
@@ -113,9 +112,7 @@ def symbols(shape: Sequence[Dim]) -> list[str]:
     return list(dict.fromkeys(dim for dim in shape if isinstance(dim, str)))
 
 
-_OPERATORS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv,
-              ast.Div: operator.floordiv}  # fmt: skip
-_COMBINE = {ast.Add: add, ast.Sub: sub, ast.Mult: mul, ast.FloorDiv: floordiv, ast.Div: floordiv}
+_OPERATORS = {ast.Add: add, ast.Sub: sub, ast.Mult: mul, ast.FloorDiv: floordiv, ast.Div: floordiv}
 
 
 def names_in(text: str) -> list[str]:
@@ -130,7 +127,8 @@ def names_in(text: str) -> list[str]:
 
 def canonical(text: str, values: Mapping[str, object] | None = None) -> Dim:
     """What `add`, `sub`, `mul` and `floordiv` give for what an expression says ("past + 1": "past+1"), so that both are
-    one extent, with what `values` says of its symbols. A text that is no such expression: as it is."""
+    one extent, with what `values` says of its symbols; a number once it says all. Knows + - * / (rounding down) and
+    brackets; any other text is given as it is."""
     values = values or {}
 
     def walk(node: ast.AST) -> Dim:
@@ -139,35 +137,11 @@ def canonical(text: str, values: Mapping[str, object] | None = None) -> Dim:
         if isinstance(node, ast.Name):
             value = values.get(node.id, node.id)
             return int(value) if isinstance(value, np.integer) else value if isinstance(value, int | str) else node.id
-        if isinstance(node, ast.BinOp) and type(node.op) in _COMBINE:
-            return _COMBINE[type(node.op)](walk(node.left), walk(node.right))
+        if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
+            return _OPERATORS[type(node.op)](walk(node.left), walk(node.right))
         raise ValueError
 
     try:
         return walk(ast.parse(text.strip(), mode="eval").body)
     except (SyntaxError, ValueError, RecursionError, ZeroDivisionError):
         return text
-
-
-def substitute(text: str, values: Mapping[str, object]) -> int | None:
-    """The number that an expression has once its symbols do, else None. Knows + - * / (rounding down) and brackets."""
-
-    def walk(node: ast.AST) -> int | None:
-        if isinstance(node, ast.Expression):
-            return walk(node.body)
-        if isinstance(node, ast.Constant) and type(node.value) is int:
-            return node.value
-        if isinstance(node, ast.Name):
-            value = values.get(node.id)
-            return int(value) if isinstance(value, (int, np.integer)) else None
-        if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
-            left, right = walk(node.left), walk(node.right)
-            if left is None or right is None or (right == 0 and isinstance(node.op, (ast.Div, ast.FloorDiv))):
-                return None
-            return _OPERATORS[type(node.op)](left, right)
-        return None
-
-    try:
-        return walk(ast.parse(text.strip(), mode="eval"))
-    except (SyntaxError, ValueError, RecursionError):
-        return None

@@ -163,9 +163,8 @@ def _parameter(info: onnx.ValueInfoProto, shape: dict, symbols: set[str]) -> tup
     for extent in declared:
         value = extent
         if isinstance(extent, str):
-            value = shape.get(
-                extent, dims.canonical(extent, shape)
-            )  # "2*batch" follows from batch, "past + 1" is what past and one are
+            # "2*batch" follows from batch, "past + 1" is what past and one are.
+            value = shape.get(extent, dims.canonical(extent, shape))
         if not isinstance(value, (int, str, np.integer)):
             raise InvalidModelError(f"shape of dimension {extent!r}: {value!r} is not a number")
         if not isinstance(value, str) and value < 0:

@@ -138,11 +138,8 @@ Shape TakeGroup(Shape* batch, Matrices* k, Matrices* v) {
   while (!batch->empty() && is_shared(*k) && is_shared(*v)) {
     group.insert(group.begin(), batch->back());
     batch->pop_back();
-    for (Matrices* m : {k, v}) {
-      if (m->batch.empty()) continue;
-      m->batch.pop_back();
-      m->batch_strides.pop_back();
-    }
+    k->DropBatches(1);
+    v->DropBatches(1);
   }
   return group;
 }

@@ -93,11 +93,18 @@ ProductShape::ProductShape(const Tensor& result, const Extent& row_count, bool v
       vector_a(vector_a),
       vector_b(vector_b) {}
 
-Extent ProductShape::TakeBatchesForRows() {
-  const Extent batches = Product(batch);
-  batch.insert(batch.end(), rows.begin(), rows.end());
-  rows = std::move(batch);
-  batch.clear();
+void Matrices::DropBatches(size_t axes) {
+  batch.resize(batch.size() - std::min(axes, batch.size()));
+  batch_strides.resize(batch.size());
+}
+
+Extent ProductShape::TakeBatchesForRows() { return TakeBatchesForRows(batch.size()); }
+
+Extent ProductShape::TakeBatchesForRows(size_t axes) {
+  const auto first = batch.end() - static_cast<std::ptrdiff_t>(axes);
+  const Extent batches = Product(Shape(first, batch.end()));
+  rows.insert(rows.begin(), first, batch.end());
+  batch.erase(first, batch.end());
   return batches;
 }
 
@@ -107,25 +114,19 @@ bool ProductShape::MergeBatches(Matrices* a, Matrices* b) {
     return from_end < dims.size() ? dims.end()[-1 - static_cast<std::ptrdiff_t>(from_end)] : Extent(1);
   };
   size_t axes = 0;
-  Extent taken = 1, expected = a->row_stride * a->rows;
+  Extent expected = a->row_stride * a->rows;
   const bool is_nothing = expected == Extent(0);
   for (; axes < batch.size(); ++axes) {
-    const Extent& d = extent(batch, axes);
+    const Extent d = extent(batch, axes);
     if (extent(b->batch, axes) != Extent(1)) break;  // a has all of d
     if (d == Extent(1)) continue;
     if (!is_nothing && extent(a->batch_strides, axes) != expected) break;
     expected = expected * d;
-    taken = taken * d;
   }
   const bool is_all = axes == batch.size();
   if (!is_all && Product(b->batch) == Extent(1)) return false;
-  rows.insert(rows.begin(), batch.end() - static_cast<std::ptrdiff_t>(axes), batch.end());
-  batch.resize(batch.size() - axes);
-  for (Matrices* m : {a, b}) {
-    m->batch.resize(m->batch.size() - std::min(axes, m->batch.size()));
-    m->batch_strides.resize(m->batch.size());
-  }
-  a->rows = a->rows * taken;
+  a->rows = a->rows * TakeBatchesForRows(axes);
+  for (Matrices* m : {a, b}) m->DropBatches(axes);
   return is_all;
 }
 

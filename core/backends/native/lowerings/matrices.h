@@ -24,6 +24,9 @@ struct Matrices {
   // Whether all batches' rows are row_stride apart, one batch after the other.
   bool OneMatrix() const;
 
+  // The last axes of `batch`, or as many as there are, away: they have an extent of 1, or rows take them.
+  void DropBatches(size_t axes);
+
   // Address of the first matrix.
   mlir::Value Pointer(Kernel& k, mlir::Type element) const;
 
@@ -40,6 +43,7 @@ struct ProductShape {
 
   // One b for all: the rows of all batch elements become rows of one product. How many there were.
   Extent TakeBatchesForRows();
+  Extent TakeBatchesForRows(size_t axes);  // the last ones of `batch`
   // The same where a's rows allow it, which are then those of one matrix: whether it did. Of several b, of the last
   // axes along which b stays the same.
   bool MergeBatches(Matrices* a, Matrices* b);
