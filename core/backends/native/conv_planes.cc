@@ -16,24 +16,6 @@ using mlir::Value;
 // Of a row: more are a loop of scalars.
 constexpr int64_t kMaxEdgeVectors = 40;
 
-// A run of stride vectors, by phase: lane l of result p is their element l * stride + p. A power of two.
-std::vector<Value> Deinterleave(KernelBuilder& kb, const std::vector<Value>& run) {
-  if (run.size() == 1) return run;
-  const int64_t lanes = mlir::cast<mlir::VectorType>(run[0].getType()).getNumElements();
-  std::vector<Value> half[2];
-  for (int64_t parity : {0, 1}) {
-    llvm::SmallVector<int64_t> mask(lanes);
-    for (int64_t l = 0; l < lanes; ++l) mask[l] = 2 * l + parity;
-    for (size_t i = 0; i < run.size(); i += 2) {
-      half[parity].push_back(kb.b.create<mlir::vector::ShuffleOp>(kb.loc, run[i], run[i + 1], mask));
-    }
-    half[parity] = Deinterleave(kb, half[parity]);
-  }
-  std::vector<Value> phases;
-  for (size_t i = 0; i < run.size(); ++i) phases.push_back(half[i % 2][i / 2]);
-  return phases;
-}
-
 Value Padding(KernelBuilder& kb, const InputElements& elements, Type type) {
   if (elements.padding == 0) return kb.Zero(type);
   const Value bits = kb.b.create<mlir::arith::ConstantIntOp>(kb.loc, elements.padding, 32);
@@ -129,6 +111,23 @@ void SpreadPlane(KernelBuilder& kb, const ConvPlan& plan, Value x, const InputEl
 }
 
 }  // namespace
+
+std::vector<Value> Deinterleave(KernelBuilder& kb, const std::vector<Value>& run) {
+  if (run.size() == 1) return run;
+  const int64_t lanes = mlir::cast<mlir::VectorType>(run[0].getType()).getNumElements();
+  std::vector<Value> half[2];
+  for (int64_t parity : {0, 1}) {
+    llvm::SmallVector<int64_t> mask(lanes);
+    for (int64_t l = 0; l < lanes; ++l) mask[l] = 2 * l + parity;
+    for (size_t i = 0; i < run.size(); i += 2) {
+      half[parity].push_back(kb.b.create<mlir::vector::ShuffleOp>(kb.loc, run[i], run[i + 1], mask));
+    }
+    half[parity] = Deinterleave(kb, half[parity]);
+  }
+  std::vector<Value> phases;
+  for (size_t i = 0; i < run.size(); ++i) phases.push_back(half[i % 2][i / 2]);
+  return phases;
+}
 
 void EmitPadPlane(KernelBuilder& kb, const ConvPlan& plan, Value x, const InputElements& elements, Type accumulator,
                   Value out_row, Value to) {

@@ -22,6 +22,9 @@ struct InputElements {
   }
 };
 
+// A run of stride vectors, by phase: lane l of result p is their element l * stride + p. A power of two.
+std::vector<mlir::Value> Deinterleave(KernelBuilder& kb, const std::vector<mlir::Value>& run);
+
 // One plane of x to its padded copy, or the part of it that the output rows from `out_row` on see.
 void EmitPadPlane(KernelBuilder& kb, const ConvPlan& plan, mlir::Value x, const InputElements& elements,
                   mlir::Type accumulator, mlir::Value out_row, mlir::Value to);

@@ -65,7 +65,7 @@ Epilogue StorePixels(Kernel& k, const Node& n, int64_t groups, bool flat, Value 
       return;
     }
     // A tail that broadcasts within the image: pixel by pixel.
-    std::vector<int64_t> pixels = Numbers(out, 2);
+    const Shape pixels(out.dims.begin() + 2, out.dims.end());
     for (int64_t lane = 0; lane < Ops::Lanes(acc); ++lane) {
       Indices at = {image, channel};
       for (const Index& i : Delinearise(o, o.Add(column, lane), pixels)) at.push_back(i);

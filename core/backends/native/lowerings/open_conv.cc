@@ -1,177 +1,311 @@
-// Convolutions of images whose size is open: right everywhere, tuned for nothing in particular.
+// Convolutions of images whose size is open.
 //
-// A task is a block of pixels of one group of one image. A tile's patches are copied to the stack, zero where they are
-// padding, and multiplied with panel after panel of the weights, which lie packed as a matmul's.
+// A task is a panel of pixels of one group of one image, and a block of its channels, as in conv.h's kPanels: the task
+// copies the panel's pixels, tap by tap, from padded planes, and multiplies them with the weights, which lie packed.
+// The last panel of an image begins earlier instead of being smaller. Depthwise ones go row by row.
 #include <algorithm>
 
 #include "absl/status/status.h"
 #include "core/backends/native/function_emitter.h"
-#include "core/backends/native/loops.h"
+#include "core/backends/native/gemm.h"
+#include "core/backends/native/lowerings/conv_support.h"
 #include "core/backends/native/lowerings/gemm_support.h"
-#include "core/backends/native/lowerings/windows.h"
-#include "core/backends/native/microkernel.h"
+#include "core/backends/native/lowerings/open_planes.h"
 #include "core/backends/native/packing.h"
 #include "core/backends/native/rounding.h"
 
 namespace inlay::native {
 namespace {
 
+using mlir::Type;
 using mlir::Value;
 
-constexpr int64_t kTilesOfTask = 8;
+// What the tile is chosen for.
 constexpr int64_t kNominalPixels = 1024;
+constexpr int64_t kMaxUnrolledTaps = 8;
+// Results of a channel of x: with more, they are rows of a product.
+constexpr int64_t kMaxMultiplier = 4;
+// A row's sums; more taps are loops.
+constexpr int64_t kMaxRowTaps = 64;
 
 class OpenConvolution {
  public:
   OpenConvolution(FunctionEmitter& f, const Node& n)
-      : f_(f), n_(n), x_(n.in(0)), w_(n.in(1)), types_(f, x_.dtype), windows_(*n.attrs, KernelOf(w_)) {
+      : f_(f), n_(n), x_(n.in(0)), types_(f, x_.dtype), planes_(n), pixels_(planes_.pixels()) {
+    const Tensor& w = n.in(1);
     groups_ = n.attrs->IntOr("groups", 1);
-    channels_ = w_.dims[1].value();
-    columns_ = w_.dims[0].value() / groups_;
-    depth_ = channels_;
-    for (int64_t taps : windows_.kernel) depth_ *= taps;
-    pixels_ = Product(n.out().dims, 2, n.out().rank());
-    plan_ =
-        PlanGemm(f.cpu().core, ColumnSource::kPacked, types_.accumulator_bytes, 1, kNominalPixels, columns_, depth_);
+    channels_ = w.dims[1].value();
+    const int64_t taps = planes_.taps();
+    plan_ = PlanGemm(f.cpu().core, ColumnSource::kOnTheFly, types_.accumulator_bytes, 1, w.dims[0].value() / groups_,
+                     kNominalPixels, channels_ * taps, TailRows::kShared);
+    // A panel is a product of its own: where it lies is ours to say.
+    plan_.n = plan_.nr();
     plan_.nv_last = plan_.nv;
-    patches_bytes_ = RoundUp(plan_.mr * depth_ * types_.accumulator_bytes, kLineBytes);
+    plan_.kc = std::min(CeilDiv(plan_.kc, taps), channels_) * taps;
+    panels_ = CeilDiv(pixels_, plan_.nr());
   }
 
-  absl::Status Emit() {
-    int64_t scratch_bytes = patches_bytes_ + plan_.mr * plan_.nr() * types_.accumulator_bytes;
-    if (scratch_bytes > Kernel::kMaxStackBytes) {
-      return absl::UnimplementedError("native: a convolution of open size whose patches don't fit the stack");
-    }
-    PackWeights();
-    Extent blocks = CeilDiv(pixels_, plan_.mr * kTilesOfTask);
-    double cost = static_cast<double>(plan_.mr * kTilesOfTask) * depth_ * (3 + columns_ / (2.0 * plan_.lanes));
-    f_.Parallel(x_.dims[0] * groups_ * blocks, cost, [&](Kernel& k, Value begin, Value end) {
-      Value scratch = k.Scratch(scratch_bytes);
-      k.o.For(begin, end, 1, [&](Value item) {
-        Value block = k.o.Rem(item, blocks), rest = k.o.Div(item, blocks);
-        Task(k, k.o.Div(rest, groups_), k.o.Rem(rest, groups_), k.o.Mul(block, plan_.mr * kTilesOfTask), scratch);
-      });
-    });
-    return absl::OkStatus();
+  void Emit() {
+    const Buffer weights = PackWeights();
+    // Rows of a panel are copied in whole vectors, also those at the end of the last plane.
+    const Buffer planes = planes_.Emit(f_, x_, types_, plan_.lanes, plan_.nr() + plan_.lanes);
+    ShapeMap shapes;
+    const bool flat = FlatPixels(f_, n_, &shapes);
+    const int64_t row_blocks = plan_.row_blocks(), overflow = plan_.scratch_bytes();
+    const int64_t spilled = overflow + RoundUp(plan_.nr() * types_.accumulator_bytes, kLineBytes);
+    const double cycles = static_cast<double>(plan_.mc * plan_.k) * plan_.nv / plan_.core.multiply_adds + 100;
+    EmitTasks(f_, x_.dims[0] * groups_ * panels_ * row_blocks, cycles, spilled + kSpilledVectors * 64,
+              [&](Kernel& k, Value begin, Value end, Value scratch) {
+                k.shapes = shapes;
+                KernelBuilder& kb = k.o;
+                kb.For(begin, end, 1, [&](Value item) {
+                  Value block = kb.Rem(item, row_blocks), rest = kb.Div(item, row_blocks);
+                  const Value panel = kb.Rem(rest, panels_);
+                  rest = kb.Div(rest, panels_);
+                  Task task{k, kb.Div(rest, groups_), kb.Rem(rest, groups_), {}, k.Pointer(planes)};
+                  const Value last = kb.Max(kb.Sub(kb.Int(pixels_), kb.Int(plan_.nr())), kb.Int(0));
+                  task.first = kb.Min(kb.Mul(panel, plan_.nr()), last);
+                  task.spilled = kb.At(scratch, spilled, kb.b.getI8Type());
+                  const GemmKernel g = KernelOf(task, k.Pointer(weights), flat);
+                  EmitGemmTasks(kb, g, block, kb.Add(block, 1), scratch);
+                });
+              });
   }
 
  private:
-  static std::vector<int64_t> KernelOf(const Tensor& w) {
-    std::vector<int64_t> taps;
-    for (int i = 2; i < w.rank(); ++i) taps.push_back(w.dims[i].value());
-    return taps;
-  }
-  int Spatial() const { return x_.rank() - 2; }
-  int64_t packed_group() const { return depth_ * plan_.packed_columns(); }
+  static constexpr int64_t kSpilledVectors = 2;  // that an epilogue takes at a time
 
-  void PackWeights() {
-    bool constant = f_.IsConstantParam(w_);
-    int64_t bytes = groups_ * packed_group() * types_.accumulator_bytes;
-    weights_ = constant ? f_.State(bytes) : f_.Temporary(bytes);
+  struct Task {
+    Kernel& k;
+    Value image, group, first;  // first: pixel of the panel
+    Value planes, spilled;
+  };
+
+  Buffer PackWeights() {
+    const Tensor& w = n_.in(1);
+    const bool constant = f_.IsConstantParam(w);
+    const int64_t bytes = (groups_ * plan_.packed_row_elements() + plan_.lanes) * types_.accumulator_bytes;
+    const Buffer weights = constant ? f_.State(bytes) : f_.Temporary(bytes);
     auto pack = [&](Kernel& k, Value group) {
-      mlir::Type acc = types_.Accumulator(k.o), stored = types_.Stored(k.o);
-      Value from = k.o.At(k.Pointer(w_), k.o.Mul(group, columns_ * depth_), stored);
-      Value to = k.o.At(k.Pointer(weights_), k.o.Mul(group, packed_group()), acc);
-      EmitPackColumns(k.o, plan_, {from, stored, 1, depth_}, acc, to);
+      const Type stored = types_.Stored(k.o);
+      const Value from = k.o.At(k.Pointer(w), k.o.Mul(group, plan_.m * plan_.k), stored);
+      const Value to = k.o.At(k.Pointer(weights), k.o.Mul(group, plan_.packed_row_elements()), stored);
+      EmitPackRows(k.o, plan_, StridedMatrix{from, stored, 1, plan_.k}, to);
     };
-    f_.ParallelEach(groups_, 1e3, pack, constant ? Phase::kInit : Phase::kRun);
+    const double cycles = static_cast<double>(plan_.m * plan_.k);
+    f_.ParallelEach(groups_, cycles, pack, constant ? Phase::kInit : Phase::kRun);
+    return weights;
   }
 
-  void Task(Kernel& k, Value image, Value group, Value first, Value scratch) {
-    Ops& o = k.o;
-    Value end = o.Min(o.Int(pixels_), o.Add(first, plan_.mr * kTilesOfTask));
-    o.For(first, end, plan_.mr, [&](Value pixel) {
-      o.For(plan_.mr, [&](Value r) {
-        // Those beyond the last are the last.
-        Value which = o.Min(o.KernelBuilder::Add(pixel, r), o.Sub(o.Int(pixels_), o.Int(1)));
-        Patch(k, image, group, which, o.At(scratch, o.Mul(r, depth_), types_.Accumulator(o)));
+  GemmKernel KernelOf(const Task& task, Value weights, bool flat) {
+    KernelBuilder& kb = task.k.o;
+    GemmKernel g;
+    g.plan = plan_;
+    g.accumulator = types_.Accumulator(task.k.o);
+    g.p.element = types_.Stored(task.k.o);
+    g.p.pointer = kb.At(weights, kb.Mul(task.group, plan_.packed_row_elements()), g.p.element);
+    g.p.row_stride = 1;
+    g.p.k_stride = plan_.mr;
+    g.p.tile_stride = plan_.mr * plan_.k;
+    g.q.element = g.accumulator;
+    g.q.pack = [this, task](KernelBuilder& kb, const PackRequest& request) { PackPanel(kb, task, request); };
+    g.epilogue = [this, task, flat, store = StorePixels(task.k, n_, groups_, flat, task.image)](
+                     KernelBuilder& kb, Value, Value row, Value column, Value sums) {
+      StoreSums(kb, task, flat, row, kb.Add(task.first, column), sums, store);
+    };
+    return g;
+  }
+
+  // Whether an image has pixels for a panel.
+  Value FillsPanel(KernelBuilder& kb) const { return kb.Less(kb.Int(plan_.nr() - 1), kb.Int(pixels_)); }
+
+  // to[k][column] = plane(channel)[pixel(column) + offset(tap)].
+  void PackPanel(KernelBuilder& kb, const Task& task, const PackRequest& request) {
+    Ops& o = task.k.o;
+    const Type element = planes_.Element(o, types_), accumulator = types_.Accumulator(o);
+    const Type vector = KernelBuilder::Vector(plan_.lanes, element);
+    const Spatial& kernel = planes_.kernel;
+    const Value first_plane = kb.Add(kb.Mul(task.image, groups_ * channels_), kb.Mul(task.group, channels_));
+    const Value channel = kb.Div(request.k_begin, planes_.taps());
+    const Value planes = kb.At(task.planes, kb.Mul(kb.Add(first_plane, channel), planes_.plane_elements()), element);
+    const Value channels = kb.Sub(kb.Div(request.k_end, planes_.taps()), channel);
+    auto for_taps = [&](const std::function<void(Value plane, Value at)>& copy) {
+      kb.For(kb.Int(0), channels, 1, [&](Value c) {
+        const Value plane = kb.At(planes, kb.Mul(c, planes_.plane_elements()), element);
+        kb.For(kernel[0], [&](Value d) {
+          kb.For(kernel[1], [&](Value h) {
+            const Value row = kb.Add(kb.Mul(kb.Add(kb.Mul(c, kernel[0]), d), kernel[1]), h);
+            auto tap = [&](Value w) {
+              const Value at = kb.Mul(kb.Add(kb.Mul(row, kernel[2]), w), plan_.nr());
+              copy(kb.At(plane, planes_.TapOffset(kb, d, h, w), element), kb.At(request.to, at, accumulator));
+            };
+            if (kernel[2] > kMaxUnrolledTaps) return kb.For(kernel[2], tap);
+            for (int64_t w = 0; w < kernel[2]; ++w) tap(kb.Int(w));
+          });
+        });
       });
-      Value rows = o.Min(o.Int(plan_.mr), o.Sub(end, pixel));
-      o.For(plan_.panels(), [&](Value panel) { Panel(k, image, group, pixel, rows, panel, scratch); });
-    });
-  }
-
-  Indices PixelAt(Ops& o, Value pixel) {
-    const Shape& out = n_.out().dims;
-    return Delinearise(o, pixel, Shape(out.begin() + 2, out.end()));
-  }
-
-  // to[channel][tap...] of one pixel.
-  void Patch(Kernel& k, Value image, Value group, Value pixel, Value to) {
-    Ops& o = k.o;
-    mlir::Type acc = types_.Accumulator(o), stored = types_.Stored(o);
-    Shape strides = RowMajorStrides(x_.dims);
-    Indices at = PixelAt(o, pixel);
-    Value base = o.KernelBuilder::Add(o.Mul(image, strides[0]), o.Mul(o.Mul(group, channels_), strides[1]));
-    Value from = o.At(k.Pointer(x_), base, stored);
-    o.For(channels_, [&](Value channel) {
-      std::function<void(int, Value, Value, Value)> nest = [&](int i, Value offset, Value inside, Value number) {
-        if (i == Spatial()) {
-          Value value = o.IfElse(
-              inside, {acc}, [&] { return Values{o.Widen(o.Load(stored, o.At(from, offset, stored)), acc)}; },
-              [&] { return Values{o.Zero(acc)}; })[0];
-          o.Store(value, o.At(to, number, acc));
-          return;
-        }
-        Value start = o.Add(o.Mul(at[i].base, windows_.strides[i]), -windows_.pads_begin[i]);
-        o.For(windows_.kernel[i], [&](Value tap) {
-          Value position = o.KernelBuilder::Add(start, o.Mul(tap, windows_.dilations[i]));
-          // Unsigned: what is negative is large.
-          Value here = o.CompareI(Compare::kLt, position, o.Int(x_.dims[i + 2]), false);
-          nest(i + 1, o.KernelBuilder::Add(offset, o.Mul(position, strides[i + 2])),
-               inside ? o.And(inside, here) : here, o.KernelBuilder::Add(o.Mul(number, windows_.kernel[i]), tap));
+    };
+    auto copy_vectors = [&](Value from, Value to) {
+      for (int64_t v = 0; v < plan_.nv; ++v) {
+        const Value pixels = kb.Load(vector, kb.At(from, v * plan_.lanes, element));
+        kb.Store(kb.Widen(pixels, accumulator), kb.At(to, v * plan_.lanes, accumulator));
+      }
+    };
+    if (planes_.PixelsAdjoin()) {
+      const Value last = kb.Min(kb.Int(plan_.nr()), kb.Int(pixels_));
+      auto copy_elements = [&](Value plane, Value at) {
+        kb.For(kb.Int(0), last, 1, [&](Value i) {
+          const Value pixel = kb.Load(element, kb.At(plane, i, element));
+          kb.Store(kb.Widen(pixel, accumulator), kb.At(at, i, accumulator));
         });
       };
-      nest(0, o.Mul(channel, strides[1]), nullptr, channel);
+      auto pack = [&](const std::function<void(Value, Value)>& copy) {
+        for_taps([&](Value plane, Value at) { copy(kb.At(plane, task.first, element), at); });
+      };
+      // x may end with its last pixel.
+      if (!planes_.AreImages()) return pack(copy_vectors);
+      kb.If(FillsPanel(kb), [&] { pack(copy_vectors); }, [&] { pack(copy_elements); });
+      return;
+    }
+    // One row of the image after another: what a row's last vector holds beyond its end is overwritten by the next
+    // row's first, or by the next tap's.
+    const Value row = kb.Div(task.first, planes_.out[2]), column = kb.Rem(task.first, planes_.out[2]);
+    const Value last_pixel = kb.Min(kb.Add(task.first, plan_.nr() - 1), kb.Add(kb.Int(pixels_), -1));
+    const Value rows = kb.Sub(kb.Div(last_pixel, planes_.out[2]), row);
+    const Value first_row = kb.Add(planes_.RowOffset(kb, row), column);
+    for_taps([&](Value plane, Value at) {
+      copy_vectors(kb.At(plane, first_row, element), at);
+      kb.For(kb.Int(0), rows, 1, [&](Value i) {
+        const Value next = kb.Add(i, 1);
+        copy_vectors(kb.At(plane, planes_.RowOffset(kb, kb.Add(row, next)), element),
+                     kb.At(at, kb.Sub(kb.Mul(next, planes_.out[2]), column), accumulator));
+      });
     });
   }
 
-  void Panel(Kernel& k, Value image, Value group, Value pixel, Value rows, Value panel, Value scratch) {
-    Ops& o = k.o;
-    mlir::Type acc = types_.Accumulator(o), vector = KernelBuilder::Vector(plan_.lanes, acc);
-    RegisterTile t;
-    t.rows = plan_.mr;
-    t.vectors = plan_.nv;
-    t.lanes = plan_.lanes;
-    t.accumulator = t.p_element = t.q_element = acc;
-    t.p = scratch;
-    t.p_row_stride = depth_;
-    t.q = o.At(o.At(k.Pointer(weights_), o.Mul(group, packed_group()), acc), o.Mul(panel, depth_ * plan_.nr()), acc);
-    t.q_k_stride = t.q_columns = plan_.nr();
-    Values sums = EmitRegisterTile(o, t, o.Int(0), o.Int(depth_), Values(plan_.mr * plan_.nv, o.Zero(vector)));
-    Value slab = o.At(scratch, patches_bytes_, o.b.getI8Type());
-    for (size_t i = 0; i < sums.size(); ++i) o.Store(sums[i], o.At(slab, i * plan_.lanes, acc));
-    Value first = o.Mul(panel, plan_.nr());
-    Value columns = o.Min(o.Int(plan_.nr()), o.Sub(o.Int(columns_), first));
-    o.For(o.Int(0), rows, 1, [&](Value r) {
-      Indices at = PixelAt(o, o.KernelBuilder::Add(pixel, r));
-      o.For(o.Int(0), columns, 1, [&](Value c) {
-        Value channel = o.KernelBuilder::Add(o.Mul(group, columns_), o.KernelBuilder::Add(first, c));
-        Value sum = o.Load(acc, o.At(slab, o.KernelBuilder::Add(o.Mul(r, plan_.nr()), c), acc));
-        if (n_.inputs.size() > 2) {
-          Eval e(k, 1);
-          sum = o.AddF(sum, e.At(n_.in(2), {channel}));
-        }
-        Indices all = {image, channel};
-        all.insert(all.end(), at.begin(), at.end());
-        k.StoreResult(n_.out(), all, sum);
+  // Pixel by pixel where the tail does not number them through, and where the panel has more of them than the image.
+  void StoreSums(KernelBuilder& kb, const Task& task, bool flat, Value row, Value pixel, Value sums,
+                 const Epilogue& store) {
+    const int64_t lanes = Ops::Lanes(sums);
+    auto one_by_one = [&] {
+      kb.Store(sums, task.spilled);
+      const Value count = kb.Min(kb.Int(lanes), kb.Sub(kb.Int(pixels_), pixel));
+      const Type element = types_.Accumulator(task.k.o);
+      kb.For(kb.Int(0), count, 1, [&](Value i) {
+        store(kb, task.group, row, kb.Add(pixel, i), kb.Load(element, kb.At(task.spilled, i, element)));
       });
-    });
+    };
+    if (!flat) return one_by_one();
+    kb.If(FillsPanel(kb), [&] { store(kb, task.group, row, pixel, sums); }, one_by_one);
   }
 
   FunctionEmitter& f_;
   const Node& n_;
-  const Tensor &x_, &w_;
+  const Tensor& x_;
   GemmTypes types_;
-  Windows windows_;
-  int64_t groups_, channels_, columns_, depth_, patches_bytes_;
-  Extent pixels_;
+  OpenPlanes planes_;
+  Extent pixels_, panels_;
+  int64_t groups_, channels_;
   GemmPlan plan_;
-  Buffer weights_;
+};
+
+// Each channel by itself: rows of results, vectors along them, as wide as a row has room for.
+class OpenDepthwise {
+ public:
+  OpenDepthwise(FunctionEmitter& f, const Node& n) : f_(f), n_(n), types_(f, n.in(0).dtype), planes_(n) {
+    lanes_ = f.cpu().core.vector_bytes / types_.accumulator_bytes;
+  }
+
+  static bool Fits(const Node& n) {
+    const int64_t groups = n.attrs->IntOr("groups", 1);
+    return groups > 1 && n.in(1).dims[1] == Extent(1) && n.in(1).dims[0].value() <= groups * kMaxMultiplier;
+  }
+
+  void Emit() {
+    const Buffer planes = planes_.Emit(f_, n_.in(0), types_, lanes_, 0);
+    const Tensor& out = n_.out();
+    const Shape outer(out.dims.begin(), out.dims.end() - 1);
+    const Cycles cycles = Cycles(planes_.out[2]) * (1.5 * planes_.taps() / lanes_) + 20;
+    f_.ParallelEach(Product(outer), cycles, [&](Kernel& k, Value item) {
+      KernelBuilder& kb = k.o;
+      const Indices at = Delinearise(k.o, item, outer);
+      const int64_t multiplier = out.dims[1].value() / n_.attrs->IntOr("groups", 1);
+      const Value plane = kb.Add(kb.Mul(at[0].base, out.dims[1].value() / multiplier), kb.Div(at[1].base, multiplier));
+      const Value row = kb.Rem(item, planes_.out[0] * planes_.out[1]);
+      const Type element = planes_.Element(k.o, types_), stored = types_.Stored(k.o);
+      const Value from = kb.At(k.Pointer(planes),
+                               kb.Add(kb.Mul(plane, planes_.plane_elements()), planes_.RowOffset(kb, row)), element);
+      const Value weights = kb.At(k.Pointer(n_.in(1)), kb.Mul(at[1].base, planes_.taps()), stored);
+      Row(k, at, from, weights, 2 * lanes_);
+    });
+  }
+
+ private:
+  // With vectors of `lanes`, or of fewer where the row is shorter.
+  void Row(Kernel& k, const Indices& at, Value from, Value weights, int64_t lanes) {
+    KernelBuilder& kb = k.o;
+    const Value columns = kb.Int(planes_.out[2]);
+    auto vectors = [&] {
+      kb.For(kb.Int(0), columns, lanes, [&](Value j) {
+        if (lanes > 1) j = kb.Min(j, kb.Sub(columns, kb.Int(lanes)));
+        Value sum = Sum(k, kb.At(from, j, planes_.Element(k.o, types_)), weights, lanes);
+        if (n_.inputs.size() > 2) sum = k.o.AddF(sum, Eval(k, lanes).At(n_.in(2), {at[1]}));
+        Indices all = at;
+        all.push_back(Index(j, lanes == 1 ? 0 : 1));
+        k.StoreResult(n_.out(), all, sum);
+      });
+    };
+    if (lanes == 1) return vectors();
+    kb.If(kb.Less(columns, kb.Int(lanes)), [&] { Row(k, at, from, weights, lanes > 4 ? lanes / 2 : 1); }, vectors);
+  }
+
+  Value Sum(Kernel& k, Value from, Value weights, int64_t lanes) {
+    Ops& o = k.o;
+    KernelBuilder& kb = o;
+    const Type element = planes_.Element(o, types_), stored = types_.Stored(o), accumulator = types_.Accumulator(o);
+    auto of = [&](Type type) { return lanes == 1 ? type : Type(KernelBuilder::Vector(lanes, type)); };
+    const Spatial& kernel = planes_.kernel;
+    auto tap = [&](Value d, Value h, Value w, Value sum) {
+      const Value number = kb.Add(kb.Mul(kb.Add(kb.Mul(d, kernel[1]), h), kernel[2]), w);
+      const Value weight = kb.Widen(kb.Load(stored, kb.At(weights, number, stored)), accumulator);
+      const Value pixels =
+          kb.Widen(kb.Load(of(element), kb.At(from, planes_.TapOffset(kb, d, h, w), element)), accumulator);
+      return kb.MultiplyAdd(pixels, o.Broadcast(weight, lanes), sum);
+    };
+    Value sum = kb.Zero(of(accumulator));
+    if (planes_.taps() <= kMaxRowTaps) {
+      for (int64_t d = 0; d < kernel[0]; ++d) {
+        for (int64_t h = 0; h < kernel[1]; ++h) {
+          for (int64_t w = 0; w < kernel[2]; ++w) sum = tap(kb.Int(d), kb.Int(h), kb.Int(w), sum);
+        }
+      }
+      return sum;
+    }
+    const int64_t area = kernel[1] * kernel[2];
+    return kb.For(kb.Int(0), kb.Int(planes_.taps()), 1, {sum}, [&](Value number, const std::vector<Value>& carried) {
+      const Value rest = kb.Rem(number, area);
+      return std::vector<Value>{
+          tap(kb.Div(number, area), kb.Div(rest, kernel[2]), kb.Rem(rest, kernel[2]), carried[0])};
+    })[0];
+  }
+
+  FunctionEmitter& f_;
+  const Node& n_;
+  GemmTypes types_;
+  OpenPlanes planes_;
+  int64_t lanes_;
 };
 
 }  // namespace
 
-absl::Status EmitOpenConvolution(FunctionEmitter& f, const Node& n) { return OpenConvolution(f, n).Emit(); }
+absl::Status EmitOpenConvolution(FunctionEmitter& f, const Node& n) {
+  if (n.out().rank() > 5) return absl::UnimplementedError("native: a convolution of open size of more than three axes");
+  if (OpenDepthwise::Fits(n)) {
+    OpenDepthwise(f, n).Emit();
+  } else {
+    OpenConvolution(f, n).Emit();
+  }
+  return absl::OkStatus();
+}
 
 }  // namespace inlay::native

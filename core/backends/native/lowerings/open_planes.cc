@@ -1,0 +1,167 @@
+#include "core/backends/native/lowerings/open_planes.h"
+
+#include <vector>
+
+#include "core/backends/native/conv_planes.h"
+#include "core/backends/native/lowerings/windows.h"
+
+namespace inlay::native {
+
+using mlir::Type;
+using mlir::Value;
+
+namespace {
+
+std::vector<int64_t> KernelOf(const Tensor& w) {
+  std::vector<int64_t> taps;
+  for (int i = 2; i < w.rank(); ++i) taps.push_back(w.dims[i].value());
+  return taps;
+}
+
+}  // namespace
+
+OpenPlanes::OpenPlanes(const Node& conv) {
+  const Windows windows(*conv.attrs, KernelOf(conv.in(1)));
+  in = out = padded = {1, 1, 1};
+  const int spatial = conv.out().rank() - 2;
+  for (int i = 0; i < spatial; ++i) {
+    const int axis = 3 - spatial + i;
+    in[axis] = conv.in(0).dims[i + 2];
+    out[axis] = conv.out().dims[i + 2];
+    kernel[axis] = windows.kernel[i];
+    strides[axis] = windows.strides[i];
+    dilations[axis] = windows.dilations[i];
+    pads[axis] = windows.pads_begin[i];
+    are_images_ &= windows.strides[i] == 1 && windows.pads_begin[i] == 0 && windows.pads_end[i] == 0;
+  }
+  for (int axis = 0; axis < 3; ++axis) {
+    phases[axis] = kernel[axis] == 1 ? 1 : strides[axis];
+    padded[axis] = out[axis] + (kernel[axis] - 1) * dilations[axis] / strides[axis];
+  }
+  are_images_ &= PixelsAdjoin();
+}
+
+bool OpenPlanes::PixelsAdjoin() const {
+  const bool rows_adjoin = padded[2] == out[2], slices_adjoin = rows_adjoin && padded[1] == out[1];
+  return (out[0] == Extent(1) || slices_adjoin) && (out[0] * out[1] == Extent(1) || rows_adjoin);
+}
+
+Value OpenPlanes::TapOffset(KernelBuilder& kb, Value d, Value h, Value w) const {
+  const Value tap[3] = {d, h, w};
+  Value phase = kb.Int(0), at = kb.Int(0);
+  for (int i = 0; i < 3; ++i) {
+    const Value coordinate = kb.Mul(tap[i], dilations[i]);
+    phase = kb.Mul(phase, phases[i]);
+    if (phases[i] > 1) phase = kb.Add(phase, kb.Rem(coordinate, strides[i]));
+    at = kb.Add(kb.Mul(at, padded[i]), kb.Div(coordinate, strides[i]));
+  }
+  return kb.Add(kb.Mul(phase, phase_elements()), at);
+}
+
+Value OpenPlanes::RowOffset(KernelBuilder& kb, Value row) const {
+  if (out[0] == Extent(1)) return kb.Mul(row, padded[2]);
+  const Value slice = kb.Div(row, out[1]);
+  return kb.Mul(kb.Add(kb.Mul(slice, padded[1]), kb.Rem(row, out[1])), padded[2]);
+}
+
+struct OpenPlanes::Row {
+  Value x;                // null: all of it is padding
+  std::vector<Value> to;  // by phase
+  Type stored, accumulator;
+  int64_t lanes;
+};
+
+// Element q of phase p is x[q * stride + p - pad] where that exists, else zero.
+void OpenPlanes::PadRow(Ops& o, const Row& row) const {
+  KernelBuilder& kb = o;
+  const int64_t stride = strides[2], pad = pads[2], lanes = row.lanes;
+  const Value width = kb.Int(padded[2]), columns = kb.Int(in[2]);
+  auto zero = [&](Value to, Value begin, Value end) {
+    kb.For(begin, end, 1, [&](Value q) { kb.Store(kb.Zero(row.accumulator), kb.At(to, q, row.accumulator)); });
+  };
+  if (!row.x) {
+    const Value zeros = kb.Zero(KernelBuilder::Vector(lanes, row.accumulator));
+    const Value whole = kb.Mul(kb.Div(width, lanes), lanes);
+    for (Value to : row.to) {
+      kb.For(kb.Int(0), whole, lanes, [&](Value q) { kb.Store(zeros, kb.At(to, q, row.accumulator)); });
+      zero(to, whole, width);
+    }
+    return;
+  }
+  // Vectors from `first` on whose elements are all there.
+  const Value first = kb.Min(kb.Int(CeilDiv(std::max<int64_t>(pad, 0), stride)), width);
+  const bool in_vectors = (stride & (stride - 1)) == 0 && stride <= lanes;
+  Value vectors_end = first;
+  if (in_vectors) {
+    const Value there = kb.Sub(kb.Add(columns, pad), kb.Mul(first, stride));
+    const Value vectors = kb.Min(kb.Div(kb.Max(there, kb.Int(0)), lanes * stride), kb.Div(kb.Sub(width, first), lanes));
+    vectors_end = kb.Add(first, kb.Mul(vectors, lanes));
+    kb.For(first, vectors_end, lanes, [&](Value q) {
+      const Value from = kb.At(row.x, kb.Add(kb.Mul(q, stride), -pad), row.stored);
+      std::vector<Value> run;
+      for (int64_t i = 0; i < stride; ++i) {
+        run.push_back(kb.Load(KernelBuilder::Vector(lanes, row.stored), kb.At(from, i * lanes, row.stored)));
+      }
+      run = Deinterleave(kb, run);
+      for (size_t phase = 0; phase < row.to.size(); ++phase) {
+        kb.Store(kb.Widen(run[phase], row.accumulator), kb.At(row.to[phase], q, row.accumulator));
+      }
+    });
+  }
+  for (size_t phase = 0; phase < row.to.size(); ++phase) {
+    const int64_t offset = static_cast<int64_t>(phase) - pad;
+    const Value to = row.to[phase];
+    const Value begin = kb.Min(kb.Int(std::max<int64_t>(CeilDiv(-offset, stride), 0)), width);
+    const Value room = kb.Max(kb.Add(columns, -offset + stride - 1), kb.Int(0));
+    const Value end = kb.Max(begin, kb.Min(kb.Div(room, stride), width));
+    auto copy = [&](Value from, Value until) {
+      kb.For(from, until, 1, [&](Value q) {
+        const Value x = kb.Load(row.stored, kb.At(row.x, kb.Add(kb.Mul(q, stride), offset), row.stored));
+        kb.Store(kb.Widen(x, row.accumulator), kb.At(to, q, row.accumulator));
+      });
+    };
+    zero(to, kb.Int(0), begin);
+    copy(begin, kb.Min(first, end));
+    copy(kb.Max(begin, vectors_end), end);
+    zero(to, kb.Max(end, vectors_end), width);
+  }
+}
+
+Buffer OpenPlanes::Emit(FunctionEmitter& f, const Tensor& x, const GemmTypes& types, int64_t lanes,
+                        int64_t slack) const {
+  if (are_images_) return f.BufferOf(x);
+  const Extent planes = x.dims[0] * x.dims[1];
+  const Buffer copy = f.Temporary((planes * plane_elements() + slack) * types.accumulator_bytes);
+  const Extent rows = padded[0] * padded[1] * (phases[0] * phases[1]);
+  f.ParallelEach(planes * rows, Cycles(padded[2]) * (1.0 * phases[2] / lanes) + 20, [&](Kernel& k, Value item) {
+    KernelBuilder& kb = k.o;
+    const Value plane = kb.Div(item, rows), row = kb.Rem(item, rows);
+    const Value h = kb.Rem(row, padded[1]), slice = kb.Div(row, padded[1]);
+    const Value d = kb.Rem(slice, padded[0]), phase = kb.Div(slice, padded[0]);
+    auto coordinate = [&](Value q, int axis, Value phase) {
+      return kb.Add(kb.Add(kb.Mul(q, strides[axis]), phase), -pads[axis]);
+    };
+    const Value in_d = coordinate(d, 0, kb.Div(phase, phases[1])), in_h = coordinate(h, 1, kb.Rem(phase, phases[1]));
+    const Value inside = kb.And(kb.And(kb.Less(kb.Int(-1), in_d), kb.Less(in_d, kb.Int(in[0]))),
+                                kb.And(kb.Less(kb.Int(-1), in_h), kb.Less(in_h, kb.Int(in[1]))));
+    Row out{{}, {}, types.Stored(k.o), types.Accumulator(k.o), lanes};
+    const Value first =
+        kb.Add(kb.Mul(kb.Add(kb.Mul(plane, phases[0] * phases[1]), phase), phase_elements() * phases[2]),
+               kb.Mul(kb.Add(kb.Mul(d, padded[1]), h), padded[2]));
+    const Value to = kb.At(k.Pointer(copy), first, out.accumulator);
+    for (int64_t i = 0; i < phases[2]; ++i) out.to.push_back(kb.At(to, phase_elements() * i, out.accumulator));
+    const Value from = k.Pointer(x);
+    kb.If(
+        inside,
+        [&] {
+          const Value line = kb.Add(kb.Mul(kb.Add(kb.Mul(plane, in[0]), in_d), in[1]), in_h);
+          Row inner = out;
+          inner.x = kb.At(from, kb.Mul(line, in[2]), out.stored);
+          PadRow(k.o, inner);
+        },
+        [&] { PadRow(k.o, out); });
+  });
+  return copy;
+}
+
+}  // namespace inlay::native
