@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/backends/native/packing.h"
+#include "core/backends/native/winograd_parts.h"
 #include "core/backends/native/winograd_transforms.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/BuiltinTypes.h"
@@ -16,42 +17,13 @@ using mlir::Type;
 using mlir::Value;
 using Values = std::vector<Value>;
 
-// `transform` of each column, then of each row, of rows x columns elements of which (i, j) is get(i, j); row by row.
-template <typename Get, typename Transform>
-Values BothWays(const WinogradPlan& plan, int64_t rows, int64_t columns, const Get& get, const Transform& transform) {
-  std::vector<Values> transformed;
-  for (int64_t j = 0; j < columns; ++j) {
-    Values column;
-    for (int64_t i = 0; i < rows; ++i) column.push_back(get(i, j));
-    transformed.push_back(transform(plan.rows, column));
-  }
-  Values result;
-  for (size_t i = 0; i < transformed[0].size(); ++i) {
-    Values row;
-    for (int64_t j = 0; j < columns; ++j) row.push_back(transformed[j][i]);
-    for (Value v : transform(plan.columns, row)) result.push_back(v);
-  }
-  return result;
-}
-
 // `count` tiles of a row of a vector of channels, from a row of the planes to `to`, where the vector of tile 0 goes;
 // the first is tile `first`.
 void TransformTiles(KernelBuilder& kb, const WinogradPlan& plan, Value row, Value first, int64_t count, Value to) {
-  Type f32 = kb.b.getF32Type(), vector = KernelBuilder::Vector(plan.lanes, f32);
-  int64_t lanes = plan.lanes, pitch = plan.plane_columns() * lanes;
-  const std::vector<WinogradPoint> places = plan.point_places();
+  const int64_t pitch = plan.plane_columns() * plan.lanes;
   kb.For(count, [&](Value t) {
-    Value d = kb.At(row, kb.Mul(t, plan.columns.step() * lanes), f32), tile = kb.Add(first, t);
-    Values v = BothWays(
-        plan, plan.rows.inputs(), plan.columns.inputs(),
-        [&](int64_t i, int64_t j) { return kb.Load(vector, kb.At(d, i * pitch + j * lanes, f32)); },
-        [&](const WinogradAxis& axis, const Values& x) { return InputTransform(kb, axis, x); });
-    for (const WinogradProducts& of : plan.product_kinds()) {
-      Value target = kb.At(to, kb.Mul(tile, of.terms * plan.tile_channels()), f32);
-      for (size_t i = 0; i < v.size(); ++i) {
-        if (places[i].terms == of.terms) kb.Store(v[i], kb.At(target, places[i].input, f32));
-      }
-    }
+    const Value d = kb.At(row, kb.Mul(t, plan.columns.step() * plan.lanes), kb.b.getF32Type());
+    EmitWinogradTile(kb, plan, d, pitch, kb.Add(first, t), to);
   });
 }
 
@@ -59,7 +31,7 @@ void TransformTiles(KernelBuilder& kb, const WinogradPlan& plan, Value row, Valu
 class BlockEmitter {
  public:
   BlockEmitter(KernelBuilder& kb, const WinogradPlan& plan, Value block)
-      : kb_(kb), plan_(plan), f32_(kb.b.getF32Type()), vector_(KernelBuilder::Vector(plan.lanes, f32_)) {
+      : kb_(kb), plan_(plan), f32_(kb.b.getF32Type()) {
     first_row_ = kb.Mul(kb.Div(block, plan.column_blocks()), plan.block_rows);
     first_column_ = kb.Mul(kb.Rem(block, plan.column_blocks()), plan.block_columns);
   }
@@ -109,15 +81,9 @@ class BlockEmitter {
   void TransformOutput(Value products, Value panel, const Epilogue& epilogue, Value results, Value square) {
     const int64_t lanes = plan_.lanes;
     kb_.For(plan_.gemm.nv, [&](Value v) {
-      Value in_group = kb_.Add(kb_.Mul(kb_.Rem(panel, plan_.group_panels()), plan_.gemm.nr()), kb_.Mul(v, lanes));
-      Value group = kb_.Div(panel, plan_.group_panels());
-      Channels channels{kb_.Add(kb_.Mul(group, plan_.group_outputs()), in_group), kb_.Int(lanes)};
-      if (plan_.group_outputs() < plan_.group_panels() * plan_.gemm.nr()) {
-        Value left = kb_.Sub(kb_.Int(plan_.group_outputs()), in_group);
-        channels.count = kb_.Max(kb_.Int(0), kb_.Min(channels.count, left));
-      }
+      const PanelChannels channels = ChannelsOf(kb_, plan_, panel, v);
       auto store = [&](Value from, Value length, Value image, Value pixel) {
-        Run(from, length, image, channels, pixel, epilogue, square);
+        EmitPixelRun(kb_, lanes, from, length, image, channels, pixel, epilogue, square);
       };
       ForTileRows([&](Value r, Value slice, Value row) {
         TransformRow(products, v, r, results);
@@ -127,27 +93,15 @@ class BlockEmitter {
   }
 
  private:
-  struct Channels {
-    Value first, count;  // of a vector
-  };
-
   // A tile row of a vector of channels to `results`.
   void TransformRow(Value products, Value v, Value r, Value results) {
     const int64_t lanes = plan_.lanes, pitch = plan_.result_pitch();
-    const std::vector<int64_t> places = plan_.product_places();
     // From right to left: what the last tile has too much falls into the next row's first columns, which are yet to
     // be written.
     kb_.For(plan_.block_columns, [&](Value i) {
       Value t = kb_.Sub(kb_.Int(plan_.block_columns - 1), i);
       Value tile = kb_.Add(kb_.Mul(r, plan_.block_pitch()), t);
       Value from = kb_.At(products, kb_.Add(kb_.Mul(tile, plan_.gemm.nr()), kb_.Mul(v, lanes)), f32_);
-      Values y = BothWays(
-          plan_, plan_.rows.products(), plan_.columns.products(),
-          [&](int64_t i, int64_t j) {
-            const int64_t place = places[i * plan_.columns.products() + j];
-            return kb_.Load(vector_, kb_.At(from, place * plan_.product_pitch(), f32_));
-          },
-          [&](const WinogradAxis& axis, const Values& x) { return OutputTransform(kb_, axis, x); });
       const int64_t apart = plan_.column_phases();  // neighbouring columns of a tile
       Value first = kb_.Mul(t, plan_.columns.m);
       if (plan_.has_phases()) {
@@ -155,12 +109,7 @@ class BlockEmitter {
                         kb_.Div(t, plan_.phase_columns()));
       }
       if (plan_.block_runs_on()) first = kb_.Add(first, kb_.Mul(r, plan_.rows.m * pitch));
-      Value to = kb_.At(results, kb_.Mul(first, lanes), f32_);
-      for (int64_t p = 0; p < plan_.rows.m; ++p) {
-        for (int64_t q = 0; q < plan_.columns.m; ++q) {
-          kb_.Store(y[p * plan_.columns.m + q], kb_.At(to, (p * pitch + q * apart) * lanes, f32_));
-        }
-      }
+      EmitWinogradResults(kb_, plan_, from, kb_.At(results, kb_.Mul(first, lanes), f32_), kb_.Int(pitch), apart);
     });
   }
 
@@ -269,39 +218,9 @@ class BlockEmitter {
     return rows;
   }
 
-  // `length` pixels of a vector of channels, [pixel][lane], to the epilogue, which wants vectors of pixels.
-  void Run(Value results, Value length, Value image, const Channels& channels, Value pixel, const Epilogue& epilogue,
-           Value square) {
-    int64_t lanes = plan_.lanes;
-    auto squares = [&] {
-      kb_.For(kb_.Int(0), length, lanes, [&](Value at) {
-        // The last square begins earlier.
-        Value first = kb_.Min(at, kb_.Sub(length, kb_.Int(lanes)));
-        Value from = kb_.At(results, kb_.Mul(first, lanes), f32_);
-        Values block;
-        for (int64_t p = 0; p < lanes; ++p) block.push_back(kb_.Load(vector_, kb_.At(from, p * lanes, f32_)));
-        block = TransposeSquare(kb_, block);
-        for (int64_t c = 0; c < lanes; ++c) kb_.Store(block[c], kb_.At(square, c * lanes, f32_));
-        kb_.For(kb_.Int(0), channels.count, 1, [&](Value c) {
-          epilogue(kb_, image, kb_.Add(channels.first, c), kb_.Add(pixel, first),
-                   kb_.Load(vector_, kb_.At(square, kb_.Mul(c, lanes), f32_)));
-        });
-      });
-    };
-    auto elements = [&] {
-      kb_.For(kb_.Int(0), channels.count, 1, [&](Value c) {
-        kb_.For(kb_.Int(0), length, 1, [&](Value p) {
-          epilogue(kb_, image, kb_.Add(channels.first, c), kb_.Add(pixel, p),
-                   kb_.Load(f32_, kb_.At(results, kb_.Add(kb_.Mul(p, lanes), c), f32_)));
-        });
-      });
-    };
-    kb_.If(kb_.Less(length, kb_.Int(lanes)), elements, squares);
-  }
-
   KernelBuilder& kb_;
   const WinogradPlan& plan_;
-  Type f32_, vector_;
+  Type f32_;
   Value first_row_, first_column_;
 };
 

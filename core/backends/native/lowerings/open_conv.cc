@@ -302,7 +302,7 @@ absl::Status EmitOpenConvolution(FunctionEmitter& f, const Node& n) {
   if (n.out().rank() > 5) return absl::UnimplementedError("native: a convolution of open size of more than three axes");
   if (OpenDepthwise::Fits(n)) {
     OpenDepthwise(f, n).Emit();
-  } else {
+  } else if (!EmitOpenWinograd(f, n)) {
     OpenConvolution(f, n).Emit();
   }
   return absl::OkStatus();

@@ -422,6 +422,31 @@ def test_images_of_any_size(s):
     convolution("dilated", 6, (9, 6, 3, 3), dilations=[2, 1], pads=[2, 1, 2, 1])
     convolution("depthwise", 6, (6, 1, 3, 3), groups=6)
     convolution("groups", 12, (18, 4, 3, 3), groups=3)
+    convolution("multiplied", 6, (12, 1, 3, 3), groups=6)
+    convolution("depthwise_strided", 6, (6, 1, 5, 5), groups=6, strides=[2, 2], pads=[2, 2, 2, 2])
+    convolution("depthwise_large", 6, (6, 1, 9, 9), groups=6, pads=[4, 4, 4, 4])
+    convolution("few_pixels_of_many", 100, (130, 100, 1, 1), pads=[0, 0, 0, 0])
+    convolution("pointwise_strided", 20, (24, 20, 1, 1), pads=[0, 0, 0, 0], strides=[2, 3])
+    convolution("strided_by_three", 7, (20, 7, 5, 5), pads=[2, 2, 2, 2], strides=[3, 3])
+    convolution("wide_row", 6, (12, 6, 1, 11), pads=[0, 5, 0, 5])
+    convolution("k_in_blocks", 150, (20, 150, 3, 3), constant=())
+    # By Winograd's tiles, of squares and lines.
+    convolution("winograd", 32, (70, 32, 3, 3))
+    convolution("winograd_one_side", 33, (64, 33, 3, 3), pads=[1, 0, 0, 2])
+    convolution("winograd_five", 64, (64, 64, 5, 5), pads=[2, 2, 2, 2])
+    convolution("winograd_rows", 64, (64, 64, 1, 3), pads=[0, 1, 0, 1])
+    convolution("winograd_columns", 64, (64, 64, 3, 1), pads=[1, 0, 1, 0])
+
+    def sequence(label, c, w, **attrs):
+        full = {"strides": [1], "dilations": [1], "pads": [1, 1], "groups": 1, **attrs}
+        s.open(label, [("n", c, "w"), w, (w[0],)], lambda b, _, x, y, z: b.op("relu", b.op("conv", x, y, z, **full)),
+               [{"n": n, "w": w} for n in (0, 1, 3) for w in (5, 17, 40, 1111)], constant=(1, 2), low=-1, high=1, tolerance=(2e-3, 2e-3))  # fmt: skip
+
+    sequence("sequence_winograd", 64, (64, 64, 3))
+    sequence("sequence_dilated", 64, (64, 64, 3), dilations=[5], pads=[5, 5])
+    sequence("sequence_dilated_unevenly", 64, (64, 64, 3), dilations=[3], pads=[3, 1])
+    sequence("sequence_long", 16, (24, 16, 11), pads=[5, 5])
+    sequence("sequence_strided", 1, (40, 1, 10), strides=[5], pads=[3, 3])
     s.open("one_axis", [("n", 4, "w"), (7, 4, 5)], lambda b, _, *t: b.op("conv", *t, strides=[1], dilations=[1], pads=[2, 2], groups=1), both, constant=(1,), tolerance=(2e-3, 2e-3))  # fmt: skip
     s.open("tail", [("n", 8, "h", "w"), (8, 8, 3, 3), (8,), ("n", 8, 1, 1)], lambda b, d, x, w, c, y: b.op("mul", conv(b, d, x, w, c), y), both, constant=(1, 2), low=-1, high=1, tolerance=(2e-3, 2e-3))  # fmt: skip
     s.open("global_pool", [("n", 5, "h", "w")], lambda b, _, x: b.op("reduce_mean", x, axes=[2, 3], keepdims=True), both, tolerance=(1e-4, 1e-4))  # fmt: skip
