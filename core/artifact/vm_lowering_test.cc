@@ -67,7 +67,7 @@ TEST(VmLowering, OpenShapes) {
   EXPECT_EQ(bind({3, 5, 8}, {11, 6}), "");
   EXPECT_THAT(types.outputs()[0].type.shape, ElementsAre(6, 3));
   EXPECT_THAT(types.shapes()->registers, ElementsAre(3, 5, 2, 2));
-  EXPECT_EQ(bind({3, 5, 8}, {11, 7}), "input 'other': dimension 1 is 7, which '3*n' can't be");
+  EXPECT_EQ(bind({3, 5, 8}, {11, 7}), "input 'other': dimension 1 is 7; it must be 3*n");
   EXPECT_EQ(bind({3, 5, 8}, {12, 6}),
             "input 'other': dimension 0 is 12, but '2*batch+seq' is 11 (batch = 3 from input 'x', seq = 5 from input "
             "'x')");

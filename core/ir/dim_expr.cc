@@ -1,7 +1,9 @@
 #include "core/ir/dim_expr.h"
 
 #include <algorithm>
+#include <numeric>
 #include <set>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
@@ -122,6 +124,34 @@ absl::StatusOr<Dim> ToDim(const Polynomial& p) {
   return Dim::Symbol(std::move(symbol));
 }
 
+// "((h+1)/2)"
+absl::optional<OpaquePart> ParseDivision(absl::string_view text) {
+  if (!absl::ConsumePrefix(&text, "((") || !absl::ConsumeSuffix(&text, ")")) return absl::nullopt;
+  const size_t slash = text.rfind(")/");
+  int64_t divisor;
+  if (slash == absl::string_view::npos || !absl::SimpleAtoi(text.substr(slash + 2), &divisor) || divisor <= 0) {
+    return absl::nullopt;
+  }
+  Polynomial p;
+  if (!Parse(text.substr(0, slash), &p)) return absl::nullopt;
+  absl::StatusOr<Dim> of = ToDim(p);
+  if (!of.ok() || of->is_static()) return absl::nullopt;
+  return OpaquePart{OpaquePart::Function::kFloorDiv, *std::move(of), {divisor}};
+}
+
+// nullopt: there is no function of that name and arguments.
+absl::optional<OpaquePart> MakePart(absl::string_view function, const Dim& of,
+                                    const std::vector<absl::string_view>& args) {
+  const bool slices = function == "slice";
+  if (of.is_static() || (!slices && function != "pool") || args.size() != (slices ? 3 : 4)) return absl::nullopt;
+  OpaquePart part{slices ? OpaquePart::Function::kSlice : OpaquePart::Function::kCeilPool, of, {}};
+  for (absl::string_view arg : args) {
+    if (!absl::SimpleAtoi(arg, &part.args.emplace_back())) return absl::nullopt;
+  }
+  if (slices ? part.args[2] == 0 : part.args[1] <= 0) return absl::nullopt;
+  return part;
+}
+
 }  // namespace
 
 absl::StatusOr<Dim> AddDims(const Dim& a, const Dim& b) {
@@ -158,14 +188,60 @@ absl::StatusOr<Dim> MulDims(const Dim& a, const Dim& b) {
   return ToDim(result);
 }
 
+namespace {
+
+// (a + m * r) / (m * n) for (floor(a / m) + r) / n, which it equals: strides that follow each other are one division.
+// nullopt: no term is such a division, or several are, or the numbers get too large.
+absl::optional<std::pair<Dim, int64_t>> MergeDivision(const Polynomial& p, int64_t n) {
+  absl::optional<OpaquePart> inner;
+  Polynomial rest;
+  for (const auto& [factors, c] : p) {
+    absl::optional<OpaquePart> part;
+    if (c == 1 && factors.size() == 1) part = ParseDivision(factors[0]);
+    if (!part.has_value()) {
+      rest[factors] = c;
+    } else if (inner.has_value()) {
+      return absl::nullopt;
+    } else {
+      inner = std::move(part);
+    }
+  }
+  int64_t divisor;
+  if (!inner.has_value() || __builtin_mul_overflow(inner->args[0], n, &divisor)) return absl::nullopt;
+  absl::StatusOr<Dim> dividend = ToDim(rest);
+  if (dividend.ok()) dividend = MulDims(*dividend, inner->args[0]);
+  if (dividend.ok()) dividend = AddDims(inner->of, *dividend);
+  if (!dividend.ok()) return absl::nullopt;
+  return std::make_pair(*std::move(dividend), divisor);
+}
+
+}  // namespace
+
 absl::StatusOr<Dim> FloorDivDims(const Dim& a, int64_t divisor) {
   if (a.is_static()) return Dim(FloorDivExtent(a.value(), divisor));
-  Polynomial p = ToPolynomial(a);
-  bool exact = true;
-  for (const auto& [factors, c] : p) exact &= c % divisor == 0;
-  if (!exact) return ToDim({{{absl::StrCat("((", Print(p), ")/", divisor, ")")}, 1}});
-  for (auto& [factors, c] : p) c /= divisor;
-  return ToDim(p);
+  // floor((divisor * whole + rest) / divisor) = whole + floor(rest / divisor); rest's coefficients lie in [0, divisor).
+  Polynomial whole, rest;
+  int64_t common = divisor;  // of the rest but for its number, and the divisor
+  for (const auto& [factors, c] : ToPolynomial(a)) {
+    const int64_t quotient = FloorDivExtent(c, divisor), left = c % divisor < 0 ? c % divisor + divisor : c % divisor;
+    if (quotient != 0) whole[factors] = quotient;
+    if (left != 0) rest[factors] = left;
+    if (!factors.empty()) common = std::gcd(common, left);
+  }
+  INLAY_ASSIGN_OR_RETURN(Dim result, ToDim(whole));
+  if (common == divisor) return result;  // the rest is a number below it
+  for (auto it = rest.begin(); it != rest.end();) {
+    it->second /= common;
+    it = it->second == 0 ? rest.erase(it) : std::next(it);
+  }
+  divisor /= common;
+  Dim quotient = 0;
+  if (const auto merged = MergeDivision(rest, divisor)) {
+    INLAY_ASSIGN_OR_RETURN(quotient, FloorDivDims(merged->first, merged->second));
+  } else {
+    INLAY_ASSIGN_OR_RETURN(quotient, ToDim({{{absl::StrCat("((", Print(rest), ")/", divisor, ")")}, 1}}));
+  }
+  return AddDims(result, quotient);
 }
 
 absl::StatusOr<Dim> ExactDivDims(const Dim& a, const Dim& b) {
@@ -199,13 +275,16 @@ class ExprParser {
 
   absl::StatusOr<Dim> Run() {
     INLAY_ASSIGN_OR_RETURN(Dim dim, Sum());
-    return text_.empty() ? absl::StatusOr<Dim>(dim) : Bad();
+    return absl::StripAsciiWhitespace(text_).empty() ? absl::StatusOr<Dim>(dim) : Bad();
   }
 
  private:
   static constexpr int kMaxDepth = 64;
   static absl::Status Bad() { return absl::InvalidArgumentError("no expression"); }
-  bool Take(char c) { return absl::ConsumePrefix(&text_, absl::string_view(&c, 1)); }
+  bool Take(char c) {
+    text_ = absl::StripLeadingAsciiWhitespace(text_);
+    return absl::ConsumePrefix(&text_, absl::string_view(&c, 1));
+  }
 
   absl::StatusOr<Dim> Sum() {
     if (++depth_ > kMaxDepth) return Bad();
@@ -261,13 +340,13 @@ class ExprParser {
       const std::string sign = Take('-') ? "-" : "";
       args.push_back(sign + Word());
     }
-    const Dim dim = OpaqueDim(word, args);
-    return Take(')') && ParseOpaque(dim.symbol()).has_value() ? absl::StatusOr<Dim>(dim) : Bad();
+    const bool known = MakePart(word, of, {args.begin() + 1, args.end()}).has_value();
+    return known && Take(')') ? absl::StatusOr<Dim>(OpaqueDim(word, args)) : Bad();
   }
 
   std::string Word() {
     const size_t end = std::min(text_.find_first_of("+-*/(),"), text_.size());
-    std::string word(text_.substr(0, end));
+    std::string word(absl::StripAsciiWhitespace(text_.substr(0, end)));
     text_.remove_prefix(end);
     return word;
   }
@@ -279,12 +358,8 @@ class ExprParser {
 }  // namespace
 
 Dim CanonicalDim(const std::string& symbol) {
-  std::string compact;
-  for (char c : symbol) {
-    if (!absl::ascii_isspace(c)) compact.push_back(c);
-  }
   // Only what is clearly an expression: ONNX names may hold any character.
-  absl::StatusOr<Dim> dim = ExprParser(compact).Run();
+  absl::StatusOr<Dim> dim = ExprParser(symbol).Run();
   return dim.ok() ? *dim : Dim::Symbol(symbol);
 }
 
@@ -303,41 +378,17 @@ std::vector<DimTerm> DimTerms(const Dim& dim) {
 
 absl::optional<OpaquePart> ParseOpaque(const std::string& name) {
   if (name.size() > kMaxSymbolLength) return absl::nullopt;
+  if (absl::optional<OpaquePart> part = ParseDivision(name)) return part;
+  // As OpaqueDim writes them.
   absl::string_view text = name;
-  // The dimension, then numbers: as OpaqueDim writes them.
-  auto parse = [&](OpaquePart::Function function, size_t num_args) -> absl::optional<OpaquePart> {
-    std::vector<absl::string_view> parts;
-    std::string ignored;
-    if (!SplitTop(text, ",", &parts, &ignored) || parts.size() != num_args + 1 || parts[0].empty())
-      return absl::nullopt;
-    OpaquePart part{function, CanonicalDim(std::string(parts[0])), {}};
-    for (size_t i = 1; i < parts.size(); ++i) {
-      if (!absl::SimpleAtoi(parts[i], &part.args.emplace_back())) return absl::nullopt;
-    }
-    if (part.of.is_static()) return absl::nullopt;
-    const bool divides = function == OpaquePart::Function::kFloorDiv, slices = function == OpaquePart::Function::kSlice;
-    if (divides ? part.args[0] <= 0 : slices ? part.args[2] == 0 : part.args[1] <= 0) return absl::nullopt;
-    return part;
-  };
-  if (absl::ConsumePrefix(&text, "slice(") && absl::ConsumeSuffix(&text, ")")) {
-    return parse(OpaquePart::Function::kSlice, 3);
+  const absl::string_view function = text.substr(0, text.find('('));
+  std::vector<absl::string_view> args;
+  std::string ignored;
+  if (!absl::ConsumePrefix(&text, absl::StrCat(function, "(")) || !absl::ConsumeSuffix(&text, ")") ||
+      !SplitTop(text, ",", &args, &ignored) || args[0].empty()) {
+    return absl::nullopt;
   }
-  if (absl::ConsumePrefix(&text, "pool(") && absl::ConsumeSuffix(&text, ")")) {
-    return parse(OpaquePart::Function::kCeilPool, 4);
-  }
-  if (absl::ConsumePrefix(&text, "((") && absl::ConsumeSuffix(&text, ")")) {
-    const size_t slash = text.rfind(")/");
-    int64_t divisor;
-    if (slash == absl::string_view::npos || !absl::SimpleAtoi(text.substr(slash + 2), &divisor) || divisor <= 0) {
-      return absl::nullopt;
-    }
-    Polynomial p;
-    if (!Parse(text.substr(0, slash), &p)) return absl::nullopt;
-    absl::StatusOr<Dim> of = ToDim(p);
-    if (!of.ok() || of->is_static()) return absl::nullopt;
-    return OpaquePart{OpaquePart::Function::kFloorDiv, *of, {divisor}};
-  }
-  return absl::nullopt;
+  return MakePart(function, CanonicalDim(std::string(args[0])), {args.begin() + 1, args.end()});
 }
 
 std::vector<std::string> PlainNames(const Dim& dim) {

@@ -1,7 +1,9 @@
 // Arithmetic on extents that may be symbolic: what shape inference derives new extents with.
 //
 // A symbol holds a polynomial over names with integer coefficients in one normal form, so that equal derivations give
-// equal symbols: "2*batch", "past+seq", "((h-1)/2)+1" (floor division is opaque unless it is exact).
+// equal symbols: "2*batch", "past+seq". The client has the same (client/python/inlay/ir/dims.py), to the letter.
+// Of a floor division, what is whole is taken out and the rest is opaque: (h-1)/2+1 is "((h+1)/2)", (8*h-1)/2+1 is
+// "4*h", (3*h+2)/2 is "((h)/2)+h+1". One of another is one: halved five times like that, h is "((h+31)/32)".
 // Every function is pure; hostile extents give INVALID_ARGUMENT, never an overflow.
 #ifndef INLAY_CORE_IR_DIM_EXPR_H_
 #define INLAY_CORE_IR_DIM_EXPR_H_
@@ -49,7 +51,7 @@ struct OpaquePart {
 // nullopt: a plain name.
 absl::optional<OpaquePart> ParseOpaque(const std::string& name);
 
-// The names that all of it is made from, those inside opaque parts in place of these ("((h-1)/2)+w" -> h, w).
+// The names that all of it is made from, those inside opaque parts in place of these ("((h+1)/2)+w" -> h, w).
 std::vector<std::string> PlainNames(const Dim& dim);
 
 // The value with every name replaced, opaque parts of these computed (unless they have a value of their own).

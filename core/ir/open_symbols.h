@@ -10,7 +10,7 @@
 namespace inlay::ir {
 
 // The names (SymbolNames) in the types of a function's params, bindings and results, sorted, each once; an opaque part
-// ("((h-1)/2)") is a name of its own. Every extent in the function is a polynomial over them. Blocks of an If count.
+// ("((h+1)/2)") is a name of its own. Every extent in the function is a polynomial over them. Blocks of an If count.
 std::vector<std::string> OpenSymbols(const Function& function);
 
 // The first open dimension in a type, as it is written; "": there is none.

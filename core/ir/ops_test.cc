@@ -276,7 +276,7 @@ TEST(OpsTest, Conv) {
   EXPECT_EQ(Result("conv", {"f32[1,4,9]", "f32[8,2,3]"}, {{"groups", int64_t{2}}, {"dilations", Ints{2}}}),
             "f32[1, 8, 5]");
   EXPECT_EQ(Result("conv", {"f32[1,3,h,w]", "f32[8,3,3,3]"}, {{"strides", Ints{2, 1}}, {"pads", Ints{1, 1, 1, 1}}}),
-            "f32[1, 8, ((h-1)/2)+1, w]");
+            "f32[1, 8, ((h+1)/2), w]");
   EXPECT_THAT(Error("conv", {"f32[1,3,4,4]", "f32[8,4,3,3]"}), IsInvalid("x has 3 channels and groups is 1"));
   EXPECT_THAT(Error("conv", {"f32[1,3,2,2]", "f32[8,3,3,3]"}), IsInvalid("the window spans 3 elements"));
   EXPECT_THAT(Error("conv", {"f32[1,c,4,4]", "f32[8,3,3,3]"}), IsInvalid("'c' is symbolic"));

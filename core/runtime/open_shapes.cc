@@ -153,8 +153,7 @@ Status OpenShapes::Match(const std::vector<NamedTensor>& inputs, const std::vect
       const int64_t extent = given[r.args[0]].shape[r.args[1]];
       if (__builtin_sub_overflow(extent, sum, &value) || value < 0 || value % r.args[2] != 0) {
         const OpenExtent& want = extents[-1 - inputs[r.args[0]].type.shape[r.args[1]]];
-        return InvalidArgument(Dimension(inputs[r.args[0]], r.args[1], extent) + ", which '" + want.name +
-                               "' can't be");
+        return InvalidArgument(Dimension(inputs[r.args[0]], r.args[1], extent) + "; it must be " + want.name);
       }
       value /= r.args[2];
     }

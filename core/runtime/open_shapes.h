@@ -31,7 +31,7 @@ struct ShapeRegister {
     kCeilPool,  // args: window, stride, pad at the begin, at the end
   };
   Kind kind = Kind::kInput;
-  std::string name;  // "seq", "((h-1)/2)"
+  std::string name;  // "seq", "((h+1)/2)"
   std::vector<int64_t> args;
   ExtentSum sum;  // over registers before this one
 };

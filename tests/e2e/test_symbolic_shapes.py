@@ -54,6 +54,44 @@ def decoder() -> onnx.ModelProto:
     return g.finish([(g.op("Tanh", y), "y", ["batch", 4, "h", "w"])])
 
 
+def residual() -> onnx.ModelProto:
+    """As ResNet: strided stem, max pool, blocks that halve on two ways, global average pool, Gemm."""
+    g = Graph("residual")
+    x = g.input("x", F32, ["batch", 3, "height", "width"])
+
+    def conv(x: str, name: str, channels: tuple[int, int], kernel: int, stride: int) -> str:
+        weights = g.weight(name, (channels[1], channels[0], kernel, kernel)), g.weight(f"{name}.b", (channels[1],))
+        return g.op("Conv", x, *weights, strides=[stride] * 2, pads=[kernel // 2] * 4)
+
+    x = g.op("Relu", conv(x, "stem", (3, 8), 7, 2))
+    x = g.op("MaxPool", x, kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
+    for i, (a, b) in enumerate([(8, 16), (16, 24)]):
+        y = conv(g.op("Relu", conv(x, f"a{i}", (a, b), 3, 2)), f"b{i}", (b, b), 3, 1)
+        x = g.op("Relu", g.op("Add", y, conv(x, f"short{i}", (a, b), 1, 2)))
+    y = g.op("Flatten", g.op("GlobalAveragePool", x), axis=1)
+    y = g.op("Gemm", y, g.weight("head", (10, 24)), g.weight("head.b", (10,), "zeros"), transB=1)
+    return g.finish([(y, "y", ["batch", 10])])
+
+
+def unet() -> onnx.ModelProto:
+    """Twice down and up again; its sizes are multiples of 4."""
+    g = Graph("unet")
+    x = g.input("x", F32, ["batch", 3, "4*h", "4*w"])
+
+    def conv(x: str, name: str, a: int, b: int) -> str:
+        return g.op("Relu", g.op("Conv", x, g.weight(name, (b, a, 3, 3)), pads=[1, 1, 1, 1]))
+
+    def join(x: str, left: str, name: str, a: int, b: int) -> str:
+        return g.op("Concat", g.op("ConvTranspose", x, g.weight(name, (a, b, 2, 2)), strides=[2, 2]), left, axis=1)
+
+    top = conv(x, "down0", 3, 8)
+    middle = conv(g.op("MaxPool", top, kernel_shape=[2, 2], strides=[2, 2]), "down1", 8, 16)
+    x = conv(g.op("MaxPool", middle, kernel_shape=[2, 2], strides=[2, 2]), "down2", 16, 16)
+    x = conv(join(x, middle, "up1", 16, 8), "side1", 24, 16)
+    y = conv(join(x, top, "up0", 16, 8), "side0", 16, 2)
+    return g.finish([(y, "y", ["batch", 2, "4*h", "4*w"])])
+
+
 def extent(g: Graph, x: str, axis: int) -> str:
     """As PyTorch's exporter reads one dimension."""
     return g.op("Gather", g.op("Shape", x), g.constant(axis))
@@ -143,6 +181,11 @@ CASES = {
         [{"batch": b, "height": h, "width": w} for b, h, w in ((1, 32, 32), (3, 17, 40), (2, 7, 5), (1, 64, 9))],
     ),
     "decoder": (decoder, [{"batch": b, "height": h, "width": w} for b, h, w in ((1, 16, 16), (3, 1, 9), (2, 7, 2))]),
+    "residual": (
+        residual,
+        [{"batch": b, "height": h, "width": w} for b, h, w in ((1, 64, 64), (2, 37, 61), (1, 33, 7), (3, 1, 95))],
+    ),
+    "unet": (unet, [{"batch": b, "h": h, "w": w} for b, h, w in ((1, 8, 8), (2, 5, 3), (1, 1, 13))]),
     "derived": (derived, [{"n": n} for n in (1, 2, 31, 500)]),
 }
 
@@ -237,6 +280,12 @@ def test_wrong_sizes_are_named(client, tmp_path):
     twice = inlay.build(inlay.from_onnx(derived(), executor="vm"), config(), server=client).jit()
     with pytest.raises(inlay.InlayError, match=r"'y': dimension 0 is 5, but '2\*n' is 6 \(n = 3 from input 'x'\)"):
         twice["main"](np.zeros((3, 6), np.float32), np.zeros((5, 6), np.float32))
+
+
+def test_sizes_that_are_no_multiple_are_named(client):
+    module = build(unet(), client).jit()
+    with pytest.raises(inlay.InlayError, match=r"input 'x': dimension 2 is 30; it must be 4\*h"):
+        module["main"](np.zeros((1, 3, 30, 16), np.float32))
 
 
 def test_no_rows_at_all(client):

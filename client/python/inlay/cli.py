@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+import re
 import sys
 import time
 from typing import TYPE_CHECKING, Any
@@ -25,20 +26,24 @@ if TYPE_CHECKING:
 
 
 def _shapes(values: tuple[str, ...]) -> dict[str, Any]:
-    """--shape batch=1, --shape input=1,3,224,224 (or 1x3x224x224; an entry may name a dimension)."""
+    """--shape batch=1, --shape input=1,3,224,224 (or 1x3x224x224), --shape height=8*h: an extent may be an expression."""
     result: dict[str, Any] = {}
     for value in values:
         name, equals, dims = value.partition("=")
         if not equals or not name or not dims:
             raise click.BadParameter(f"{value!r} is not NAME=DIMS, such as batch=1 or input=1,3,224,224")
-        words = [word.strip() for word in dims.strip("[]").replace("x", ",").split(",")]
+        listed = dims.strip("[]")
+        words = [word.strip() for word in listed.split("x" if re.match(r"\d+x", listed) else ",")]
         if not all(words):
             raise click.BadParameter(f"{value!r} has an empty dimension")
         parsed = [int(word) if word.lstrip("-").isdigit() else word for word in words]
-        result[name] = parsed[0] if len(parsed) == 1 and isinstance(parsed[0], int) else parsed
+        result[name] = parsed[0] if len(parsed) == 1 and not dims.startswith("[") else parsed
     return result
 
 
+shape_option = click.option(
+    "--shape", multiple=True, metavar="NAME=DIMS", help="A symbolic dimension's value (or 8*h), or an input's shape."
+)
 bundle_option = click.option(
     "--bundle",
     type=click.Path(file_okay=False),
@@ -71,7 +76,7 @@ for _command in cli_server.COMMANDS:
 @main.command("compile")
 @click.argument("model", type=click.Path(dir_okay=False))
 @config_options
-@click.option("--shape", multiple=True, metavar="NAME=DIMS", help="Fix a symbolic dimension or an input's shape.")
+@shape_option
 @click.option("-o", "--output", type=click.Path(dir_okay=False), help="Write the shared library here.")
 @bundle_option
 @click.option("--save-plan", type=click.Path(dir_okay=False), metavar="FILE", help="Write the plan here, for --plan.")
@@ -133,7 +138,7 @@ def compile_(model, shape, output, bundle, save_plan, params_beside, dump_ir, ti
 @click.argument("model", type=click.Path(dir_okay=False))
 @bundle_option
 @config_options
-@click.option("--shape", multiple=True, metavar="NAME=DIMS", help="Fix a symbolic dimension or an input's shape.")
+@shape_option
 @server_option
 @click.option("--timeout", type=float, metavar="SECONDS", help="Stop the work after so long.")
 @command
@@ -182,7 +187,7 @@ def run(library, inputs, seed, output, threads, repeat, as_json):
 @main.command()
 @click.argument("model", type=click.Path(dir_okay=False))
 @config_options
-@click.option("--shape", multiple=True, metavar="NAME=DIMS", help="Fix a symbolic dimension or an input's shape.")
+@shape_option
 @click.option("--svg", type=click.Path(dir_okay=False), metavar="FILE", help="Draw the graph, coloured by backend.")
 @click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="Partitions to show.")
 @server_option
@@ -215,7 +220,7 @@ def explain(model, shape, svg, limit, server, timeout, as_json, **options):
 @main.command()
 @click.argument("model", type=click.Path(dir_okay=False))
 @config_options
-@click.option("--shape", multiple=True, metavar="NAME=DIMS", help="Fix a symbolic dimension or an input's shape.")
+@shape_option
 @click.option("-i", "--input", "inputs", type=click.Path(dir_okay=False), metavar="X.npz", help="Default: seeded ones.")
 @click.option("--runs", type=click.IntRange(min=1), default=30, show_default=True)
 @click.option("--limit", type=click.IntRange(min=1), default=40, show_default=True, help="Partitions to show.")
@@ -304,7 +309,7 @@ def inspect(library, as_json):
 @click.option("--search", type=click.Choice(["measured", "analytic", "none"]), help="How backends are chosen.")
 @click.option("--search-budget", type=float, default=0, metavar="SECONDS", help="Of measuring. Default 60.")
 @click.option("--backends", metavar="A,B", help="Those that may be used.")
-@click.option("--shape", multiple=True, metavar="NAME=DIMS", help="Fix a symbolic dimension or an input's shape.")
+@shape_option
 @click.option(
     "--cold/--no-cold", default=True, help="Also time compiling from nothing, ours (by a fresh daemon) and peers'."
 )

@@ -79,6 +79,7 @@ def test_failures_are_one_line_with_an_exit_code(invoke, server, model):
         (("x=1,3,224,224",), {"x": [1, 3, 224, 224]}),
         (("x=1x3", "n=2"), {"x": [1, 3], "n": 2}),
         (("x=[n,4]",), {"x": ["n", 4]}),
+        (("x=1,3,8*max,8*w", "h=8*n"), {"x": [1, 3, "8*max", "8*w"], "h": "8*n"}),
     ],
 )
 def test_shapes(values, want):

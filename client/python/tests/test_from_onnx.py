@@ -123,9 +123,63 @@ def test_an_expression_is_the_extent_that_it_says():
         helper.make_node("Add", ["present", "mask"], ["y"]),
     ]
     model = make(nodes, inputs, ["y"])
-    assert from_onnx(model).inputs()[0][1].shape == (1, "past_length+new")
+    assert from_onnx(model).inputs()[0][1].shape == (1, "new+past_length")
     assert from_onnx(model, {"new": 1}).inputs()[0][1].shape == (1, "past_length+1")
     assert from_onnx(model, {"new": 1, "past_length": 4}).inputs()[0][1].shape == (1, 5)
+
+
+def conv(x, w, y, stride=1, pad=0):
+    return helper.make_node("Conv", [x, w], [y], strides=[stride] * 2, pads=[pad] * 4)
+
+
+def with_result(nodes, x, y, weights):
+    """A model whose result y is added to an input z of the shape that it must have, so it imports only if it has."""
+    nodes = [*nodes, helper.make_node("Add", ["y", "z"], ["sum"])]
+    return make(nodes, {"x": (F32, x), "z": (F32, y)}, ["sum"], weights)
+
+
+def shapes(module):
+    return [type_.shape for _, type_ in module.inputs()]
+
+
+def test_residuals_of_open_height_and_width():
+    """A block's two ways to a half, as ResNet's: a 3x3 window with pads, a 1x1 without."""
+    nodes = [
+        conv("x", "w3", "stem", 2, 1),
+        helper.make_node("MaxPool", ["stem"], ["p"], kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1]),
+        conv("p", "w3", "a", 2, 1), conv("a", "w3", "b", 1, 1), conv("p", "w1", "short", 2),
+        helper.make_node("Add", ["b", "short"], ["y"]),
+    ]  # fmt: skip
+    weights = {"w3": np.ones((4, 4, 3, 3), np.float32), "w1": np.ones((4, 4, 1, 1), np.float32)}
+    result = ["n", 4, "(height + 7) / 8", "(width - 1) / 8 + 1"]
+    model = with_result(nodes, ["n", 4, "height", "width"], result, weights)
+    assert shapes(from_onnx(model))[1] == ("n", 4, "((height+7)/8)", "((width+7)/8)")
+    module = from_onnx(model, {"height": "8*h", "width": 33, "n": "m*2"})
+    assert shapes(module) == [("2*m", 4, "8*h", 33), ("2*m", 4, "h", 5)]
+
+
+def test_sizes_that_must_halve_are_declared_as_multiples():
+    """A U-Net: what comes up again meets what went down."""
+    nodes = [
+        helper.make_node("MaxPool", ["x"], ["down"], kernel_shape=[2, 2], strides=[2, 2]),
+        helper.make_node("ConvTranspose", ["down", "w"], ["up"], strides=[2, 2]),
+        helper.make_node("Concat", ["up", "x"], ["y"], axis=1),
+    ]
+    weights = {"w": np.ones((4, 4, 2, 2), np.float32)}
+    model = with_result(nodes, [1, 4, "height", "width"], [1, 8, "height", "width"], weights)
+    with pytest.raises(UnsupportedOperatorError, match=r"declare height as a multiple, e.g. shape={'height': '8\*n'}"):
+        from_onnx(model)
+    for shape in ({"height": "8 * h", "width": "2*w"}, {"x": [1, 4, "8*h", "w*2"], "z": [1, 8, "4*h*2", "2*w"]}):
+        assert shapes(from_onnx(model, shape)) == [(1, 4, "8*h", "2*w"), (1, 8, "8*h", "2*w")]
+
+
+def test_auto_pad_of_multiples():
+    node = helper.make_node("Conv", ["x", "w"], ["y"], strides=[2, 2], auto_pad="SAME_UPPER")
+    weights = {"w": np.ones((4, 4, 3, 3), np.float32)}
+    model = with_result([node], [1, 4, "h", "h"], [1, 4, "h/2", "h/2"], weights)
+    with pytest.raises(UnsupportedOperatorError, match=r"over the symbolic dimension 'h'; fix it .*or make it '2\*n'"):
+        from_onnx(model)
+    assert shapes(from_onnx(model, {"h": "2*n"}))[1] == (1, 4, "n", "n")
 
 
 def test_every_unsupported_node_is_listed_at_once():

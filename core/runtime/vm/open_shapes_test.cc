@@ -83,8 +83,8 @@ TEST(OpenShapes, AMultipleIsDivided) {
   ShapeValues values;
   ASSERT_TRUE(shapes.Match(inputs, {F32({7})}, &values).ok());
   EXPECT_EQ(values.registers[0], 3);
-  EXPECT_EQ(shapes.Match(inputs, {F32({8})}, &values).message(), "input 'x': dimension 0 is 8, which '2*n+1' can't be");
-  EXPECT_EQ(shapes.Match(inputs, {F32({0})}, &values).message(), "input 'x': dimension 0 is 0, which '2*n+1' can't be");
+  EXPECT_EQ(shapes.Match(inputs, {F32({8})}, &values).message(), "input 'x': dimension 0 is 8; it must be 2*n+1");
+  EXPECT_EQ(shapes.Match(inputs, {F32({0})}, &values).message(), "input 'x': dimension 0 is 0; it must be 2*n+1");
 }
 
 // --- running -------------------------------------------------------------------------------------------------------

@@ -123,7 +123,9 @@ class FunctionBuilder:
                         raise ValueError(f"attribute {name} is missing")
                     full[name] = default
                     continue
-                if kind == "extents":  # -1 and a text beside it where it is symbolic (OPS.md, "Symbolic extents")
+                if kind == "extents":
+                    value = [dims.canonical(v) if isinstance(v, str) else v for v in value]
+                    # -1 and a text beside it where it is symbolic (OPS.md, "Symbolic extents")
                     if symbols := [v if isinstance(v, str) else "" for v in value] if dims.symbols(value) else []:
                         binding.attrs["dims"].CopyFrom(encode_attr(symbols, "strings"))
                     binding.attrs[name].CopyFrom(encode_attr([-1 if isinstance(v, str) else v for v in value], "ints"))

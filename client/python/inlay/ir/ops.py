@@ -280,18 +280,7 @@ def _matmul_shape(args, attrs):
 
 
 def _window(extent, kernel, stride, dilation, before, after, ceil_mode=False):
-    if not isinstance(extent, int):
-        room = dims.add(extent, before + after - ((kernel - 1) * dilation + 1))
-        return dims.add(room if stride == 1 else dims.floordiv(room, stride), 1)
-    room = extent + before + after - ((kernel - 1) * dilation + 1)
-    if room < 0:
-        raise ValueError(f"a window of {(kernel - 1) * dilation + 1} does not fit into {extent + before + after}")
-    count = room // stride + 1
-    if ceil_mode and room % stride:
-        count += 1
-        if (count - 1) * stride >= extent + before:
-            count -= 1
-    return count
+    return dims.window_extent(extent, (kernel - 1) * dilation + 1, stride, before, after, ceil_mode)
 
 
 def windows_within(extents, kernel, strides, dilations, pads) -> list[int]:

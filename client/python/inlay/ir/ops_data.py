@@ -15,28 +15,18 @@ def _reshape(args, attrs):
     target: list = list(attrs["shape"])
     if sum(1 for d in target if d == -1) > 1 or any(isinstance(d, int) and d < -1 for d in target):
         raise ValueError(f"shape {target} is not one of extents and at most one -1")
-    source = list(args[0].shape)
-    for symbol in dims.symbols(target):
-        # Those that stay cancel; whether the rest fits, the server tells.
-        for _ in range(target.count(symbol)):
-            if symbol in source:
-                source.remove(symbol)
+    source, added = list(args[0].shape), []  # but for the symbols that stay
+    for d in target:
+        if isinstance(d, str) and d in source:
+            source.remove(d)
+        elif d != -1:
+            added.append(d)
     if -1 in target:
-        at = target.index(-1)
-        known = math.prod(d for d in target if isinstance(d, int) and d != -1)
-        if dims.static(source):
-            total = math.prod(source)
-            if known == 0 or total % known:
-                raise ValueError(f"{args[0]} does not fit into shape {target}")
-            target[at] = total // known
-        else:
-            # Static factors cancel; what remains is the symbolic extent (or its product with a number).
-            factor = math.prod(d for d in source if isinstance(d, int))
-            rest = dims.product([d for d in source if isinstance(d, str)])
-            if known and factor % known == 0:
-                target[at] = dims.mul(rest, factor // known)
-            else:
-                target[at] = dims.floordiv(dims.mul(rest, factor), known)
+        at, total, known = target.index(-1), dims.product(source), dims.product(added)
+        target[at] = dims.floordiv(total, known) if known else 0
+        if not known or dims.mul(target[at], known) != total:
+            hint = dims.division_hint(target[at])
+            raise ValueError(f"{args[0]} does not fit into shape {attrs['shape']}{hint}")
     elif dims.static(source) and dims.static(target) and math.prod(source) != math.prod(target):
         raise ValueError(f"{args[0]} does not fit into shape {target}")
     return TensorType(args[0].dtype, tuple(target))
@@ -58,8 +48,10 @@ def _concat(args, attrs):
     axis = dims.axis(attrs["axis"], args[0].rank)
     shape = list(args[0].shape)
     for arg in args[1:]:
-        if arg.rank != len(shape) or any(a != b for i, (a, b) in enumerate(zip(shape, arg.shape)) if i != axis):
-            raise ValueError(f"{args[0]} and {arg} differ outside axis {axis}")
+        differ = [(a, b) for i, (a, b) in enumerate(zip(shape, arg.shape)) if i != axis and a != b]
+        if arg.rank != len(shape) or differ:
+            hint = dims.division_hint(*(d for pair in differ for d in pair))
+            raise ValueError(f"{args[0]} and {arg} differ outside axis {axis}{hint}")
         shape[axis] = dims.add(shape[axis], arg.shape[axis])
     return TensorType(dtype, tuple(shape))
 
@@ -73,13 +65,6 @@ def _split(args, attrs):
         raise ValueError(f"sizes {attrs['sizes']} do not make up extent {extent}")
     shape = args[0].shape
     return tuple(TensorType(args[0].dtype, (*shape[:axis], s, *shape[axis + 1 :])) for s in attrs["sizes"])
-
-
-def slice_extent(extent: int, begin: int, end: int, step: int) -> int:
-    """How many elements NumPy's x[begin:end:step] has; INT64_MIN with a negative step means "through the first"."""
-    if step < 0 and end <= -(2**63):
-        return len(range(*slice(begin, None, step).indices(extent)))
-    return len(range(*slice(begin, end, step).indices(extent)))
 
 
 @op("slice", begins="ints", ends="ints", steps="ints", dims=("strings", None))
@@ -96,7 +81,7 @@ def _slice(args, attrs):
         if symbol:
             out.append(symbol)
         elif isinstance(extent, int):
-            out.append(slice_extent(extent, b, e, s))
+            out.append(dims.slice_extent(extent, b, e, s))
         elif b == 0 and s == 1 and e >= 2**31 - 1:
             out.append(extent)
         elif s == 1 and b >= 0 and e < 0:
@@ -108,7 +93,7 @@ def _slice(args, attrs):
         elif s == 1 and 0 <= b <= e:
             out.append(e - b)  # assumes that the extent reaches `end`; the server checks
         else:
-            out.append(f"slice({extent},{b},{e},{s})")
+            out.append(dims.slice_extent(extent, b, e, s))
     return TensorType(args[0].dtype, tuple(out))
 
 
@@ -268,4 +253,4 @@ def _recurrent(gates: int, states: int, peepholes: bool):
 op("lstm", direction="string", hidden_size="int")(_recurrent(4, 2, True))
 op("gru", direction="string", hidden_size="int", linear_before_reset=("bool", False))(_recurrent(3, 1, False))
 op("rnn", direction="string", hidden_size="int", activation=("string", "tanh"))(_recurrent(1, 1, False))
-__all__ = ["N", "slice_extent"]
+__all__ = ["N"]

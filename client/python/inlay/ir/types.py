@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 
 from inlay._proto import ir_pb2
-from inlay.ir.dims import Dim, Shape, static
+from inlay.ir.dims import Dim, Shape, canonical, static
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 
@@ -65,15 +65,15 @@ class TensorType:
 
     @staticmethod
     def of(dtype, shape: Sequence[Dim]) -> TensorType:
-        """Accepts any spelling of a dtype. Raises ValueError on a negative extent or a foreign dtype."""
+        """Accepts any spelling of a dtype and of an expression. Raises ValueError on a negative extent or a foreign
+        dtype."""
         dims: list[Dim] = []
         for dim in shape:
-            if not isinstance(dim, str):
-                dim = int(dim)
-                if dim < 0:
-                    raise ValueError(f"negative extent in shape {list(shape)}")
-            elif not dim:
+            if dim == "":
                 raise ValueError(f"empty symbol in shape {list(shape)}")
+            dim = canonical(dim) if isinstance(dim, str) else int(dim)
+            if isinstance(dim, int) and dim < 0:
+                raise ValueError(f"negative extent in shape {list(shape)}")
             dims.append(dim)
         return TensorType(dtype_name(dtype), tuple(dims))
 

@@ -51,7 +51,7 @@ MIN_OPSET = 1  # below 7, operators whose old form differs are refused one by on
 
 def from_onnx(
     model: onnx.ModelProto | str | os.PathLike,
-    shape: Mapping[str, int | Sequence[int | str]] | None = None,
+    shape: Mapping[str, int | str | Sequence[int | str]] | None = None,
     constants: Mapping[str, np.ndarray] | None = None,
     executor: str = "graph",
 ) -> IRModule:
@@ -60,8 +60,9 @@ def from_onnx(
     Args:
         model: a ModelProto, or the path of a .onnx file (external data is found next to it, and memory-mapped).
         shape: fixes extents. {"batch": 1} gives a symbolic dimension its value wherever it occurs;
-            {"input": [1, 3, 224, 224]} gives an input its shape (entries may be symbol names). Symbolic dimensions that
-            are left open stay symbolic in the module.
+            {"input": [1, 3, 224, 224]} gives an input its shape. An extent may be an expression over names as well:
+            {"height": "8*h"}, or {"input": [1, 3, "8*h", "8*w"]}, for a U-Net, whose sizes must halve three times
+            without a rest. Symbolic dimensions that are left open stay symbolic in the module.
         constants: {input: array} binds graph inputs to values known at compile time; they are then no parameters. For
             inputs whose values decide shapes (`UnsupportedOperatorError.needed_constants` lists them).
         executor: "vm": an If and a Loop whose conditions are only known at run time stay so, and the module needs
@@ -146,8 +147,10 @@ def _parameter(info: onnx.ValueInfoProto, shape: dict, symbols: set[str]) -> tup
         for d in declared:
             if isinstance(d, str):
                 symbols.update([d, *dims.names_in(d)])
+    if isinstance(given, int | str | np.integer) and info.name not in symbols and len(declared or ()) == 1:
+        given = [given]
     if isinstance(given, Sequence) and not isinstance(given, str):
-        actual = [d if isinstance(d, str) else int(d) for d in given]
+        actual = [dims.canonical(d) if isinstance(d, str) else int(d) for d in given]
         if declared is not None:
             if len(actual) != len(declared):
                 raise InvalidModelError(f"shape of {info.name!r}: {actual} has not the rank of {declared}")
@@ -165,6 +168,8 @@ def _parameter(info: onnx.ValueInfoProto, shape: dict, symbols: set[str]) -> tup
         if isinstance(extent, str):
             # "2*batch" follows from batch, "past + 1" is what past and one are.
             value = shape.get(extent, dims.canonical(extent, shape))
+        if isinstance(value, str):
+            value = dims.canonical(value)
         if not isinstance(value, (int, str, np.integer)):
             raise InvalidModelError(f"shape of dimension {extent!r}: {value!r} is not a number")
         if not isinstance(value, str) and value < 0:

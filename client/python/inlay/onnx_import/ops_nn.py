@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inlay.ir import dims
 from inlay.onnx_import.integer_products import dequantised_conv
 from inlay.onnx_import.registry import NodeContext, converter
 from inlay.onnx_import.value import Unsupported, Value
@@ -10,8 +11,8 @@ from inlay.onnx_import.value import Unsupported, Value
 def window_pads(
     ctx: NodeContext, extents: list, kernel: list[int], strides: list[int], dilations: list[int]
 ) -> list[int]:
-    """Explicit pads (begins then ends) from `pads` or `auto_pad`. extents: the spatial ones, symbolic allowed unless
-    auto_pad depends on them."""
+    """Explicit pads (begins then ends) from `pads` or `auto_pad`. extents: the spatial ones, symbolic allowed where
+    the pads that auto_pad wants do not depend on them."""
     auto, n = ctx.attr("auto_pad", "NOTSET") or "NOTSET", len(kernel)
     given = ctx.attr("pads")
     if auto in ("NOTSET", "VALID"):
@@ -25,12 +26,13 @@ def window_pads(
         raise Unsupported(f"auto_pad {auto!r}")
     begins, ends = [], []
     for extent, k, s, d in zip(extents, kernel, strides, dilations):
-        if isinstance(extent, str):
-            if s != 1:
-                raise Unsupported(f"auto_pad {auto} over the symbolic dimension {extent!r}; fix it with shape=")
-            total = (k - 1) * d
-        else:
-            total = max(0, (-(-extent // s) - 1) * s + (k - 1) * d + 1 - extent)
+        count = dims.floordiv(dims.add(extent, s - 1), s)
+        total = dims.sub(dims.add(dims.mul(dims.sub(count, 1), s), (k - 1) * d + 1), extent)
+        if isinstance(total, str):
+            raise Unsupported(
+                f"auto_pad {auto} over the symbolic dimension {extent!r}; fix it with shape=, or make it '{s}*n'"
+            )
+        total = max(0, total)
         small, large = total // 2, total - total // 2
         begins.append(small if auto == "SAME_UPPER" else large)
         ends.append(large if auto == "SAME_UPPER" else small)

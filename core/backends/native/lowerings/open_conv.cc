@@ -2,7 +2,7 @@
 //
 // A task is a panel of pixels of one group of one image, and a block of its channels, as in conv.h's kPanels: the task
 // copies the panel's pixels, tap by tap, from padded planes, and multiplies them with the weights, which lie packed.
-// The last panel of an image begins earlier instead of being smaller. Depthwise ones go row by row.
+// The last panel of an image begins earlier instead of being smaller.
 #include <algorithm>
 
 #include "absl/status/status.h"
@@ -23,10 +23,8 @@ using mlir::Value;
 // What the tile is chosen for.
 constexpr int64_t kNominalPixels = 1024;
 constexpr int64_t kMaxUnrolledTaps = 8;
-// Results of a channel of x: with more, they are rows of a product.
-constexpr int64_t kMaxMultiplier = 4;
-// A row's sums; more taps are loops.
-constexpr int64_t kMaxRowTaps = 64;
+// Of fewer steps, what a tile's sums cost on their way through L1 shows: code for images that fill panels alone.
+constexpr int64_t kFewSteps = 64;
 
 class OpenConvolution {
  public:
@@ -51,6 +49,7 @@ class OpenConvolution {
     const Buffer planes = planes_.Emit(f_, x_, types_, plan_.lanes, plan_.nr() + plan_.lanes);
     ShapeMap shapes;
     const bool flat = FlatPixels(f_, n_, &shapes);
+    const bool inlines = flat && plan_.k <= kFewSteps && InlineEpilogue(f_, n_);
     const int64_t row_blocks = plan_.row_blocks(), overflow = plan_.scratch_bytes();
     const int64_t spilled = overflow + RoundUp(plan_.nr() * types_.accumulator_bytes, kLineBytes);
     const double cycles = static_cast<double>(plan_.mc * plan_.k) * plan_.nv / plan_.core.multiply_adds + 100;
@@ -66,8 +65,12 @@ class OpenConvolution {
                   const Value last = kb.Max(kb.Sub(kb.Int(pixels_), kb.Int(plan_.nr())), kb.Int(0));
                   task.first = kb.Min(kb.Mul(panel, plan_.nr()), last);
                   task.spilled = kb.At(scratch, spilled, kb.b.getI8Type());
-                  const GemmKernel g = KernelOf(task, k.Pointer(weights), flat);
-                  EmitGemmTasks(kb, g, block, kb.Add(block, 1), scratch);
+                  auto emit = [&](bool fills) {
+                    EmitGemmTasks(kb, KernelOf(task, k.Pointer(weights), flat, fills), block, kb.Add(block, 1),
+                                  scratch);
+                  };
+                  if (!inlines) return emit(false);
+                  kb.If(FillsPanel(kb), [&] { emit(true); }, [&] { emit(false); });
                 });
               });
   }
@@ -97,7 +100,8 @@ class OpenConvolution {
     return weights;
   }
 
-  GemmKernel KernelOf(const Task& task, Value weights, bool flat) {
+  // `fills`: the image is known to have pixels for the panel.
+  GemmKernel KernelOf(const Task& task, Value weights, bool flat, bool fills) {
     KernelBuilder& kb = task.k.o;
     GemmKernel g;
     g.plan = plan_;
@@ -109,9 +113,11 @@ class OpenConvolution {
     g.p.tile_stride = plan_.mr * plan_.k;
     g.q.element = g.accumulator;
     g.q.pack = [this, task](KernelBuilder& kb, const PackRequest& request) { PackPanel(kb, task, request); };
-    g.epilogue = [this, task, flat, store = StorePixels(task.k, n_, groups_, flat, task.image)](
-                     KernelBuilder& kb, Value, Value row, Value column, Value sums) {
-      StoreSums(kb, task, flat, row, kb.Add(task.first, column), sums, store);
+    g.inline_epilogue = fills;
+    const Epilogue store = StorePixels(task.k, n_, groups_, flat, task.image);
+    g.epilogue = [=, this](KernelBuilder& kb, Value, Value row, Value column, Value sums) {
+      const Value pixel = kb.Add(task.first, column);
+      fills ? store(kb, task.group, row, pixel, sums) : StoreSums(kb, task, flat, row, pixel, sums, store);
     };
     return g;
   }
@@ -209,102 +215,11 @@ class OpenConvolution {
   GemmPlan plan_;
 };
 
-// Each channel by itself: rows of results, vectors along them, as wide as a row has room for.
-class OpenDepthwise {
- public:
-  OpenDepthwise(FunctionEmitter& f, const Node& n) : f_(f), n_(n), types_(f, n.in(0).dtype), planes_(n) {
-    lanes_ = f.cpu().core.vector_bytes / types_.accumulator_bytes;
-  }
-
-  static bool Fits(const Node& n) {
-    const int64_t groups = n.attrs->IntOr("groups", 1);
-    return groups > 1 && n.in(1).dims[1] == Extent(1) && n.in(1).dims[0].value() <= groups * kMaxMultiplier;
-  }
-
-  void Emit() {
-    const Buffer planes = planes_.Emit(f_, n_.in(0), types_, lanes_, 0);
-    const Tensor& out = n_.out();
-    const Shape outer(out.dims.begin(), out.dims.end() - 1);
-    const Cycles cycles = Cycles(planes_.out[2]) * (1.5 * planes_.taps() / lanes_) + 20;
-    f_.ParallelEach(Product(outer), cycles, [&](Kernel& k, Value item) {
-      KernelBuilder& kb = k.o;
-      const Indices at = Delinearise(k.o, item, outer);
-      const int64_t multiplier = out.dims[1].value() / n_.attrs->IntOr("groups", 1);
-      const Value plane = kb.Add(kb.Mul(at[0].base, out.dims[1].value() / multiplier), kb.Div(at[1].base, multiplier));
-      const Value row = kb.Rem(item, planes_.out[0] * planes_.out[1]);
-      const Type element = planes_.Element(k.o, types_), stored = types_.Stored(k.o);
-      const Value from = kb.At(k.Pointer(planes),
-                               kb.Add(kb.Mul(plane, planes_.plane_elements()), planes_.RowOffset(kb, row)), element);
-      const Value weights = kb.At(k.Pointer(n_.in(1)), kb.Mul(at[1].base, planes_.taps()), stored);
-      Row(k, at, from, weights, 2 * lanes_);
-    });
-  }
-
- private:
-  // With vectors of `lanes`, or of fewer where the row is shorter.
-  void Row(Kernel& k, const Indices& at, Value from, Value weights, int64_t lanes) {
-    KernelBuilder& kb = k.o;
-    const Value columns = kb.Int(planes_.out[2]);
-    auto vectors = [&] {
-      kb.For(kb.Int(0), columns, lanes, [&](Value j) {
-        if (lanes > 1) j = kb.Min(j, kb.Sub(columns, kb.Int(lanes)));
-        Value sum = Sum(k, kb.At(from, j, planes_.Element(k.o, types_)), weights, lanes);
-        if (n_.inputs.size() > 2) sum = k.o.AddF(sum, Eval(k, lanes).At(n_.in(2), {at[1]}));
-        Indices all = at;
-        all.push_back(Index(j, lanes == 1 ? 0 : 1));
-        k.StoreResult(n_.out(), all, sum);
-      });
-    };
-    if (lanes == 1) return vectors();
-    kb.If(kb.Less(columns, kb.Int(lanes)), [&] { Row(k, at, from, weights, lanes > 4 ? lanes / 2 : 1); }, vectors);
-  }
-
-  Value Sum(Kernel& k, Value from, Value weights, int64_t lanes) {
-    Ops& o = k.o;
-    KernelBuilder& kb = o;
-    const Type element = planes_.Element(o, types_), stored = types_.Stored(o), accumulator = types_.Accumulator(o);
-    auto of = [&](Type type) { return lanes == 1 ? type : Type(KernelBuilder::Vector(lanes, type)); };
-    const Spatial& kernel = planes_.kernel;
-    auto tap = [&](Value d, Value h, Value w, Value sum) {
-      const Value number = kb.Add(kb.Mul(kb.Add(kb.Mul(d, kernel[1]), h), kernel[2]), w);
-      const Value weight = kb.Widen(kb.Load(stored, kb.At(weights, number, stored)), accumulator);
-      const Value pixels =
-          kb.Widen(kb.Load(of(element), kb.At(from, planes_.TapOffset(kb, d, h, w), element)), accumulator);
-      return kb.MultiplyAdd(pixels, o.Broadcast(weight, lanes), sum);
-    };
-    Value sum = kb.Zero(of(accumulator));
-    if (planes_.taps() <= kMaxRowTaps) {
-      for (int64_t d = 0; d < kernel[0]; ++d) {
-        for (int64_t h = 0; h < kernel[1]; ++h) {
-          for (int64_t w = 0; w < kernel[2]; ++w) sum = tap(kb.Int(d), kb.Int(h), kb.Int(w), sum);
-        }
-      }
-      return sum;
-    }
-    const int64_t area = kernel[1] * kernel[2];
-    return kb.For(kb.Int(0), kb.Int(planes_.taps()), 1, {sum}, [&](Value number, const std::vector<Value>& carried) {
-      const Value rest = kb.Rem(number, area);
-      return std::vector<Value>{
-          tap(kb.Div(number, area), kb.Div(rest, kernel[2]), kb.Rem(rest, kernel[2]), carried[0])};
-    })[0];
-  }
-
-  FunctionEmitter& f_;
-  const Node& n_;
-  GemmTypes types_;
-  OpenPlanes planes_;
-  int64_t lanes_;
-};
-
 }  // namespace
 
 absl::Status EmitOpenConvolution(FunctionEmitter& f, const Node& n) {
   if (n.out().rank() > 5) return absl::UnimplementedError("native: a convolution of open size of more than three axes");
-  if (OpenDepthwise::Fits(n)) {
-    OpenDepthwise(f, n).Emit();
-  } else if (!EmitOpenWinograd(f, n)) {
-    OpenConvolution(f, n).Emit();
-  }
+  if (!EmitOpenDepthwise(f, n) && !EmitOpenWinograd(f, n)) OpenConvolution(f, n).Emit();
   return absl::OkStatus();
 }
 

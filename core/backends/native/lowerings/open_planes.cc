@@ -64,67 +64,63 @@ Value OpenPlanes::RowOffset(KernelBuilder& kb, Value row) const {
   return kb.Mul(kb.Add(kb.Mul(slice, padded[1]), kb.Rem(row, out[1])), padded[2]);
 }
 
-struct OpenPlanes::Row {
-  Value x;                // null: all of it is padding
-  std::vector<Value> to;  // by phase
-  Type stored, accumulator;
-  int64_t lanes;
-};
-
-// Element q of phase p is x[q * stride + p - pad] where that exists, else zero.
-void OpenPlanes::PadRow(Ops& o, const Row& row) const {
-  KernelBuilder& kb = o;
-  const int64_t stride = strides[2], pad = pads[2], lanes = row.lanes;
-  const Value width = kb.Int(padded[2]), columns = kb.Int(in[2]);
+void EmitPaddedRow(KernelBuilder& kb, const PaddedRow& row, Value exists, Value x) {
+  const int64_t stride = row.stride, lanes = row.lanes;
+  const Value width = row.width;
   auto zero = [&](Value to, Value begin, Value end) {
     kb.For(begin, end, 1, [&](Value q) { kb.Store(kb.Zero(row.accumulator), kb.At(to, q, row.accumulator)); });
   };
-  if (!row.x) {
-    const Value zeros = kb.Zero(KernelBuilder::Vector(lanes, row.accumulator));
+  auto zeros = [&] {
+    const Value vector = kb.Zero(KernelBuilder::Vector(lanes, row.accumulator));
     const Value whole = kb.Mul(kb.Div(width, lanes), lanes);
     for (Value to : row.to) {
-      kb.For(kb.Int(0), whole, lanes, [&](Value q) { kb.Store(zeros, kb.At(to, q, row.accumulator)); });
+      kb.For(kb.Int(0), whole, lanes, [&](Value q) { kb.Store(vector, kb.At(to, q, row.accumulator)); });
       zero(to, whole, width);
     }
-    return;
-  }
-  // Vectors from `first` on whose elements are all there.
-  const Value first = kb.Min(kb.Int(CeilDiv(std::max<int64_t>(pad, 0), stride)), width);
-  const bool in_vectors = (stride & (stride - 1)) == 0 && stride <= lanes;
-  Value vectors_end = first;
-  if (in_vectors) {
-    const Value there = kb.Sub(kb.Add(columns, pad), kb.Mul(first, stride));
-    const Value vectors = kb.Min(kb.Div(kb.Max(there, kb.Int(0)), lanes * stride), kb.Div(kb.Sub(width, first), lanes));
-    vectors_end = kb.Add(first, kb.Mul(vectors, lanes));
-    kb.For(first, vectors_end, lanes, [&](Value q) {
-      const Value from = kb.At(row.x, kb.Add(kb.Mul(q, stride), -pad), row.stored);
-      std::vector<Value> run;
-      for (int64_t i = 0; i < stride; ++i) {
-        run.push_back(kb.Load(KernelBuilder::Vector(lanes, row.stored), kb.At(from, i * lanes, row.stored)));
-      }
-      run = Deinterleave(kb, run);
-      for (size_t phase = 0; phase < row.to.size(); ++phase) {
-        kb.Store(kb.Widen(run[phase], row.accumulator), kb.At(row.to[phase], q, row.accumulator));
-      }
-    });
-  }
-  for (size_t phase = 0; phase < row.to.size(); ++phase) {
-    const int64_t offset = static_cast<int64_t>(phase) - pad;
-    const Value to = row.to[phase];
-    const Value begin = kb.Min(kb.Int(std::max<int64_t>(CeilDiv(-offset, stride), 0)), width);
-    const Value room = kb.Max(kb.Add(columns, -offset + stride - 1), kb.Int(0));
-    const Value end = kb.Max(begin, kb.Min(kb.Div(room, stride), width));
-    auto copy = [&](Value from, Value until) {
-      kb.For(from, until, 1, [&](Value q) {
-        const Value x = kb.Load(row.stored, kb.At(row.x, kb.Add(kb.Mul(q, stride), offset), row.stored));
-        kb.Store(kb.Widen(x, row.accumulator), kb.At(to, q, row.accumulator));
+  };
+  // How many elements of a phase there are before x's element `end`, at most all.
+  auto before = [&](Value end, int64_t phase) {
+    const Value there = kb.Max(kb.Add(kb.Sub(end, row.start), stride - 1 - phase), kb.Int(0));
+    return kb.Min(kb.Div(there, stride), width);
+  };
+  auto copy = [&] {
+    // Vectors from `first` on whose elements are all there.
+    const Value first = before(kb.Int(0), 0);
+    Value vectors_end = first;
+    if ((stride & (stride - 1)) == 0 && stride <= lanes) {
+      const Value there = kb.Sub(kb.Sub(row.columns, row.start), kb.Mul(first, stride));
+      const Value vectors =
+          kb.Min(kb.Div(kb.Max(there, kb.Int(0)), lanes * stride), kb.Div(kb.Sub(width, first), lanes));
+      vectors_end = kb.Add(first, kb.Mul(vectors, lanes));
+      kb.For(first, vectors_end, lanes, [&](Value q) {
+        const Value from = kb.At(x, kb.Add(kb.Mul(q, stride), row.start), row.stored);
+        std::vector<Value> run;
+        for (int64_t i = 0; i < stride; ++i) {
+          run.push_back(kb.Load(KernelBuilder::Vector(lanes, row.stored), kb.At(from, i * lanes, row.stored)));
+        }
+        run = Deinterleave(kb, run);
+        for (size_t phase = 0; phase < row.to.size(); ++phase) {
+          kb.Store(kb.Widen(run[phase], row.accumulator), kb.At(row.to[phase], q, row.accumulator));
+        }
       });
-    };
-    zero(to, kb.Int(0), begin);
-    copy(begin, kb.Min(first, end));
-    copy(kb.Max(begin, vectors_end), end);
-    zero(to, kb.Max(end, vectors_end), width);
-  }
+    }
+    for (size_t phase = 0; phase < row.to.size(); ++phase) {
+      const Value to = row.to[phase], begin = before(kb.Int(0), phase);
+      const Value end = kb.Max(begin, before(row.columns, phase));
+      auto elements = [&](Value from, Value until) {
+        kb.For(from, until, 1, [&](Value q) {
+          const Value at = kb.Add(kb.Add(kb.Mul(q, stride), row.start), static_cast<int64_t>(phase));
+          const Value element = kb.Load(row.stored, kb.At(x, at, row.stored));
+          kb.Store(kb.Widen(element, row.accumulator), kb.At(to, q, row.accumulator));
+        });
+      };
+      zero(to, kb.Int(0), begin);
+      elements(begin, kb.Min(first, end));
+      elements(kb.Max(begin, vectors_end), end);
+      zero(to, kb.Max(end, vectors_end), width);
+    }
+  };
+  kb.If(exists, copy, zeros);
 }
 
 Buffer OpenPlanes::Emit(FunctionEmitter& f, const Tensor& x, const GemmTypes& types, int64_t lanes,
@@ -144,22 +140,20 @@ Buffer OpenPlanes::Emit(FunctionEmitter& f, const Tensor& x, const GemmTypes& ty
     const Value in_d = coordinate(d, 0, kb.Div(phase, phases[1])), in_h = coordinate(h, 1, kb.Rem(phase, phases[1]));
     const Value inside = kb.And(kb.And(kb.Less(kb.Int(-1), in_d), kb.Less(in_d, kb.Int(in[0]))),
                                 kb.And(kb.Less(kb.Int(-1), in_h), kb.Less(in_h, kb.Int(in[1]))));
-    Row out{{}, {}, types.Stored(k.o), types.Accumulator(k.o), lanes};
-    const Value first =
-        kb.Add(kb.Mul(kb.Add(kb.Mul(plane, phases[0] * phases[1]), phase), phase_elements() * phases[2]),
-               kb.Mul(kb.Add(kb.Mul(d, padded[1]), h), padded[2]));
-    const Value to = kb.At(k.Pointer(copy), first, out.accumulator);
+    PaddedRow out;
+    out.stored = types.Stored(k.o);
+    out.accumulator = types.Accumulator(k.o);
+    out.lanes = lanes;
+    out.stride = strides[2];
+    out.start = kb.Int(-pads[2]);
+    out.columns = kb.Int(in[2]);
+    out.width = kb.Int(padded[2]);
+    const Value first = kb.Mul(kb.Add(kb.Mul(plane, phases[0] * phases[1]), phase), phase_elements() * phases[2]);
+    const Value line = kb.Add(first, kb.Mul(kb.Add(kb.Mul(d, padded[1]), h), padded[2]));
+    const Value to = kb.At(k.Pointer(copy), line, out.accumulator);
     for (int64_t i = 0; i < phases[2]; ++i) out.to.push_back(kb.At(to, phase_elements() * i, out.accumulator));
-    const Value from = k.Pointer(x);
-    kb.If(
-        inside,
-        [&] {
-          const Value line = kb.Add(kb.Mul(kb.Add(kb.Mul(plane, in[0]), in_d), in[1]), in_h);
-          Row inner = out;
-          inner.x = kb.At(from, kb.Mul(line, in[2]), out.stored);
-          PadRow(k.o, inner);
-        },
-        [&] { PadRow(k.o, out); });
+    const Value number = kb.Add(kb.Mul(kb.Add(kb.Mul(plane, in[0]), in_d), in[1]), in_h);
+    EmitPaddedRow(kb, out, inside, kb.At(k.Pointer(x), kb.Mul(number, in[2]), out.stored));
   });
   return copy;
 }

@@ -4,12 +4,24 @@
 
 #include <array>
 #include <cstdint>
+#include <vector>
 
 #include "core/backends/native/conv_plan.h"
 #include "core/backends/native/function_emitter.h"
 #include "core/backends/native/lowerings/gemm_support.h"
 
 namespace inlay::native {
+
+// A row of x with its padding, split by the stride: element q of phase p is x[start + q * stride + p] where that
+// exists, else zero.
+struct PaddedRow {
+  std::vector<mlir::Value> to;  // by phase: all of them, or the first
+  mlir::Type stored, accumulator;
+  int64_t lanes = 0, stride = 1;
+  mlir::Value start, columns, width;  // columns: of x; width: of a phase
+};
+// `exists`: else all of it is padding, and x is not read.
+void EmitPaddedRow(KernelBuilder& kb, const PaddedRow& row, mlir::Value exists, mlir::Value x);
 
 // A plane of x with the padding in it, split by the stride: element (q, p) of a strided axis is the padded coordinate
 // q * stride + p. So every tap of a row of results reads elements that follow each other.
@@ -41,9 +53,6 @@ class OpenPlanes {
   }
 
  private:
-  struct Row;  // of all phases of the last axis
-  void PadRow(Ops& o, const Row& row) const;
-
   bool are_images_ = true;
 };
 

@@ -1,0 +1,124 @@
+"""dims: the normal form of extents, the same to the letter as core/ir/dim_expr_test.cc's; values; limits."""
+
+import random
+
+import pytest
+
+from inlay.ir import dims
+
+
+@pytest.mark.parametrize(
+    ("written", "normal"),
+    [  # of dim_expr_test.cc
+        ("batch * 4", "4*batch"),
+        ("unk__12", "unk__12"),
+        ("((", "(("),
+        ("(h - 1)/2 + 1", "((h+1)/2)"),
+        ("(((-1+h)//2)+1)*2", "2*((h+1)/2)"),
+        ("(a+b)*c", "a*c+b*c"),
+        ("slice((1+seq),-1,5,2)", "slice(seq+1,-1,5,2)"),
+        ("((h+1)/2)", "((h+1)/2)"),
+        ("slice(((h)/2)+1,0,-1,1)", "slice(((h)/2)+1,0,-1,1)"),
+        ("pool(h,3,2,0,0)", "pool(h,3,2,0,0)"),
+        ("2*a*b-c-1", "2*a*b-c-1"),
+        ("floor(h/2)", "floor(h/2)"),
+        ("a/b", "a/b"),
+        ("batch size", "batch size"),
+        ("(4*h)/4", "h"),
+        ("(8*h-1)/2+1", "4*h"),
+        ("(h-1)/2", "((h+1)/2)-1"),
+        ("(3*h+2)/2", "((h)/2)+h+1"),
+        ("(-h)/2", "((h)/2)-h"),
+        ("(2*h+1)/4", "((h)/2)"),
+        ("(4*h+6*w+3)/8", "((2*h+3*w+1)/4)"),
+        ("(batch size * 2 + 5) / 3", "((2*batch size+2)/3)+1"),
+        ("h/2/2", "((h)/4)"),
+        ("((h-1)/2)/2+1", "((h+3)/4)"),
+        ("((((h-1)/2+1-1)/2+1-1)/2+1-1)/2+1", "((h+15)/16)"),
+        ("(w+h/2)/2", "((h+2*w)/4)"),
+        ("(h+h/2)/3", "((h)/2)"),
+        ("(h/2+h/3)/2", "((((h)/2)+((h)/3))/2)"),
+        ("(h/2*w)/2", "((((h)/2)*w)/2)"),
+        ("(h/4611686018427387904)/2", "((((h)/4611686018427387904))/2)"),
+        # Names that are no expressions.
+        ("", ""),
+        ("h w.1", "h w.1"),
+        ("slice(seq,1)", "slice(seq,1)"),
+        ("pool(seq,3,0,0,0)", "pool(seq,3,0,0,0)"),
+        ("99999999999999999999", "99999999999999999999"),
+        ("h/0", "h/0"),
+    ],
+)
+def test_normal_form(written, normal):
+    assert dims.canonical(written) == normal
+    assert dims.canonical(normal) == normal
+
+
+def test_numbers():
+    assert dims.canonical("2*3-7") == -1
+    assert dims.canonical("h-h") == 0
+    assert dims.canonical("2*batch+((h+1)/2)", {"batch": 3, "h": 4}) == 8
+    assert dims.canonical("pool(h,2,2,0,1)+slice(h,-3,100,1)", {"h": 7}) == 7
+    assert dims.canonical("past + 1", {"past": "8*h"}) == "8*h+1"
+    assert dims.names_in("2*batch + slice(seq,0,5,2)/3") == ["batch", "seq"]
+    assert dims.names_in("a/b") == ["a/b"]
+
+
+def test_equal_derivations_are_equal():
+    h = "height"
+    for i in range(1, 6):  # ResNet's halvings: a 3x3 window with pads, or a 1x1 without
+        wide, narrow = dims.window_extent(h, 3, 2, 1, 1), dims.window_extent(h, 1, 2, 0, 0)
+        assert wide == narrow == f"((height+{2**i - 1})/{2**i})"
+        h = wide
+    assert dims.window_extent("8*h", 2, 2, 0, 0) == dims.window_extent("8*h", 3, 2, 1, 1) == "4*h"
+    assert dims.window_extent("h", 3, 2, 0, 0, ceil_mode=True) == "pool(h,3,2,0,0)"
+    assert dims.sub(dims.mul("a", "b"), dims.mul("b", "a")) == 0
+    assert dims.floordiv("12*b*h", "4*b") == "3*h"
+    assert dims.floordiv("b", "b") == 1
+
+
+@pytest.mark.parametrize("divisor", ["b", "2*h", "h+1", "w", 0, -2])
+def test_divisions_that_leave_a_rest(divisor):
+    with pytest.raises(ValueError, match="divided"):
+        dims.floordiv("h*w+1" if divisor != "h+1" else "h", divisor)
+
+
+def test_random_expressions_keep_their_values():
+    draw = random.Random(20)
+    values = [{"a": 0, "b": 0}, {"a": 1, "b": 7}, {"a": 225, "b": 31}, {"a": 64, "b": 1000}]
+    for _ in range(1000):
+        dim = draw.choice("ab")
+        direct = [v[dim] for v in values]
+        for _ in range(draw.randint(1, 8)):
+            kind, n, divisor, name = draw.randrange(5), draw.randint(-4, 4), draw.randint(1, 6), draw.choice("ab")
+            if kind == 0:
+                dim, direct = dims.add(dim, n), [d + n for d in direct]
+            elif kind == 1:
+                dim, direct = dims.add(dim, name), [d + v[name] for d, v in zip(direct, values)]
+            elif kind == 2:
+                dim, direct = dims.mul(dim, n), [d * n for d in direct]
+            else:
+                dim, direct = dims.floordiv(dim, divisor), [d // divisor for d in direct]
+            assert [dims.canonical(str(dim), v) for v in values] == direct
+        assert dims.canonical(str(dim)) == dim
+
+
+def test_growth_has_limits():
+    with pytest.raises(ValueError, match="more than 32 symbolic terms"):
+        dims.product([dims.add(dims.add(f"a{i}", f"b{i}"), 1) for i in range(9)])
+    with pytest.raises(ValueError, match="more than 1024 characters"):
+        dims.product([f"{'long' * 20}{i}" for i in range(20)])
+    with pytest.raises(ValueError, match="overflows 64 bits"):
+        dims.mul("a", 2**63)
+    extent: dims.Dim = "h"
+    for _ in range(60):  # a deep network's
+        extent = dims.add(dims.mul(dims.window_extent(extent, 3, 2, 1, 1), 2), 1)
+    assert len(str(extent)) < 1024
+
+
+def test_broadcast_says_what_helps():
+    assert dims.broadcast(("h", 1), (1, "w")) == ("h", "w")
+    with pytest.raises(ValueError, match=r"declare height as a multiple, e.g. shape={'height': '8\*n'}"):
+        dims.broadcast_dim("2*((height)/2)", "height")
+    with pytest.raises(ValueError, match="extents a and b do not broadcast$"):
+        dims.broadcast_dim("a", "b")
