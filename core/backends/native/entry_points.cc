@@ -81,7 +81,7 @@ void FunctionEmitter::EmitSteps(const std::vector<Step>& steps, Value context, V
       EmitCall(steps[first], context, closure, threads);
     } else {
       while (last < steps.size() && steps[last].repetition == steps[first].repetition) ++last;
-      ops_.For(repetitions_[steps[first].repetition], [&](Value i) {
+      ops_.For(ops_.Int(0), ops_.Int(repetitions_[steps[first].repetition]), 1, [&](Value i) {
         store(i, kIterationOffset);
         for (size_t s = first; s < last; ++s) EmitCall(steps[s], context, closure, threads);
       });

@@ -346,7 +346,7 @@ void FunctionEmitter::ParallelEach(const Extent& items, const Cycles& cost,
       phase);
 }
 
-void FunctionEmitter::Repeat(int64_t times, const std::function<void()>& emit) {
+void FunctionEmitter::Repeat(const Extent& times, const std::function<void()>& emit) {
   repetitions_.push_back(times);
   repeating_ = true;
   emit();

@@ -55,7 +55,7 @@ class FunctionEmitter {
                     Phase phase = Phase::kRun);
   // The kernels that `emit` makes (of Phase::kRun) run one after the other, `times` times over: each a parallel loop of
   // its own, so that all items of one are done before the next begins. Kernel::Iteration says which time it is.
-  void Repeat(int64_t times, const std::function<void()>& emit);
+  void Repeat(const Extent& times, const std::function<void()>& emit);
   // Emits with vectors of `lanes` along `extent`; again with scalars if that met irregular accesses that computing does
   // not pay for.
   void WithLanesOrScalar(const Extent& extent, int64_t lanes, int cost, const std::function<void(int64_t lanes)>& emit);
@@ -225,7 +225,7 @@ class FunctionEmitter {
   std::vector<OpenSlot> open_slots_;  // behind the others
   int64_t state_bytes_ = 0;
   std::vector<Step> run_steps_, init_steps_;
-  std::vector<int64_t> repetitions_;  // how often
+  std::vector<Extent> repetitions_;  // how often
   bool repeating_ = false;
   std::vector<Condition> conditions_;  // of the kernels being emitted
   bool negated_ = false;

@@ -49,14 +49,28 @@ absl::Status CheckIntegerMatmul(const ir::Binding& binding) {
   return symbol.empty() ? absl::OkStatus() : Refusal(binding, symbol, a);
 }
 
+// Of x [steps, batch, inputs] and states [directions, batch, hidden] the steps and the batch may be open.
+absl::Status CheckRecurrence(const ir::Binding& binding) {
+  constexpr size_t kFirstState = 4;
+  for (size_t i = 0; i < binding.args.size(); ++i) {
+    const ir::TensorType type = binding.args[i].tensor_type();
+    for (int d = 0; d < type.rank(); ++d) {
+      const bool may_be_open = (i == 0 && d < 2) || (i >= kFirstState && d == 1);
+      if (!may_be_open && !type.dims[d].is_static()) return Refusal(binding, type.dims[d].symbol(), type);
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status CheckOpenDims(const ir::Binding& binding) {
-  static const auto* without = new std::set<std::string>{"resize", "lstm", "gru", "rnn"};
+  static const auto* without = new std::set<std::string>{"resize"};
   if (binding.kind != ir::Binding::Kind::kCall) return absl::OkStatus();
   const std::string& op = binding.callee;
   if (op == "conv" || op == "conv_transpose" || op == "conv_integer") return CheckConvolution(binding);
   if (op == "matmul_integer") return CheckIntegerMatmul(binding);
+  if (op == "lstm" || op == "gru" || op == "rnn") return CheckRecurrence(binding);
   if (without->count(binding.callee) == 0) return absl::OkStatus();
   std::optional<ir::TensorType> open = FirstOpen(binding);
   if (!open) return absl::OkStatus();

@@ -75,14 +75,15 @@ class OpenWinograd {
     tile_columns_ = CeilDiv(out_columns_, plan_.columns.m);
     tiles_ = tile_columns_ * CeilDiv(out_rows, plan_.rows.m);
     blocks_ = CeilDiv(tiles_, tiles);
-    // Room for whole tiles.
-    auto room = [](const Extent& out, const WinogradAxis& axis) { return out + (axis.m - 1 + axis.taps - 1); };
+    // Room for whole tiles, and those that the last one's chunks see.
+    auto beyond = [](const WinogradAxis& axis) { return axis.chunks * axis.m - 1 + axis.tile_taps() - 1; };
+    auto room = [&](const Extent& out, const WinogradAxis& axis) { return out + beyond(axis); };
     plane_columns_ = folded_ ? Extent(apart_) : room(planes_.out[2], plan_.columns);
     line_columns_ = plane_columns_;
     lines_ = room(planes_.out[1], plan_.rows);
     if (folded_) {
       // Of one line, as many rows of `apart` as its last result needs.
-      line_columns_ = planes_.out[2] + apart_ * (1 + plan_.rows.m - 1 + plan_.rows.taps - 1);
+      line_columns_ = planes_.out[2] + apart_ * (1 + beyond(plan_.rows));
       lines_ = 1;
     }
   }
@@ -206,15 +207,20 @@ class OpenWinograd {
   }
   Value FirstTile(KernelBuilder& kb, Value block) const { return kb.Mul(kb.Rem(block, blocks_), plan_.block_tiles()); }
 
-  // A block's tiles, those of a row of the image after the other: body(which is the first in the block, its row and
-  // column in the image, how many).
-  void ForRows(KernelBuilder& kb, Value block,
+  // How many tiles further a tile's next chunk lies; and so those of the block's last.
+  int64_t ChunkTiles() const { return folded_ ? apart_ : 1; }
+  int64_t TilesBeyond() const { return (plan_.chunks() - 1) * ChunkTiles(); }
+
+  // A block's tiles and so many more, those of a row of the image after the other: body(which is the first in the
+  // block, its row and column in the image, how many).
+  void ForRows(KernelBuilder& kb, Value block, int64_t more,
                const std::function<void(Value at, Value row, Value column, Value count)>& body) const {
-    const Value first = FirstTile(kb, block), end = kb.Add(first, TilesOf(kb, first));
-    const Value last = kb.Div(kb.Add(end, -1), tile_columns_);
-    kb.For(kb.Div(first, tile_columns_), kb.Add(last, 1), 1, [&](Value row) {
-      const Value row_begin = kb.Mul(row, tile_columns_), begin = kb.Max(first, row_begin);
-      const Value row_end = kb.Min(end, kb.Add(row_begin, tile_columns_));
+    const Value first = FirstTile(kb, block), end = kb.Add(kb.Add(first, TilesOf(kb, first)), more);
+    const Extent columns = folded_ ? tile_columns_ : tile_columns_ + more;  // of a sequence, its row goes on
+    const Value last = kb.Div(kb.Add(end, -1), columns);
+    kb.For(kb.Div(first, columns), kb.Add(last, 1), 1, [&](Value row) {
+      const Value row_begin = kb.Mul(row, columns), begin = kb.Max(first, row_begin);
+      const Value row_end = kb.Min(end, kb.Add(row_begin, columns));
       body(kb.Sub(begin, first), row, kb.Sub(begin, row_begin), kb.Sub(row_end, begin));
     });
   }
@@ -225,7 +231,7 @@ class OpenWinograd {
     const Value plane = kb.Add(kb.Mul(kb.Div(block, blocks_), plan_.channel_vectors()), v);
     const Value from = kb.At(planes, kb.Mul(plane, plane_elements()), f32);
     const Extent pitch = plane_columns_ * lanes_;
-    ForRows(kb, block, [&](Value at, Value row, Value column, Value count) {
+    ForRows(kb, block, TilesBeyond(), [&](Value at, Value row, Value column, Value count) {
       const Value line = kb.At(from, kb.Mul(kb.Mul(row, plan_.rows.step()), pitch), f32);
       kb.For(kb.Int(0), count, 1, [&](Value i) {
         const Value d = kb.At(line, kb.Mul(kb.Add(column, i), plan_.columns.step() * lanes_), f32);
@@ -242,7 +248,7 @@ class OpenWinograd {
     const Value results = Scratch(kb, scratch, 1), square = Scratch(kb, scratch, 2);
     kb.For(plan_.gemm.nv, [&](Value v) {
       const PanelChannels channels = ChannelsOf(kb, plan_, panel, v);
-      ForRows(kb, block, [&](Value at, Value row, Value column, Value count) {
+      ForRows(kb, block, 0, [&](Value at, Value row, Value column, Value count) {
         // Where the block has all of a tile row, its rows of results are one run; else a run each.
         const Value is_whole = kb.Equal(count, kb.Int(tile_columns_));
         const int64_t widest = plan_.block_columns * plan_.columns.m;
@@ -300,13 +306,20 @@ class OpenWinograd {
         t.q = q;
         t.q_k_stride = t.q_columns = g.nr();
         t.few_registers = g.core.has_few_registers();
-        t.unrolled = g.unrolled_steps();
-        // The tiles of this product share out the next one's weights.
-        t.prefetch_step = kb.Max(ask_step, kb.Int(1));
-        const Value asked = kb.Mul(kb.Mul(tile, t.prefetch_step), g.k);
-        t.prefetch = kb.At(kb.At(q, product_weights, f32), asked, kb.b.getI8Type());
+        int64_t steps = g.k;
+        if (plan_.chunks() > 1) {
+          steps = plan_.chunks();
+          t.p_k_stride = ChunkTiles() * plan_.tile_channels();
+          t.inner.push_back({plan_.group_inputs(), [](KernelBuilder&, Value channel) { return channel; }});
+        } else {
+          t.unrolled = g.unrolled_steps();
+          // The tiles of this product share out the next one's weights.
+          t.prefetch_step = kb.Max(ask_step, kb.Int(1));
+          const Value asked = kb.Mul(kb.Mul(tile, t.prefetch_step), g.k);
+          t.prefetch = kb.At(kb.At(q, product_weights, f32), asked, kb.b.getI8Type());
+        }
         const Values zeros(mr * g.nv, kb.Zero(KernelBuilder::Vector(lanes_, f32)));
-        const Values sums = EmitRegisterTile(kb, t, kb.Int(0), kb.Int(g.k), zeros);
+        const Values sums = EmitRegisterTile(kb, t, kb.Int(0), kb.Int(steps), zeros);
         for (int64_t r = 0; r < mr; ++r) {
           const Value at = kb.At(sums_at, kb.Mul(kb.Add(row, r), g.nr()), f32);
           for (int64_t v = 0; v < g.nv; ++v) kb.Store(sums[r * g.nv + v], kb.At(at, v * lanes_, f32));
@@ -332,12 +345,10 @@ bool EmitOpenWinograd(FunctionEmitter& f, const Node& n) {
   if (n.in(0).dtype != ir::DType::kF32 || !f.IsConstantParam(n.in(1)) || n.out().rank() > 4) return false;
   const Core& core = f.cpu().core;
   const ConvShape shape = NominalShape(n);
-  auto fits = [](const std::optional<WinogradPlan>& plan) {
-    return plan && !plan->is_split() && !plan->is_strided() && !plan->has_phases() && plan->chunks() == 1 &&
-           plan->shape.groups == 1 && plan->block_tiles() >= plan->gemm.mr;
-  };
   const std::optional<WinogradPlan> plan = ChooseWinograd(core, PlanConv(core, shape, kFloatBytes), f.winograd());
-  if (!fits(plan)) return false;
+  if (!plan || plan->is_split() || plan->is_strided() || plan->has_phases() || plan->shape.groups > 1) return false;
+  const bool is_sequence = n.out().rank() == 3;
+  if ((plan->chunks() > 1 && !is_sequence) || plan->block_tiles() < plan->gemm.mr) return false;
   OpenWinograd(f, n, *plan).Emit();
   return true;
 }

@@ -20,6 +20,7 @@
 #include "core/backends/native/lowerings/matrix_tiles.h"
 #include "core/backends/native/lowerings/word_products.h"
 #include "core/backends/native/math.h"
+#include "core/backends/native/microkernel.h"
 #include "core/backends/native/packing.h"
 #include "core/backends/native/recurrent_plan.h"
 #include "core/backends/native/rounding.h"
@@ -33,6 +34,10 @@ using mlir::Value;
 enum class Cell { kLstm, kGru, kRnn };
 
 constexpr int64_t kFewestDotLanes = 8;
+// Of the product of all inputs, where their number is open: what its tile is chosen for, and tiles of a task.
+constexpr int64_t kNominalRows = 128, kTilesOfTask = 8;
+// Rows of an open batch that are multiplied at once.
+constexpr int64_t kNominalBatch = 4;
 
 class Recurrent {
  public:
@@ -42,9 +47,9 @@ class Recurrent {
         cell_(cell),
         types_(f, n.in(0).dtype),
         acc_(types_.accumulator_dtype),
-        steps_(n.in(0).shape[0]),
-        batch_(n.in(0).shape[1]),
-        inputs_(n.in(0).shape[2]),
+        steps_(n.in(0).dims[0]),
+        batch_(n.in(0).dims[1]),
+        inputs_(n.in(0).dims[2].value()),
         hidden_(n.attrs->Int("hidden_size")),
         gates_(cell == Cell::kLstm  ? 4
                : cell == Cell::kGru ? 3
@@ -57,25 +62,26 @@ class Recurrent {
         input_brains_(brains_ && inputs_ % 2 == 0 && inputs_ > 0) {}
 
   void Emit() {
-    if (batch_ == 0) return;
+    if (batch_ == Extent(0)) return;
     int64_t bytes = types_.accumulator_bytes;
-    projected_ = f_.Temporary(directions_ * steps_ * batch_ * rows() * bytes);
-    h_ = f_.Temporary(2 * state_elements() * bytes);
-    if (cell_ == Cell::kLstm) c_ = f_.Temporary(2 * state_elements() * bytes);
+    projected_ = f_.Temporary(input_rows() * (directions_ * rows() * bytes));
+    h_ = f_.Temporary(state_elements() * (2 * bytes));
+    if (cell_ == Cell::kLstm) c_ = f_.Temporary(state_elements() * (2 * bytes));
     if (brains_) h_words_ = f_.Temporary(state_elements() * kWordBytes);
     if (reset_first_) {
       z_ = f_.Temporary(state_elements() * bytes);
       reset_ = f_.Temporary(state_elements() * bytes);
     }
-    if (steps_ > 0) Project();
+    if (steps_ != Extent(0)) Project();
     LoadStates();
-    if (steps_ > 0) Recur();
+    if (steps_ != Extent(0)) Recur();
     StoreStates();
   }
 
  private:
   int64_t rows() const { return gates_ * hidden_; }
-  int64_t state_elements() const { return directions_ * batch_ * hidden_; }
+  Extent state_elements() const { return batch_ * (directions_ * hidden_); }
+  Extent input_rows() const { return steps_ * batch_; }
   Value Element(Eval& e, int arg, Indices at) { return e.At(n_.in(arg), at); }
   mlir::Type AccType(Ops& o) { return types_.Accumulator(o); }
 
@@ -115,8 +121,9 @@ class Recurrent {
 
   void PlanProjection(Packed* packed) {
     const Core& core = f_.cpu().core;
-    const int64_t m = steps_ * batch_, k = input_brains_ ? inputs_ / 2 : inputs_;
-    if (input_brains_ && kBrainProducts.has_tiles(f_.cpu()) && k % kTileWords == 0) {
+    const bool is_open = !input_rows().is_static();
+    const int64_t m = is_open ? kNominalRows : input_rows().value(), k = input_brains_ ? inputs_ / 2 : inputs_;
+    if (!is_open && input_brains_ && kBrainProducts.has_tiles(f_.cpu()) && k % kTileWords == 0) {
       if (const auto tiles = PlanTiles(core, ColumnSource::kPacked, 1, m, rows(), k)) {
         packed->plan = *tiles;
         packed->by_tiles = true;
@@ -124,12 +131,93 @@ class Recurrent {
       }
     }
     packed->plan = PlanGemm(core, ColumnSource::kPacked, types_.accumulator_bytes, 1, m, rows(), k, TailRows::kShared);
+    if (is_open) packed->plan.nv_last = packed->plan.nv;
   }
 
   // projected[d][step * batch + b][gate * hidden + j] = x w^T + biases that are added outside of any gate.
+  void StoreProjected(Kernel& k, Value d, Value row, Value column, Value acc) {
+    Ops& o = k.o;
+    int64_t lanes = Ops::Lanes(acc);
+    Eval e(k, lanes);
+    Index j(column, lanes == 1 ? 0 : 1);
+    acc = o.AddF(acc, Element(e, 3, {d, j}));
+    Value recurrent = Element(e, 3, {d, e.Add(j, rows())});
+    if (cell_ == Cell::kGru && !reset_first_) {
+      // The bias of the last gate goes inside its reset.
+      Value index = e.AsVector(j);
+      Value last = o.CompareI(Compare::kGe, index, o.ConstI(index.getType(), 2 * hidden_), true);
+      recurrent = o.Select(last, o.ConstF(acc.getType(), 0), recurrent);
+    }
+    acc = o.AddF(acc, recurrent);
+    Value at = o.Add(o.Mul(o.KernelBuilder::Add(row, o.Mul(d, input_rows())), rows()), column);
+    o.StoreElements(acc_, acc, k.Pointer(projected_), at);
+  }
+
+  // The same of an open number of rows: a task is a panel and some tiles of rows, those beyond the last row being it.
+  void ProjectOpenRows(const Packed& w) {
+    const GemmPlan& plan = w.plan;
+    const int64_t block = plan.mr * kTilesOfTask, slab = plan.mr * plan.nr();
+    const Extent blocks = CeilDiv(input_rows(), block);
+    const double cost = static_cast<double>(block * plan.nv * plan.k) / 2;
+    EmitTasks(f_, blocks * (directions_ * plan.panels()), cost, slab * types_.accumulator_bytes,
+              [&](Kernel& k, Value begin, Value end, Value scratch) {
+                k.o.For(begin, end, 1, [&](Value item) {
+                  Ops& o = k.o;
+                  const Value panel = o.Rem(item, plan.panels()), rest = o.Div(item, plan.panels());
+                  const Value d = o.Div(rest, blocks), first = o.Mul(o.Rem(rest, blocks), block);
+                  const Value last = o.Add(o.Int(input_rows()), -1);
+                  const Value count = o.Min(o.Int(block), o.Sub(o.Int(input_rows()), first));
+                  const Value q = o.At(k.Pointer(w.buffer),
+                                       o.Add(o.Mul(d, w.elements), o.Mul(panel, plan.k * plan.nr())), AccType(o));
+                  o.For(o.Int(0), count, plan.mr, [&](Value at) {
+                    InputTile(k, plan, o.KernelBuilder::Add(first, at), last, q, scratch);
+                    StoreTile(k, plan, d, o.KernelBuilder::Add(first, at), panel, scratch);
+                  });
+                });
+              });
+  }
+
+  // Sums of x's rows [first, first + mr) to `scratch`.
+  void InputTile(Kernel& k, const GemmPlan& plan, Value first, Value last, Value q, Value scratch) {
+    Ops& o = k.o;
+    RegisterTile t;
+    t.rows = plan.mr;
+    t.vectors = plan.nv;
+    t.lanes = plan.lanes;
+    t.accumulator = t.q_element = AccType(o);
+    t.p_element = input_brains_ ? AccType(o) : types_.Stored(o);
+    for (int64_t r = 0; r < plan.mr; ++r) {
+      const Value row = o.Min(o.Add(first, r), last);
+      t.p_row_pointers.push_back(o.At(k.Pointer(n_.in(0)), o.Mul(row, plan.k), t.p_element));
+    }
+    t.q = q;
+    t.q_k_stride = t.q_columns = plan.nr();
+    t.few_registers = plan.core.has_few_registers();
+    if (input_brains_) t.multiply_add = kBrainProducts.multiply_add(o, /*p_is_x=*/true);
+    const Values zeros(plan.mr * plan.nv, o.Zero(KernelBuilder::Vector(plan.lanes, AccType(o))));
+    const Values sums = EmitRegisterTile(o, t, o.Int(0), o.Int(plan.k), zeros);
+    for (size_t i = 0; i < sums.size(); ++i) o.Store(sums[i], o.At(scratch, i * plan.lanes, AccType(o)));
+  }
+
+  void StoreTile(Kernel& k, const GemmPlan& plan, Value d, Value first, Value panel, Value scratch) {
+    Ops& o = k.o;
+    const Value count = o.Min(o.Int(plan.mr), o.Sub(o.Int(input_rows()), first));
+    const Value column = o.Mul(panel, plan.nr()), columns = o.Min(o.Int(plan.nr()), o.Sub(o.Int(rows()), column));
+    const Value whole = o.Mul(o.Div(columns, plan.lanes), plan.lanes);
+    o.For(o.Int(0), count, 1, [&](Value r) {
+      auto store = [&](Value j, mlir::Type type) {
+        const Value sum = o.Load(type, o.At(scratch, o.KernelBuilder::Add(o.Mul(r, plan.nr()), j), AccType(o)));
+        StoreProjected(k, d, o.KernelBuilder::Add(first, r), o.KernelBuilder::Add(column, j), sum);
+      };
+      o.For(o.Int(0), whole, plan.lanes, [&](Value j) { store(j, KernelBuilder::Vector(plan.lanes, AccType(o))); });
+      if (rows() % plan.lanes != 0) o.For(whole, columns, 1, [&](Value j) { store(j, AccType(o)); });
+    });
+  }
+
   void Project() {
     Packed w = PackInputWeights();
     const GemmPlan& plan = w.plan;
+    if (!input_rows().is_static()) return ProjectOpenRows(w);
     double cost = 2.0 * plan.m * plan.n * plan.k / (4.0 * plan.lanes) / std::max<int64_t>(plan.tasks(), 1) + 50;
     int64_t tasks = plan.tasks();
     std::optional<MatrixTiles> registers;
@@ -153,20 +241,7 @@ class Recurrent {
             gemm.q.pointer = o.At(k.Pointer(w.buffer), d * w.elements, AccType(o));
             gemm.q.element = AccType(o);
             gemm.epilogue = [&](KernelBuilder&, Value, Value row, Value column, Value acc) {
-              int64_t lanes = Ops::Lanes(acc);
-              Eval e(k, lanes);
-              Index j(column, lanes == 1 ? 0 : 1);
-              acc = o.AddF(acc, Element(e, 3, {o.Int(d), j}));
-              Value recurrent = Element(e, 3, {o.Int(d), e.Add(j, rows())});
-              if (cell_ == Cell::kGru && !reset_first_) {
-                // The bias of the last gate goes inside its reset.
-                Value index = e.AsVector(j);
-                Value last = o.CompareI(Compare::kGe, index, o.ConstI(index.getType(), 2 * hidden_), true);
-                recurrent = o.Select(last, o.ConstF(acc.getType(), 0), recurrent);
-              }
-              acc = o.AddF(acc, recurrent);
-              Value at = o.Add(o.Mul(o.Add(row, d * steps_ * batch_), rows()), column);
-              o.StoreElements(acc_, acc, k.Pointer(projected_), at);
+              StoreProjected(k, o.Int(d), row, column, acc);
             };
             auto within = [&](Value v) { return o.Min(o.Max(o.Add(v, -d * tasks), o.Int(0)), o.Int(tasks)); };
             if (directions_ == 1)
@@ -190,10 +265,11 @@ class Recurrent {
     return o.Min(o.Mul(block, p.plan.units), o.Int(hidden_ - p.plan.units));
   }
 
-  Product PackRecurrentWeights(int64_t first, int64_t gates) {
+  // For products of so many rows of the batch.
+  Product PackRecurrentWeights(int64_t first, int64_t gates, int64_t batch) {
     RecurrentProblem problem;
     problem.directions = directions_;
-    problem.batch = batch_;
+    problem.batch = batch;
     problem.hidden = hidden_;
     problem.depth = Depth();
     problem.gates = gates;
@@ -229,6 +305,16 @@ class Recurrent {
         },
         constant ? Phase::kInit : Phase::kRun);
     return p;
+  }
+
+  // The same for a batch that is known; for an open one, row by row, and for some rows at once where there are as many.
+  struct Products {
+    Product rows;
+    std::optional<Product> many;
+  };
+  Products PackRecurrentWeights(int64_t first, int64_t gates) {
+    if (batch_.is_static()) return {PackRecurrentWeights(first, gates, batch_.value()), std::nullopt};
+    return {PackRecurrentWeights(first, gates, 1), PackRecurrentWeights(first, gates, kNominalBatch)};
   }
 
   // A vector of hidden units of one row of the batch at one step.
@@ -303,7 +389,7 @@ class Recurrent {
 
   // The initial states, in the accumulator type; and the last ones as results. A direction and row is an item.
   void ForEachState(const std::function<void(Kernel&, Value d, Value row, Value unit, Value linear)>& body) {
-    f_.ParallelEach(directions_ * batch_, static_cast<double>(hidden_) / lanes_ * 4, [&](Kernel& k, Value item) {
+    f_.ParallelEach(batch_ * directions_, static_cast<double>(hidden_) / lanes_ * 4, [&](Kernel& k, Value item) {
       Value d = k.o.Div(item, batch_), row = k.o.Rem(item, batch_);
       VectorLoop(k.o, {hidden_}, lanes_, {}, [&](const VectorPoint& v, const Values&) {
         body(k, d, row, v.at[0].base, k.o.Add(k.o.Mul(item, hidden_), v.at[0].base));
@@ -324,7 +410,7 @@ class Recurrent {
   void StoreStates() {
     ForEachState([&](Kernel& k, Value d, Value row, Value unit, Value linear) {
       Ops& o = k.o;
-      Value last = o.Int(steps_ % 2);
+      Value last = o.Rem(o.Int(steps_), 2);
       Indices at = {d, row, Index(unit, lanes_ == 1 ? 0 : 1)};
       k.StoreElement(n_.out(1), at, o.LoadElements(acc_, Half(k, h_, last), linear, lanes_));
       if (cell_ == Cell::kLstm) {
@@ -348,6 +434,12 @@ class Recurrent {
 
   // A loop over all blocks: the product of `state` (null: the last step's h) with r, then `body` on each vector.
   using PointBody = std::function<void(const Point& point, Value step, Value now, Value next)>;
+  void ForEachBlock(const Products& p, const Buffer* state, const PointBody& body) {
+    if (!p.many) return ForEachBlock(p.rows, state, body);
+    f_.Either(
+        {{batch_, p.many->plan.gemm.m, INT64_MAX}}, [&] { ForEachBlock(*p.many, state, body); },
+        [&] { ForEachBlock(p.rows, state, body); });
+  }
   void ForEachBlock(const Product& p, const Buffer* state, const PointBody& body) {
     const RecurrentPlan& plan = p.plan;
     const int64_t items = directions_ * plan.blocks, width = plan.gemm.n;
@@ -371,9 +463,10 @@ class Recurrent {
                                       : iteration;
         Value from = state != nullptr ? k.Pointer(*state) : Half(k, h_, now);
         if (state == nullptr && brains_) {
-          from = o.At(k.Pointer(h_words_), o.Mul(now, state_elements() / 2), acc);
+          from = o.At(k.Pointer(h_words_), o.Mul(now, batch_ * (directions_ * hidden_ / 2)), acc);
         }
-        o.For(plan.row_blocks, [&](Value block) {
+        const Extent row_blocks = CeilDiv(batch_, plan.gemm.m);
+        o.For(o.Int(0), o.Int(row_blocks), 1, [&](Value block) {
           // The last block of rows begins earlier, too.
           Value first_row = o.Min(o.Mul(block, plan.gemm.m), o.Int(batch_ - plan.gemm.m));
           GemmKernel gemm;
@@ -413,7 +506,7 @@ class Recurrent {
 
   void Recur() {
     if (reset_first_) return RecurWithReset();
-    Product r = PackRecurrentWeights(0, gates_);
+    const Products r = PackRecurrentWeights(0, gates_);
     f_.Repeat(steps_, [&] {
       ForEachBlock(r, nullptr, [&](const Point& p, Value step, Value now, Value next) {
         Ops& o = p.k.o;
@@ -433,7 +526,7 @@ class Recurrent {
 
   // The candidate's product is of the state times the reset gate, of which all units must be known.
   void RecurWithReset() {
-    Product gates = PackRecurrentWeights(0, 2), candidate = PackRecurrentWeights(2, 1);
+    const Products gates = PackRecurrentWeights(0, 2), candidate = PackRecurrentWeights(2, 1);
     f_.Repeat(steps_, [&] {
       ForEachBlock(gates, nullptr, [&](const Point& p, Value, Value now, Value) {
         Ops& o = p.k.o;
@@ -457,7 +550,8 @@ class Recurrent {
   Cell cell_;
   GemmTypes types_;
   DType acc_;
-  int64_t steps_, batch_, inputs_, hidden_, gates_, directions_;
+  Extent steps_, batch_;
+  int64_t inputs_, hidden_, gates_, directions_;
   bool reverse_, reset_first_;
   int64_t lanes_;
   bool brains_, input_brains_;  // the products of states, and of inputs, are of words

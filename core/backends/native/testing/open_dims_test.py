@@ -446,10 +446,39 @@ def test_images_of_any_size(s):
     sequence("sequence_dilated", 64, (64, 64, 3), dilations=[5], pads=[5, 5])
     sequence("sequence_dilated_unevenly", 64, (64, 64, 3), dilations=[3], pads=[3, 1])
     sequence("sequence_long", 16, (24, 16, 11), pads=[5, 5])
+    sequence("sequence_in_chunks", 64, (64, 64, 11), pads=[5, 5])
+    sequence("sequence_in_dilated_chunks", 64, (64, 64, 11), pads=[25, 25], dilations=[5])
+    sequence("sequence_in_few_chunks", 96, (96, 96, 7), pads=[3, 2])
     sequence("sequence_strided", 1, (40, 1, 10), strides=[5], pads=[3, 3])
     s.open("one_axis", [("n", 4, "w"), (7, 4, 5)], lambda b, _, *t: b.op("conv", *t, strides=[1], dilations=[1], pads=[2, 2], groups=1), both, constant=(1,), tolerance=(2e-3, 2e-3))  # fmt: skip
     s.open("tail", [("n", 8, "h", "w"), (8, 8, 3, 3), (8,), ("n", 8, 1, 1)], lambda b, d, x, w, c, y: b.op("mul", conv(b, d, x, w, c), y), both, constant=(1, 2), low=-1, high=1, tolerance=(2e-3, 2e-3))  # fmt: skip
     s.open("global_pool", [("n", 5, "h", "w")], lambda b, _, x: b.op("reduce_mean", x, axes=[2, 3], keepdims=True), both, tolerance=(1e-4, 1e-4))  # fmt: skip
+    s.check()
+
+
+def test_recurrences(s):
+    """Of any number of steps, and any batch."""
+    both = [{"n": n, "m": m} for n in (0, 1, 2, 7, 40) for m in (0, 1, 3)]
+
+    def case(
+        label, op, gates, states, x, sizes, direction="forward", hidden=19, dtype="f32", constant=(1, 2, 3), **attrs
+    ):
+        d, (_, batch, inputs) = 2 if direction == "bidirectional" else 1, x
+        shapes = [x, (d, gates * hidden, inputs), (d, gates * hidden, hidden), (d, 2 * gates * hidden)]
+        shapes += [(d, batch, hidden)] * states
+        s.open(f"{op}_{label}", shapes, lambda b, _, *t: b.op(op, *t, direction=direction, hidden_size=hidden, **attrs), sizes, dtype,
+               constant=constant, low=-0.15, high=0.15, tolerance={"f16": (2e-2, 1e-2), "bf16": (1e-1, 6e-2)}.get(dtype, (1e-4, 1e-4)))  # fmt: skip
+
+    for op, gates, states in (("lstm", 4, 2), ("gru", 3, 1), ("rnn", 1, 1)):
+        for direction in ("forward", "reverse", "bidirectional"):
+            case(f"steps_{direction}", op, gates, states, ("n", 3, 7), of_n([0, 1, 2, 5, 40, 101]), direction)
+            case(f"batch_{direction}", op, gates, states, (4, "m", 7), [{"m": m} for m in (0, 1, 2, 5)], direction)
+        case("both", op, gates, states, ("n", "m", 33), both, hidden=64)
+        case("given", op, gates, states, ("n", "m", 7), both, constant=())
+        for dtype in ("f16", "bf16", "f64"):
+            case(f"type_{dtype}", op, gates, states, ("n", "m", 8), both, dtype=dtype, hidden=16)
+    case("reset", "gru", 3, 1, ("n", "m", 7), both, linear_before_reset=True)
+    case("wide", "lstm", 4, 2, ("n", 1, 40), of_n([1, 3, 13]), hidden=301)
     s.check()
 
 
