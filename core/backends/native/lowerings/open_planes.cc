@@ -3,7 +3,6 @@
 #include <vector>
 
 #include "core/backends/native/conv_planes.h"
-#include "core/backends/native/lowerings/windows.h"
 
 namespace inlay::native {
 
@@ -20,14 +19,16 @@ std::vector<int64_t> KernelOf(const Tensor& w) {
 
 }  // namespace
 
-OpenPlanes::OpenPlanes(const Node& conv) {
-  const Windows windows(*conv.attrs, KernelOf(conv.in(1)));
+OpenPlanes::OpenPlanes(const Node& conv)
+    : OpenPlanes(conv.in(0), conv.out(), Windows(*conv.attrs, KernelOf(conv.in(1)))) {}
+
+OpenPlanes::OpenPlanes(const Tensor& x, const Tensor& result, const Windows& windows) {
   in = out = padded = {1, 1, 1};
-  const int spatial = conv.out().rank() - 2;
+  const int spatial = result.rank() - 2;
   for (int i = 0; i < spatial; ++i) {
     const int axis = 3 - spatial + i;
-    in[axis] = conv.in(0).dims[i + 2];
-    out[axis] = conv.out().dims[i + 2];
+    in[axis] = x.dims[i + 2];
+    out[axis] = result.dims[i + 2];
     kernel[axis] = windows.kernel[i];
     strides[axis] = windows.strides[i];
     dilations[axis] = windows.dilations[i];
@@ -66,16 +67,16 @@ Value OpenPlanes::RowOffset(KernelBuilder& kb, Value row) const {
 
 void EmitPaddedRow(KernelBuilder& kb, const PaddedRow& row, Value exists, Value x) {
   const int64_t stride = row.stride, lanes = row.lanes;
-  const Value width = row.width;
-  auto zero = [&](Value to, Value begin, Value end) {
-    kb.For(begin, end, 1, [&](Value q) { kb.Store(kb.Zero(row.accumulator), kb.At(to, q, row.accumulator)); });
+  const Value width = row.width, padding = row.padding ? row.padding : kb.Zero(row.accumulator);
+  auto pad = [&](Value to, Value begin, Value end) {
+    kb.For(begin, end, 1, [&](Value q) { kb.Store(padding, kb.At(to, q, row.accumulator)); });
   };
-  auto zeros = [&] {
-    const Value vector = kb.Zero(KernelBuilder::Vector(lanes, row.accumulator));
+  auto pad_all = [&] {
+    const Value vector = kb.Splat(padding, KernelBuilder::Vector(lanes, row.accumulator));
     const Value whole = kb.Mul(kb.Div(width, lanes), lanes);
     for (Value to : row.to) {
       kb.For(kb.Int(0), whole, lanes, [&](Value q) { kb.Store(vector, kb.At(to, q, row.accumulator)); });
-      zero(to, whole, width);
+      pad(to, whole, width);
     }
   };
   // How many elements of a phase there are before x's element `end`, at most all.
@@ -114,13 +115,13 @@ void EmitPaddedRow(KernelBuilder& kb, const PaddedRow& row, Value exists, Value 
           kb.Store(kb.Widen(element, row.accumulator), kb.At(to, q, row.accumulator));
         });
       };
-      zero(to, kb.Int(0), begin);
+      pad(to, kb.Int(0), begin);
       elements(begin, kb.Min(first, end));
       elements(kb.Max(begin, vectors_end), end);
-      zero(to, kb.Max(end, vectors_end), width);
+      pad(to, kb.Max(end, vectors_end), width);
     }
   };
-  kb.If(exists, copy, zeros);
+  kb.If(exists, copy, pad_all);
 }
 
 Buffer OpenPlanes::Emit(FunctionEmitter& f, const Tensor& x, const GemmTypes& types, int64_t lanes,

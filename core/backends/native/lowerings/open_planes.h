@@ -9,6 +9,7 @@
 #include "core/backends/native/conv_plan.h"
 #include "core/backends/native/function_emitter.h"
 #include "core/backends/native/lowerings/gemm_support.h"
+#include "core/backends/native/lowerings/windows.h"
 
 namespace inlay::native {
 
@@ -19,6 +20,7 @@ struct PaddedRow {
   mlir::Type stored, accumulator;
   int64_t lanes = 0, stride = 1;
   mlir::Value start, columns, width;  // columns: of x; width: of a phase
+  mlir::Value padding;                // an accumulator; unless null, in place of zero
 };
 // `exists`: else all of it is padding, and x is not read.
 void EmitPaddedRow(KernelBuilder& kb, const PaddedRow& row, mlir::Value exists, mlir::Value x);
@@ -27,8 +29,9 @@ void EmitPaddedRow(KernelBuilder& kb, const PaddedRow& row, mlir::Value exists, 
 // q * stride + p. So every tap of a row of results reads elements that follow each other.
 class OpenPlanes {
  public:
-  // Axes of `conv`: depth, height, width; absent leading ones have extent 1.
+  // Axes: depth, height, width; absent leading ones have extent 1.
   explicit OpenPlanes(const Node& conv);
+  OpenPlanes(const Tensor& x, const Tensor& out, const Windows& windows);
 
   std::array<Extent, 3> in, out, padded;  // padded: of a phase
   Spatial kernel{1, 1, 1}, strides{1, 1, 1}, dilations{1, 1, 1}, pads{0, 0, 0}, phases{1, 1, 1};

@@ -5,6 +5,7 @@
 #include "core/backends/native/function_emitter.h"
 #include "core/backends/native/loops.h"
 #include "core/backends/native/lowering.h"
+#include "core/backends/native/lowerings/open_windows.h"
 #include "core/backends/native/lowerings/windows.h"
 #include "core/backends/native/rounding.h"
 
@@ -315,6 +316,51 @@ class RowPool {
   mlir::Type scalar_, vector_;
 };
 
+// Of images of open size, where they lie in memory; false: windows go one by one.
+bool EmitOpenPool(FunctionEmitter& f, const Pool& pool) {
+  const Node& n = pool.n;
+  const Tensor& x = n.in(0);
+  const bool is_float = x.dtype == ir::DType::kF32 || x.dtype == ir::DType::kF64 || x.dtype == ir::DType::kF16 ||
+                        x.dtype == ir::DType::kBF16;
+  if (x.inlined || !is_float || x.rank() > 5) return false;
+  const GemmTypes types(f, x.dtype);
+  const OpenPlanes planes(x, n.out(), pool.w);
+  WindowRule rule;
+  rule.padding = [&](Ops& o) {
+    const mlir::Type type = types.Accumulator(o);
+    return pool.average ? o.Zero(type) : o.LowestN(types.accumulator_dtype, type);
+  };
+  rule.begin = [&](Kernel& k, const WindowBlock&) -> WindowRule::Take {
+    return [&](int64_t, Value pixels, Value before) {
+      if (!before) return pixels;
+      return pool.average ? k.o.AddF(before, pixels) : k.o.MaxN(types.accumulator_dtype, before, pixels);
+    };
+  };
+  if (!pool.average) return EmitOpenWindows(f, n, types, planes, rule);
+  // How many elements the windows of a row's columns count, with room for vectors that reach beyond them.
+  const int last = static_cast<int>(pool.Spatial()) - 1;
+  const Buffer counts = f.Temporary((n.out().dims.back() + f.cpu().core.vector_bytes) * types.accumulator_bytes);
+  rule.finish = [&, last, counts](Kernel& k, const WindowBlock& block, Value row, Value column, Value sum) {
+    Ops& o = k.o;
+    const mlir::Type type = types.Accumulator(o);
+    Value outer = o.Int(1);
+    for (int i = 0; i < last; ++i) {
+      const bool is_row = i == last - 1;
+      outer = o.MulI(outer, pool.Counted(o, i, is_row ? o.KernelBuilder::Add(block.row, row) : block.slice));
+    }
+    const Value at = o.At(k.Pointer(counts), o.KernelBuilder::Add(block.column, column), type);
+    const Value factor = o.Broadcast(o.IntToFloat(outer, type, true), Ops::Lanes(sum));
+    return o.DivF(sum, o.MulF(o.Load(sum.getType(), at), factor));
+  };
+  auto count = [&](Kernel& k, Value j) {
+    const mlir::Type type = types.Accumulator(k.o);
+    const Value columns = k.o.IntToFloat(pool.Counted(k.o, last, j), type, true);
+    k.o.Store(columns, k.o.At(k.Pointer(counts), j, type));
+  };
+  f.ParallelEach(n.out().dims.back(), 10, count);
+  return EmitOpenWindows(f, n, types, planes, rule);
+}
+
 absl::Status PoolKernel(FunctionEmitter& f, const Node& n, bool average) {
   const Tensor &x = n.in(0), &out = n.out();
   if (out.IsEmpty()) return absl::OkStatus();
@@ -333,6 +379,7 @@ absl::Status PoolKernel(FunctionEmitter& f, const Node& n, bool average) {
       return absl::OkStatus();
     }
   }
+  if (!IsStatic(Shape(x.dims.begin() + 2, x.dims.end())) && EmitOpenPool(f, pool)) return absl::OkStatus();
   f.WithLanes(interior, f.LanesFor({&x, &out}, Extent::Max(interior, 1)), [&](int64_t lanes) {
     f.ParallelEach(Product(outer), Cycles(columns) * taps * 4 / lanes + 20, [&](Kernel& k, Value item) {
       Ops& o = k.o;

@@ -93,9 +93,15 @@ def slice_extent(extent: int, begin: int, end: int, step: int) -> int:
     return len(range(*slice(begin, end, step).indices(extent)))
 
 
+def pool_extent(extent: int, window: int, stride: int, pad_begin: int, pad_end: int) -> int:
+    """Of a pool in ceil mode (core/base/extents.h)."""
+    out = (room := extent + pad_begin + pad_end - window) // stride + 1
+    return out + (room % stride != 0 and out * stride < extent + pad_begin)
+
+
 def evaluate_extent(text: str, values: dict[str, int]) -> int:
     """A polynomial over names, or a name such as "slice(seq,1,5,2)" or "((h-1)/2)", as core/ir/dim_expr.h writes it."""
-    return eval(text.replace("/", "//"), {"slice": slice_extent}, values)
+    return eval(text.replace("/", "//"), {"slice": slice_extent, "pool": pool_extent}, values)
 
 
 class Kernel:

@@ -1,16 +1,10 @@
-// Depthwise convolutions of images whose size is open.
-//
-// A task is a block of a channel's results, no larger than a size that is known: it copies what they see, padded and
-// split by the stride, to its scratch, computes vectors along rows from there, two rows at a time, and stores them as
-// runs of pixels, which go on from row to row where the block is as wide as the image.
+#include "core/backends/native/lowerings/open_windows.h"
+
 #include <algorithm>
 #include <map>
 #include <vector>
 
-#include "core/backends/native/function_emitter.h"
 #include "core/backends/native/lowerings/conv_support.h"
-#include "core/backends/native/lowerings/gemm_support.h"
-#include "core/backends/native/lowerings/open_planes.h"
 #include "core/backends/native/rounding.h"
 
 namespace inlay::native {
@@ -26,9 +20,11 @@ constexpr int64_t kMaxMultiplier = 4;
 // Code for each tap; of so many, a block's weights are loaded once.
 constexpr int64_t kMaxTaps = 128, kMaxKeptWeights = 9;
 
-class OpenDepthwise {
+class OpenWindows {
  public:
-  OpenDepthwise(FunctionEmitter& f, const Node& n) : f_(f), n_(n), types_(f, n.in(0).dtype), planes_(n) {
+  OpenWindows(FunctionEmitter& f, const Node& n, const GemmTypes& types, const OpenPlanes& planes,
+              const WindowRule& rule)
+      : f_(f), n_(n), types_(types), planes_(planes), rule_(rule) {
     lanes_ = f.cpu().core.vector_bytes / types_.accumulator_bytes;
     const bool is_line = planes_.out[1] == Extent(1);
     rows_at_once_ = is_line ? 1 : 2;
@@ -40,11 +36,7 @@ class OpenDepthwise {
     spare_at_ = results_at_ + RoundUp(block_rows_ * block_columns_ + 2 * lanes_, 16);
   }
 
-  bool Fits() const {
-    const int64_t groups = n_.attrs->IntOr("groups", 1);
-    return groups > 1 && n_.in(1).dims[1] == Extent(1) && n_.in(1).dims[0].value() <= groups * kMaxMultiplier &&
-           planes_.taps() <= kMaxTaps && spare_at_ * types_.accumulator_bytes <= kMaxBlockBytes;
-  }
+  bool Fits() const { return planes_.taps() <= kMaxTaps && spare_at_ * types_.accumulator_bytes <= kMaxBlockBytes; }
 
   void Emit() {
     const Tensor& out = n_.out();
@@ -79,8 +71,7 @@ class OpenDepthwise {
   }
 
  private:
-  struct Block {
-    Value image, channel, slice, row, rows, column, columns;
+  struct Block : WindowBlock {
     Value scratch;
   };
 
@@ -109,6 +100,7 @@ class OpenDepthwise {
     out.width = kb.Add(b.columns, Reach(2));
     out.start = kb.Add(kb.Mul(b.column, planes_.strides[2]), -planes_.pads[2]);
     out.columns = kb.Int(planes_.in[2]);
+    out.padding = rule_.padding(k.o);
     for (int64_t d = 0; d < planes_.kernel[0]; ++d) {
       const int64_t in_slice = d * planes_.dilations[0] - planes_.pads[0];
       const Value slice = kb.Add(kb.Mul(b.slice, planes_.strides[0]), in_slice);
@@ -131,11 +123,8 @@ class OpenDepthwise {
 
   void Compute(Kernel& k, const Block& b) {
     KernelBuilder& kb = k.o;
-    const Type stored = types_.Stored(k.o), accumulator = types_.Accumulator(k.o);
-    const Value from = kb.At(k.Pointer(n_.in(1)), kb.Mul(b.channel, planes_.taps()), stored);
-    auto weight = [&](int64_t i) { return kb.Widen(kb.Load(stored, kb.At(from, i, stored)), accumulator); };
-    std::vector<Value> kept;
-    for (int64_t i = 0; planes_.taps() <= kMaxKeptWeights && i < planes_.taps(); ++i) kept.push_back(weight(i));
+    const Type accumulator = types_.Accumulator(k.o);
+    const WindowRule::Take take = rule_.begin(k, b);
     const Value results = kb.At(b.scratch, results_at_, accumulator);
     auto compute = [&](int64_t lanes) {
       const Type vector = KernelBuilder::Vector(lanes, accumulator);
@@ -148,20 +137,20 @@ class OpenDepthwise {
           const Value j = kb.Sub(last, i), first = kb.At(line, j, accumulator);
           // By where they lie, so that rows share what they both see.
           std::map<int64_t, Value> loaded;
-          std::vector<Value> sums(rows_at_once_, kb.Zero(vector));
+          std::vector<Value> sums(rows_at_once_);
           for (int64_t tap = 0; tap < planes_.taps(); ++tap) {
             const int64_t w = tap % planes_.kernel[2], h = tap / planes_.kernel[2] % planes_.kernel[1];
             const int64_t d = tap / (planes_.kernel[1] * planes_.kernel[2]);
-            const Value factor = kb.Splat(kept.empty() ? weight(tap) : kept[tap], vector);
             for (int64_t r = 0; r < rows_at_once_; ++r) {
               const int64_t at = TapOffset(d, h, w) + r * pitch_;
               Value& pixels = loaded[at];
               if (!pixels) pixels = kb.Load(vector, kb.At(first, at, accumulator));
-              sums[r] = kb.MultiplyAdd(pixels, factor, sums[r]);
+              sums[r] = take(tap, pixels, sums[r]);
             }
           }
           for (int64_t r = 0; r < rows_at_once_; ++r) {
-            const Value to = kb.Add(kb.Mul(kb.Add(row, r), b.columns), j);
+            const Value at = kb.Add(row, r), to = kb.Add(kb.Mul(at, b.columns), j);
+            if (rule_.finish) sums[r] = rule_.finish(k, b, at, j, sums[r]);
             kb.Store(sums[r], kb.At(results, to, accumulator));
           }
         });
@@ -195,8 +184,9 @@ class OpenDepthwise {
 
   FunctionEmitter& f_;
   const Node& n_;
-  GemmTypes types_;
-  OpenPlanes planes_;
+  const GemmTypes& types_;
+  const OpenPlanes& planes_;
+  const WindowRule& rule_;
   int64_t lanes_, rows_at_once_;
   // Of a block; and of its scratch, in elements: [kernel's slice][phase][row][column], then the results.
   int64_t block_rows_, block_columns_, phase_rows_, pitch_, results_at_, spare_at_;
@@ -204,11 +194,36 @@ class OpenDepthwise {
 
 }  // namespace
 
-bool EmitOpenDepthwise(FunctionEmitter& f, const Node& n) {
-  OpenDepthwise depthwise(f, n);
-  if (!depthwise.Fits()) return false;
-  depthwise.Emit();
+bool EmitOpenWindows(FunctionEmitter& f, const Node& n, const GemmTypes& types, const OpenPlanes& planes,
+                     const WindowRule& rule) {
+  OpenWindows windows(f, n, types, planes, rule);
+  if (!windows.Fits()) return false;
+  windows.Emit();
   return true;
+}
+
+bool EmitOpenDepthwise(FunctionEmitter& f, const Node& n) {
+  const int64_t groups = n.attrs->IntOr("groups", 1);
+  if (groups == 1 || n.in(1).dims[1] != Extent(1) || n.in(1).dims[0].value() > groups * kMaxMultiplier) return false;
+  const GemmTypes types(f, n.in(0).dtype);
+  const OpenPlanes planes(n);
+  WindowRule rule;
+  rule.padding = [&](Ops& o) { return o.Zero(types.Accumulator(o)); };
+  rule.begin = [&](Kernel& k, const WindowBlock& block) -> WindowRule::Take {
+    Ops& o = k.o;
+    const Type stored = types.Stored(o);
+    const Value from = o.At(k.Pointer(n.in(1)), o.Mul(block.channel, planes.taps()), stored);
+    auto weight = [&o, stored, from, accumulator = types.Accumulator(o)](int64_t tap) {
+      return o.Widen(o.Load(stored, o.At(from, tap, stored)), accumulator);
+    };
+    std::vector<Value> kept;
+    for (int64_t i = 0; planes.taps() <= kMaxKeptWeights && i < planes.taps(); ++i) kept.push_back(weight(i));
+    return [&o, weight, kept](int64_t tap, Value pixels, Value before) {
+      const Value factor = o.Splat(kept.empty() ? weight(tap) : kept[tap], pixels.getType());
+      return o.MultiplyAdd(pixels, factor, before ? before : o.Zero(pixels.getType()));
+    };
+  };
+  return EmitOpenWindows(f, n, types, planes, rule);
 }
 
 }  // namespace inlay::native
