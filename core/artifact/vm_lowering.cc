@@ -12,6 +12,7 @@
 #include "core/base/status_macros.h"
 #include "core/ir/control_flow.h"
 #include "core/ir/dim_expr.h"
+#include "core/ir/required_extents.h"
 
 namespace inlay::artifact {
 namespace {
@@ -309,26 +310,22 @@ class FunctionLowering {
     return absl::OkStatus();
   }
 
-  // A slice that takes a symbol's worth of elements wants an axis that has them: what is left is an extent, and so 0 or
-  // more in every run.
-  absl::Status RequireSlices(const ir::Function& partition) {
+  // The module's extents are 0 or more in every run: those within the partition as well, and what its calls need to be.
+  absl::Status RequireExtents(const ir::Function& partition) {
     for (const Binding& call : partition.body.bindings) {
-      if (!call.IsCall("slice") || !call.attrs.Has("dims")) continue;
-      const std::vector<ir::Dim>&from = call.args[0].tensor_type().dims, &taken = call.var->type.tensor().dims;
-      const auto& names = std::get<std::vector<std::string>>(call.attrs.values().find("dims")->second);
-      for (size_t i = 0; i < names.size(); ++i) {
-        if (names[i].empty()) continue;
-        INLAY_ASSIGN_OR_RETURN(ir::Dim left, ir::MulDims(taken[i], -1));
-        INLAY_ASSIGN_OR_RETURN(left, ir::AddDims(left, from[i]));
-        INLAY_ASSIGN_OR_RETURN(left, ir::AddDims(left, -call.attrs.Ints("begins")[i]));
-        if (!left.is_static()) INLAY_RETURN_IF_ERROR(module_.shapes().ExtentOf(left).status());
+      std::vector<ir::TensorType> results;
+      AppendLeaves(call.var->type, &results);
+      INLAY_ASSIGN_OR_RETURN(std::vector<ir::Dim> required, ir::RequiredExtents(call));
+      for (const ir::TensorType& type : results) required.insert(required.end(), type.dims.begin(), type.dims.end());
+      for (const ir::Dim& dim : required) {
+        if (!dim.is_static()) INLAY_RETURN_IF_ERROR(module_.shapes().ExtentOf(dim).status());
       }
     }
     return absl::OkStatus();
   }
 
   absl::Status LowerKernel(const Binding& binding, const ir::Function& partition) {
-    INLAY_RETURN_IF_ERROR(RequireSlices(partition));
+    INLAY_RETURN_IF_ERROR(RequireExtents(partition));
     const std::string symbol = partition.attrs.StringOr("symbol", binding.callee);
     GraphCall call;
     INLAY_ASSIGN_OR_RETURN(call.function, module_.functions().Find(symbol, partition));

@@ -262,6 +262,29 @@ absl::StatusOr<Dim> ExactDivDims(const Dim& a, const Dim& b) {
   return ToDim(result);
 }
 
+absl::StatusOr<Dim> SliceDim(const Dim& extent, int64_t begin, int64_t end, int64_t step) {
+  if (extent.is_static()) return Dim(SliceExtent(extent.value(), &begin, &end, step));
+  constexpr int64_t kMost = int64_t{1} << 48;  // elements
+  const bool through_last = end == INT64_MAX;
+  if (step == 1 && begin >= 0 && begin < kMost) {
+    if (through_last) return AddDims(extent, -begin);
+    if (end < 0 && end > -kMost) return AddDims(extent, end - begin);
+  }
+  if (step == 1) {
+    int64_t unit = 0;
+    for (const auto& [factors, c] : ToPolynomial(extent)) unit = std::gcd(unit, c);
+    if (begin >= 0 && begin < end && end <= unit) return Dim(end - begin);
+    if (begin < 0 && begin >= -unit && through_last) return Dim(-begin);
+    if (begin < 0 && begin >= -unit && end < 0 && begin < end) return Dim(end - begin);
+  }
+  if (step > 1 && begin >= 0 && begin < step && through_last) {
+    INLAY_ASSIGN_OR_RETURN(Dim rounded, AddDims(extent, step - 1 - begin));
+    return FloorDivDims(rounded, step);
+  }
+  if (step == -1 && (begin == -1 || begin == INT64_MAX) && end == INT64_MIN) return extent;
+  return OpaqueDim("slice", {extent.symbol(), absl::StrCat(begin), absl::StrCat(end), absl::StrCat(step)});
+}
+
 Dim OpaqueDim(absl::string_view function, const std::vector<std::string>& args) {
   return Dim::Symbol(absl::StrCat(function, "(", absl::StrJoin(args, ","), ")"));
 }

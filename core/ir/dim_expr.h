@@ -25,6 +25,11 @@ absl::StatusOr<Dim> MulDims(const Dim& a, const Dim& b);
 absl::StatusOr<Dim> FloorDivDims(const Dim& a, int64_t divisor);
 // a / b where that is exact whatever the symbols stand for ("6*batch" / "2*batch" = 3), else INVALID_ARGUMENT.
 absl::StatusOr<Dim> ExactDivDims(const Dim& a, const Dim& b);
+// How many elements NumPy's x[begin:end:step] has, step != 0. Of a symbolic extent that is told by a polynomial where a
+// few are dropped at an end ("n-2"; a run that has fewer is refused, see required_extents.h) or the step divides or
+// turns the whole axis ("((n+1)/2)", "n"). It is a number where what is taken lies in the first or last g elements of a
+// multiple of g ("7*h", g = 7; "n", g = 1), which then can't be 0. Else it is a name of its own: "slice(n,1,5,2)".
+absl::StatusOr<Dim> SliceDim(const Dim& extent, int64_t begin, int64_t end, int64_t step);
 // An extent that follows from others in a way that is no polynomial: "slice(seq,1,5,2)". `args` are its inputs.
 Dim OpaqueDim(absl::string_view function, const std::vector<std::string>& args);
 

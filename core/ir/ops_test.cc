@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/ir/op_registry.h"
+#include "core/ir/required_extents.h"
 #include "core/ir/testing.h"
 
 namespace inlay::ir {
@@ -382,6 +383,64 @@ TEST(OpsTest, ConcatSplitSlice) {
   EXPECT_EQ(Result("slice", {"f32[n]"}, {{"begins", Ints{0}}, {"ends", Ints{INT64_MAX}}}), "f32[n]");
 }
 
+TEST(OpsTest, SlicesOfOpenExtents) {
+  auto slice = [](std::string of, int64_t begin, int64_t end, int64_t step) {
+    return Result("slice", {"f32[" + of + "]"}, {{"begins", Ints{begin}}, {"ends", Ints{end}}, {"steps", Ints{step}}});
+  };
+  // What is dropped at an end, divided or turned is told.
+  EXPECT_EQ(slice("n", 1, INT64_MAX, 1), "f32[n-1]");
+  EXPECT_EQ(slice("n", 0, -1, 1), "f32[n-1]");
+  EXPECT_EQ(slice("n+4", 1, -3, 1), "f32[n]");
+  EXPECT_EQ(slice("n", 1, INT64_MAX, 2), "f32[((n)/2)]");
+  EXPECT_EQ(slice("n*2", 0, INT64_MAX, 2), "f32[n]");
+  EXPECT_EQ(slice("n", -1, INT64_MIN, -1), "f32[n]");
+  EXPECT_EQ(slice("n", 0, 1, 1), "f32[1]");
+  EXPECT_EQ(slice("n", -1, INT64_MAX, 1), "f32[1]");
+  EXPECT_EQ(slice("h*7", 0, 3, 1), "f32[3]");
+  EXPECT_EQ(slice("h*8-8*(h/2)", -8, -2, 1), "f32[6]");
+  // What takes as many as there are, at most, is not.
+  EXPECT_EQ(slice("h+1", 0, 3, 1), "f32[slice(h+1,0,3,1)]");
+  EXPECT_EQ(slice("n", 0, 5, 1), "f32[slice(n,0,5,1)]");
+  EXPECT_EQ(slice("n", -3, INT64_MAX, 1), "f32[slice(n,-3,9223372036854775807,1)]");
+  EXPECT_EQ(slice("n", 2, INT64_MAX, 2), "f32[slice(n,2,9223372036854775807,2)]");
+  EXPECT_EQ(slice("n", INT64_MAX, 0, -1), "f32[slice(n,9223372036854775807,0,-1)]");
+}
+
+TEST(OpsTest, RequiredExtents) {
+  auto required = [](absl::string_view op, std::vector<Dim> dims, Attrs attrs) {
+    testing::FunctionBuilder b;
+    b.Call(op, {b.Param("x", testing::F32(std::move(dims)))}, std::move(attrs));
+    std::string text;
+    const std::vector<Dim> extents = RequiredExtents(b.function.body.bindings[0]).value();
+    for (const Dim& dim : extents) absl::StrAppend(&text, dim.ToString(), ";");
+    return text;
+  };
+  const Dim n = Dim::Symbol("n"), m = Dim::Symbol("m");
+  EXPECT_EQ(required("slice", {n, m, 3}, {{"begins", Ints{1, 0, 1}}, {"ends", Ints{-1, INT64_MAX, 3}}}), "n-2;m;");
+  EXPECT_EQ(required("slice", {n, m}, {{"begins", Ints{-1, 0}}, {"ends", Ints{INT64_MAX, 5}}}), "n-1;");
+  const Dim sevens = Dim::Symbol("7*n");
+  EXPECT_EQ(required("slice", {sevens, sevens}, {{"begins", Ints{-5, 1}}, {"ends", Ints{-2, 5}}}), "7*n-5;7*n-5;");
+  EXPECT_EQ(required("slice", {n}, {{"begins", Ints{INT64_MAX}}, {"ends", Ints{INT64_MIN}}, {"steps", Ints{-1}}}), "");
+  EXPECT_EQ(required("slice", {9, n},
+                     {{"begins", Ints{2, 1}},
+                      {"ends", Ints{INT64_MAX, INT64_MAX}},
+                      {"dims", std::vector<std::string>{"m", "m+1"}}}),
+            "-m+7;-m+n-2;");
+  for (const auto& [mode, wanted] : std::vector<std::pair<std::string, std::string>>{
+           {"reflect", "n-4;m-2;"}, {"wrap", "n-3;m-1;"}, {"edge", "n-1;m-1;"}, {"constant", ""}}) {
+    EXPECT_EQ(required("pad", {n, m, 9}, {{"pads", Ints{1, 1, 2, 3, 0, 2}}, {"mode", mode}}), wanted);
+  }
+  EXPECT_EQ(required("pad", {n}, {{"pads", Ints{-2, 3}}, {"mode", std::string("reflect")}}), "n-6;");
+  Attrs resize{{"sizes", Ints{-1, -1, 9}},
+               {"dims", std::vector<std::string>{"2*n", "m", ""}},
+               {"scales", std::vector<double>{2, 0, 3}},
+               {"mode", std::string("nearest")},
+               {"coordinate", std::string("asymmetric")}};
+  EXPECT_EQ(required("resize", {n, m, 3}, resize), "-n+2147483647;");
+  EXPECT_EQ(required("resize", {n, n, m}, resize), "-n+2147483647;n-1;-n+2147483647;m-1;-m+2147483647;");
+  EXPECT_EQ(required("relu", {n}, {}), "");
+}
+
 TEST(OpsTest, ExpandPadTile) {
   EXPECT_EQ(Result("expand", {"f32[b,1]"}, {{"shape", Ints{3, 1, 4}}}), "f32[3, b, 4]");
   EXPECT_EQ(Result("pad", {"f32[2,n]"}, {{"pads", Ints{1, 0, 2, 3}}}), "f32[5, n+3]");
@@ -389,6 +448,9 @@ TEST(OpsTest, ExpandPadTile) {
   EXPECT_THAT(Error("pad", {"f32[3]"}, {{"pads", Ints{3, 0}}, {"mode", std::string("reflect")}}),
               IsInvalid("at most 2"));
   EXPECT_EQ(Result("pad", {"f32[3]"}, {{"pads", Ints{2, 2}}, {"mode", std::string("reflect")}}), "f32[7]");
+  for (const char* mode : {"reflect", "edge", "wrap"}) {
+    EXPECT_EQ(Result("pad", {"f32[h,w]"}, {{"pads", Ints{2, 0, 1, -1}}, {"mode", std::string(mode)}}), "f32[h+3, w-1]");
+  }
   EXPECT_EQ(Result("tile", {"f32[2,n]"}, {{"repeats", Ints{3, 2}}}), "f32[6, 2*n]");
   EXPECT_EQ(Result("trilu", {"f32[2,2]"}), "f32[2, 2]");
 }
@@ -420,10 +482,37 @@ TEST(OpsTest, FullIotaResizeReverse) {
                {"mode", std::string("nearest")},
                {"coordinate", std::string("asymmetric")}};
   EXPECT_EQ(Result("resize", {"f32[1,3,4,4]"}, resize), "f32[1, 3, 8, 8]");
-  resize.Set("scales", std::vector<double>{1, 1, 2, 0});
-  EXPECT_THAT(Error("resize", {"f32[1,3,4,4]"}, resize), IsInvalid("by the scale 0"));
+  resize.Set("scales", std::vector<double>{1, 1, 2, -1});
+  EXPECT_THAT(Error("resize", {"f32[1,3,4,4]"}, resize), IsInvalid("can't go from 4 to 8 by the scale -1"));
+  resize.Set("scales", std::vector<double>{1, 1, 2, 2});
+  EXPECT_THAT(Error("resize", {"f32[1,3,0,4]"}, resize), IsInvalid("can't go from 0 to 8"));
+  resize.Set("sizes", Ints{1, 3, 8, -1});
+  EXPECT_THAT(Error("resize", {"f32[1,3,4,4]"}, resize), IsInvalid("its elements are extents"));
   EXPECT_EQ(Result("reverse_sequence", {"f32[5,2]", "i64[2]"}), "f32[5, 2]");
   EXPECT_THAT(Error("reverse_sequence", {"f32[5,2]", "i64[5]"}), IsInvalid("one length a batch element"));
+}
+
+TEST(OpsTest, ResizeOfOpenExtents) {
+  using Texts = std::vector<std::string>;
+  using ::testing::ElementsAre;
+  Attrs attrs{{"sizes", Ints{-1, -1, -1, 8}},
+              {"dims", Texts{"n", "2*h", "w", ""}},
+              {"scales", std::vector<double>{0, 2, 0, 0}},
+              {"mode", std::string("linear")},
+              {"coordinate", std::string("half_pixel")}};
+  EXPECT_EQ(Result("resize", {"f32[n,h,3,4]"}, attrs), "f32[n, 2*h, w, 8]");
+  // A scale that follows from the extents is told; another one a run finds.
+  auto scales = [&](std::string x) {
+    Attrs canonical;
+    EXPECT_TRUE(Infer("resize", {x}, attrs, &canonical).ok());
+    return canonical.Floats("scales");
+  };
+  EXPECT_THAT(scales("f32[n,h,w,4]"), ElementsAre(1, 2, 1, 2));
+  EXPECT_THAT(scales("f32[n*4,h,m,16]"), ElementsAre(0.25, 2, 0, 0.5));
+  EXPECT_THAT(scales("f32[n+1,h,w*3,m]"), ElementsAre(0, 2, 1.0 / 3, 0));
+  EXPECT_THAT(Error("resize", {"f32[n,h,0,4]"}, attrs), IsInvalid("axis 2 can't go from 0 to w"));
+  attrs.Set("dims", Texts{"n", "h"});
+  EXPECT_THAT(Error("resize", {"f32[n,h,3,4]"}, attrs), IsInvalid("'dims' has 2 elements and 'sizes' 4"));
 }
 
 TEST(OpsTest, Recurrent) {

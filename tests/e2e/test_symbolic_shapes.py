@@ -92,6 +92,78 @@ def unet() -> onnx.ModelProto:
     return g.finish([(y, "y", ["batch", 2, "4*h", "4*w"])])
 
 
+def superresolution() -> onnx.ModelProto:
+    """Padded to multiples of 4 by what a run alone knows, convolved between borders of every kind, and shuffled up."""
+    g = Graph("superresolution")
+    x = g.input("x", F32, ["batch", 3, "height", "width"])
+    sizes = [g.op("Unsqueeze", extent(g, x, axis), g.constant([0])) for axis in (2, 3)]
+    to_four = [g.op("Mod", g.op("Sub", g.constant([0]), size), g.constant([4])) for size in sizes]
+    y = g.op("Pad", x, g.op("Concat", g.constant([0] * 6), *to_four, axis=0), mode="reflect")
+    for i, (mode, channels) in enumerate([("reflect", (3, 16)), ("edge", (16, 16)), ("wrap", (16, 12))]):
+        y = g.op("Pad", y, g.constant([0, 0, 1, 1, 0, 0, 1, 1]), mode=mode)
+        y = g.op("Conv", y, g.weight(f"conv{i}", (channels[1], channels[0], 3, 3)))
+        y = g.op(
+            "Add", y, g.op("Mul", g.op("Slice", y, *map(g.constant, ([-1], [-(2**63)], [3], [-1]))), g.scalar(0.5))
+        )
+    y = g.op("DepthToSpace", y, blocksize=2, mode="CRD")
+    half = g.op("SpaceToDepth", y, blocksize=4)
+    to = [g.op("Mul", size, g.constant([2])) for size in sizes]
+    y = g.op("Slice", y, g.constant([0, 0]), g.op("Concat", *to, axis=0), g.constant([2, 3]))
+    return g.finish([(y, "y", ["batch", 3, "h", "w"]), (half, "half", ["batch", 48, "hh", "hw"])])
+
+
+def pyramid() -> onnx.ModelProto:
+    """As a detector's neck: what comes from below is doubled and added to what stands beside it."""
+    g = Graph("pyramid")
+    x = g.input("x", F32, ["batch", 3, "4*h", "4*w"])
+
+    def conv(x: str, name: str, a: int, b: int, size: int, stride: int) -> str:
+        return g.op("Conv", x, g.weight(name, (b, a, size, size)), pads=[size // 2] * 4, strides=[stride] * 2)
+
+    wide = g.op("Relu", conv(x, "stem", 3, 8, 3, 2))
+    deep = g.op("Relu", conv(wide, "body", 8, 12, 3, 2))
+    twice = g.constant([1, 1, 2, 2], np.float32)
+    up = g.op("Resize", conv(deep, "top", 12, 6, 1, 1), "", twice, mode="nearest", nearest_mode="floor",
+              coordinate_transformation_mode="asymmetric")  # fmt: skip
+    joined = g.op("Add", up, conv(wide, "side", 8, 6, 1, 1))
+    y = g.op("Resize", joined, "", twice, mode="linear", coordinate_transformation_mode="align_corners")
+    half = g.op("Resize", joined, "", g.constant([1, 1, 0.5, 0.5], np.float32), mode="linear")
+    return g.finish([(y, "y", ["batch", 6, "4*h", "4*w"]), (half, "half", ["batch", 6, "h", "w"])])
+
+
+def segmentation() -> onnx.ModelProto:
+    """Scores of a coarse map, at the image's size, which need be no multiple of it."""
+    g = Graph("segmentation")
+    x = g.input("x", F32, ["batch", 3, "height", "width"])
+    y = x
+    for name, a, b in (("stem", 3, 8), ("body", 8, 5)):
+        y = g.op("Relu", g.op("Conv", y, g.weight(name, (b, a, 3, 3)), pads=[1] * 4, strides=[2, 2]))
+    results = []
+    for mode, coordinate in (("linear", "pytorch_half_pixel"), ("cubic", "half_pixel"), ("nearest", "asymmetric")):
+        # As F.interpolate(y, size=x.shape[2:]) is exported.
+        lead, size = (g.op("Slice", g.op("Shape", v), *(g.constant([n]) for n in cut)) for v, cut in ((y, (0, 2)), (x, (2, 4))))  # fmt: skip
+        sizes = g.op("Concat", lead, size, axis=0)
+        up = g.op(
+            "Resize", y, "", "", sizes, mode=mode, coordinate_transformation_mode=coordinate, nearest_mode="floor"
+        )
+        results.append((g.op("Sigmoid", up), mode, ["batch", 5, "height", "width"]))
+    return g.finish(results)
+
+
+def recognition() -> onnx.ModelProto:
+    """As text of any width is read: columns of an image as steps of recurrences."""
+    g = Graph("recognition")
+    y = g.op("Conv", g.input("x", F32, ["batch", 1, 4, "2*width"]), g.weight("stem", (8, 1, 3, 3)), pads=[1] * 4)
+    y = g.op("MaxPool", y, kernel_shape=[4, 2], strides=[4, 2])
+    y = g.op("Transpose", g.op("Squeeze", y, g.constant([2])), perm=[2, 0, 1])
+    y = g.op(
+        "LSTM", y, g.weight("w", (2, 48, 8)), g.weight("r", (2, 48, 12)), hidden_size=12, direction="bidirectional"
+    )
+    y = g.op("Reshape", g.op("Transpose", y, perm=[0, 2, 1, 3]), g.constant([0, 0, 24]))
+    y = g.op("GRU", y, g.weight("gw", (1, 30, 24)), g.weight("gr", (1, 30, 10)), hidden_size=10, linear_before_reset=1)
+    return g.finish([(g.op("MatMul", y, g.weight("dense", (10, 7))), "y", ["width", 1, "batch", 7])])
+
+
 def extent(g: Graph, x: str, axis: int) -> str:
     """As PyTorch's exporter reads one dimension."""
     return g.op("Gather", g.op("Shape", x), g.constant(axis))
@@ -186,6 +258,16 @@ CASES = {
         [{"batch": b, "height": h, "width": w} for b, h, w in ((1, 64, 64), (2, 37, 61), (1, 33, 7), (3, 1, 95))],
     ),
     "unet": (unet, [{"batch": b, "h": h, "w": w} for b, h, w in ((1, 8, 8), (2, 5, 3), (1, 1, 13))]),
+    "superresolution": (
+        superresolution,
+        [{"batch": b, "height": h, "width": w} for b, h, w in ((1, 32, 32), (2, 9, 14), (1, 5, 51))],
+    ),
+    "pyramid": (pyramid, [{"batch": b, "h": h, "w": w} for b, h, w in ((1, 20, 20), (2, 5, 3), (1, 1, 17))]),
+    "segmentation": (
+        segmentation,
+        [{"batch": b, "height": h, "width": w} for b, h, w in ((1, 64, 64), (2, 37, 75), (1, 3, 5), (1, 1, 131))],
+    ),
+    "recognition": (recognition, [{"batch": b, "width": w} for b, w in ((1, 1), (1, 40), (2, 17), (6, 9))]),
     "derived": (derived, [{"n": n} for n in (1, 2, 31, 500)]),
 }
 
@@ -288,6 +370,35 @@ def test_sizes_that_are_no_multiple_are_named(client):
         module["main"](np.zeros((1, 3, 30, 16), np.float32))
 
 
+def test_sizes_of_no_image_are_named(client):
+    """A map that has no elements can't be made larger."""
+    g = Graph("up")
+    sizes = g.op("Shape", g.input("y", F32, [1, 2, "height", "width"]))
+    up = g.op("Resize", g.input("x", F32, [1, 2, "h", "w"]), "", "", sizes, mode="linear")
+    module = build(g.finish([(up, "up", [1, 2, "height", "width"])]), client).jit()
+    with pytest.raises(
+        inlay.InlayError, match=r"the model needs 'h-1' to be 0 or more; it is -1 \(h = 0 from input 'x'"
+    ):
+        module["main"](x=np.zeros((1, 2, 0, 4), np.float32), y=np.zeros((1, 2, 3, 8), np.float32))
+
+
+def test_sizes_that_are_too_small_are_named(client):
+    """What a pad or a slice needs, though no extent outside of the kernel says so."""
+    g = Graph("least")
+    x = g.input("x", F32, ["n", 4])
+    y = g.op("Pad", x, g.constant([3, 0, 0, 0]), mode="reflect")
+    room = g.op("Sub", g.constant([10]), g.op("Unsqueeze", extent(g, x, 0), g.constant([0])))
+    z = g.op("Neg", g.op("Pad", x, g.op("Concat", g.constant([0] * 2), room, g.constant([0]), axis=0)))
+    model = g.finish([(g.op("Neg", y), "y", ["n+3", 4]), (z, "z", [10, 4])])
+    here = build(model, client).jit()
+    for n in (4, 10):
+        inputs = inputs_at(model, n=n)
+        check_close(here["main"](**inputs), reference(model, inputs))
+    for n, what in ((3, "'n-4' to be 0 or more; it is -1"), (12, r"'-n\+10' to be 0 or more; it is -2")):
+        with pytest.raises(inlay.InlayError, match=f"the model needs {what}"):
+            here["main"](x=np.zeros((n, 4), np.float32))
+
+
 def test_no_rows_at_all(client):
     executable = build(mlp(), client)
     assert np.from_dlpack(executable.jit()["main"](np.zeros((0, 24), np.float32))).shape == (0, 17)
@@ -302,11 +413,11 @@ def test_other_executors_name_the_dimension(client):
 
 
 def test_what_has_no_code_is_named(client):
-    g = Graph("steps")
-    x = g.input("x", F32, ["length", 2, 8])
-    y = g.op("LSTM", x, g.weight("w", (1, 16, 8)), g.weight("r", (1, 16, 4)), hidden_size=4)
-    with pytest.raises(inlay.InlayError, match=r"lstm.*with dimension 'length' left open"):
-        build(g.finish([(y, "y", ["length", 1, 2, 4])]), client)
+    """A transposed convolution of which more is cropped than a phase."""
+    g = Graph("cropped")
+    y = g.op("ConvTranspose", g.input("x", F32, [1, 4, "length"]), g.weight("w", (4, 3, 2)), strides=[2], pads=[2, 2])
+    with pytest.raises(inlay.InlayError, match=r"conv_transpose.*with dimension '2\*length-4' left open"):
+        build(g.finish([(y, "y", [1, 3, "2*length-4"])]), client)
 
 
 def test_measuring_wants_sizes(client):

@@ -198,6 +198,7 @@ def _resize(args, attrs):
     x = args[0]
     y = wide(x).astype(np.float64) if attrs["mode"] != "nearest" else x
     for axis, (size, scale) in enumerate(zip(attrs["sizes"], attrs["scales"])):
+        scale = scale or size / max(x.shape[axis], 1)
         if size == y.shape[axis] and scale == 1.0:
             continue
         rows = []

@@ -122,3 +122,17 @@ def test_broadcast_says_what_helps():
         dims.broadcast_dim("2*((height)/2)", "height")
     with pytest.raises(ValueError, match="extents a and b do not broadcast$"):
         dims.broadcast_dim("a", "b")
+
+
+def test_slices():
+    """As core/ir/ops_test.cc's."""
+    end, first = 2**63 - 1, -(2**63)
+    for of, begin, stop, step, wanted in [
+        ("n", 1, end, 1, "n-1"), ("n", 0, -1, 1, "n-1"), ("n+4", 1, -3, 1, "n"), ("n", 1, end, 2, "((n)/2)"),
+        ("2*n", 0, end, 2, "n"), ("n", -1, first, -1, "n"), ("n", 0, 1, 1, 1), ("n", -1, end, 1, 1),
+        ("7*h", 0, 3, 1, 3), ("8*h-8*((h)/2)", -8, -2, 1, 6), ("h+1", 0, 3, 1, "slice(h+1,0,3,1)"),
+        ("n", 0, 5, 1, "slice(n,0,5,1)"), ("n", -3, end, 1, f"slice(n,-3,{end},1)"),
+        ("n", 2, end, 2, f"slice(n,2,{end},2)"), ("n", end, 0, -1, f"slice(n,{end},0,-1)"), (9, 7, first, -3, 3),
+    ]:  # fmt: skip
+        assert dims.slice_extent(of, begin, stop, step) == wanted
+    assert dims.mod("h", 8) == "-8*((h)/8)+h" and dims.mod("8*h+3", 8) == 3 and dims.mod(-3, 8) == 5

@@ -182,6 +182,165 @@ def test_auto_pad_of_multiples():
     assert shapes(from_onnx(model, {"h": "2*n"}))[1] == (1, 4, "n", "n")
 
 
+def test_blocks_of_open_sizes():
+    for mode in ("DCR", "CRD"):
+        node = helper.make_node("DepthToSpace", ["x"], ["y"], blocksize=2, mode=mode)
+        model = with_result([node], ["n", 12, "h", "w"], ["n", 3, "2*h", "2*w"], {})
+        assert shapes(from_onnx(model))[0] == ("n", 12, "h", "w")
+    node = helper.make_node("SpaceToDepth", ["x"], ["y"], blocksize=2)
+    model = with_result([node], ["n", 3, "h", "w"], ["n", 12, "h/2", "w/2"], {})
+    with pytest.raises(UnsupportedOperatorError, match=r"h is no multiple of 2; declare h as a multiple"):
+        from_onnx(model)
+    assert shapes(from_onnx(model, {"h": "2*a", "w": "4*b"}))[1] == ("n", 12, "a", "2*b")
+    with pytest.raises(UnsupportedOperatorError, match="16 is no multiple of 9"):
+        from_onnx(
+            make([helper.make_node("DepthToSpace", ["x"], ["y"], blocksize=3)], {"x": (F32, [1, 16, 2, 2])}, ["y"])
+        )
+
+
+def test_resizes_of_open_sizes():
+    def resize(x, sizes, inputs, weights, **attrs):
+        nodes = [helper.make_node("Resize", ["x", *inputs], ["y"], **attrs)]
+        if "sizes" in inputs:
+            nodes = [
+                helper.make_node("Shape", ["z"], ["all"]),
+                helper.make_node("Slice", ["all", "two", "four"], ["sizes"]), *nodes,
+            ]  # fmt: skip
+            weights = {"two": i64(2), "four": i64(4)}
+        module = from_onnx(with_result(nodes, x, sizes, weights))
+        (attrs,) = [b.attrs for b in module.functions["main"].body.bindings if b.call.op == "resize"]
+        return [dim or size for dim, size in zip(attrs["dims"].strings.v, attrs["sizes"].ints.v)], attrs[
+            "scales"
+        ].floats.v
+
+    x = ["n", 4, "h", 9]
+
+    def by(sizes, *scales, **attrs):
+        return resize(x, sizes, ["", "scales"], {"scales": np.array(scales, np.float32)}, **attrs)
+
+    assert by(["n", 4, "2*h", 18], 1, 1, 2, 2) == (["n", 4, "2*h", 18], [1, 1, 2, 2])
+    assert by(["n", 4, "h / 2", 4], 1, 1, 0.5, 0.5) == (["n", 4, "((h)/2)", 4], [1, 1, 0.5, 0.5])
+    assert by(["n", 4, "3 * h / 2", 9], 1, 1, 1.5, 1, mode="linear")[0] == ["n", 4, "((h)/2)+h", 9]
+    # To another's size: a run finds the scale, but of what is as large.
+    both = {"axes": [2, 3], "coordinate_transformation_mode": "align_corners", "mode": "linear"}
+    assert resize(x, ["n", 4, "a", 9], ["", "", "sizes"], {}, **both) == (["n", 4, "a", 9], [1, 1, 0, 1])
+    for wanted, scales, attrs in [
+        ("align_corners by the scale 1.5 needs", (1, 1, 1.5, 1), {"coordinate_transformation_mode": "align_corners"}),
+        ("antialias or a region needs", (1, 1, 0.5, 1), {"antialias": 1, "mode": "linear"}),
+    ]:
+        with pytest.raises(UnsupportedOperatorError, match=f"{wanted} the symbolic dimension 'h'; fix it with shape="):
+            by(x, *scales, **attrs)
+    with pytest.raises(UnsupportedOperatorError, match="'not_larger' needs the symbolic dimension 'a'"):
+        resize(x, x[:2] + ["a", 9], ["", "", "sizes"], {}, axes=[2, 3], keep_aspect_ratio_policy="not_larger")
+    node = helper.make_node("Upsample", ["x"], ["y"], scales=[1.0, 1.0, 2.0, 3.0])
+    model = make([node], {"x": (F32, x)}, ["y"])
+    model.opset_import[0].version = 7
+    assert from_onnx(model).inputs()[0][1].shape == ("n", 4, "h", 9)
+
+
+def i64(*values):
+    return np.array(values, np.int64)
+
+
+def extent(axis, name):
+    """The nodes that read one extent of x."""
+    return [
+        helper.make_node("Shape", ["x"], [f"{name}.shape"]),
+        helper.make_node("Gather", [f"{name}.shape", axis], [name]),
+    ]
+
+
+def test_what_is_left_of_a_reshape_to_symbols():
+    """As torch.nn.PixelUnshuffle and windows of tokens write it; scalars on the way."""
+    nodes = [
+        *extent("three", "w"),
+        helper.make_node("Div", ["w", "two"], ["half"]),
+        helper.make_node("Concat", ["head", "w"], ["rows"], axis=0),
+        helper.make_node("Reshape", ["x", "rows"], ["split"]),  # [1, 16, -1, 2, 2*w]
+        helper.make_node("Concat", ["head", "half", "two"], ["blocks"], axis=0),
+        helper.make_node("Reshape", ["split", "blocks"], ["y"]),
+    ]
+    weights = {"head": i64(1, 16, -1, 2), "two": i64(2), "three": i64(3)}
+    model = with_result(nodes, [1, 16, "2*h", "2*w"], [1, 16, "h", 2, "w", 2], weights)
+    assert shapes(from_onnx(model))[1] == (1, 16, "h", 2, "w", 2)
+    model = with_result(nodes, [1, 16, "h", "2*w"], [1, 16, "h/2", 2, "w", 2], weights)
+    with pytest.raises(UnsupportedOperatorError, match="does not fit into shape.* declare h as a multiple"):
+        from_onnx(model)
+    scalar = [
+        *extent("two", "h"),
+        helper.make_node("Mul", ["h", "two"], ["twice"]),
+        helper.make_node("Unsqueeze", ["twice", "zero"], ["target"]),
+        helper.make_node("Reshape", ["x", "target"], ["y"]),
+    ]
+    weights = {"two": np.int64(2), "zero": i64(0)}
+    assert shapes(from_onnx(with_result(scalar, [1, 2, "h"], ["2*h"], weights)))[1] == ("2*h",)
+
+
+def sliced(x, y, begin, end, step=1):
+    """A slice of the last axis; begins and ends: numbers, or names of values."""
+    ends = {n: i64(v) for n, v in (("begin", begin), ("end", end), ("axis", -1), ("step", step)) if isinstance(v, int)}
+    names = [v if isinstance(v, str) else n for n, v in (("begin", begin), ("end", end))]
+    nodes = [
+        *extent("last", "w"),
+        helper.make_node("Div", ["w", "two"], ["half"]),
+        helper.make_node("Sub", ["w", "two"], ["but_two"]),
+        helper.make_node("Slice", ["x", *names, "axis", "step"], ["y"]),
+    ]
+    return with_result(nodes, x, y, {"last": i64(-1), "two": i64(2), **ends})
+
+
+MAX, MIN = 2**63 - 1, -(2**63)
+
+
+def test_slices_of_open_extents():
+    for begin, end, step, left in [
+        (1, MAX, 1, "w-1"), (0, -1, 1, "w-1"), (1, "but_two", 1, "w-3"), (0, "half", 1, "w/2"), (2, 2**31 - 1, 1, "w-2"),
+        (-1, MIN, -1, "w"), (-1, MIN + 1, -1, "w"), (-1, -(2**31), -1, "w"), (0, MAX, 2, "(w+1)/2"), (1, MAX, 2, "w/2"),
+        ("half", MAX, 1, "w-w/2"), ("half", "w", 1, "w-w/2"), ("half", "but_two", 1, "w-w/2-2"),
+        ("half", -1, 1, "w-w/2-1"), (0, 1, 1, 7), (-1, MAX, 1, 7),  # one is as good as seven
+    ]:  # fmt: skip
+        from_onnx(sliced([3, "w"], [3, left], begin, end, step))
+    with pytest.raises(UnsupportedOperatorError, match="slices from .* by 2 of .w.; fix it"):
+        from_onnx(sliced([3, "w"], [3, "w"], "half", MAX, 2))
+    with pytest.raises(UnsupportedOperatorError, match="to 10 of 'w', which may be less"):
+        from_onnx(sliced([3, "w"], [3, "w"], "half", 10))
+    from_onnx(sliced([3, 12], [3, 4], "half", 10))
+    # Two halves of an even extent, in both ways to write it.
+    from_onnx(sliced([3, "2*w"], [3, "w"], "half", MAX))
+    split = helper.make_node("Split", ["x"], ["a", "b"], axis=1)
+    from_onnx(with_result([split, helper.make_node("Add", ["a", "b"], ["y"])], [3, "2*w"], [3, "w"], {}))
+    with pytest.raises(UnsupportedOperatorError, match="splits the symbolic dimension 'w' into 2; declare it"):
+        from_onnx(with_result([split, helper.make_node("Add", ["a", "b"], ["y"])], [3, "w"], [3, "w/2"], {}))
+
+
+def test_pads_of_open_extents():
+    for mode in ("constant", "reflect", "edge", "wrap"):
+        node = helper.make_node("Pad", ["x", "pads"], ["y"], mode=mode)
+        from_onnx(with_result([node], [1, "h", "w"], [1, "h+3", "w-1"], {"pads": i64(0, 1, 0, 0, 2, -1)}))
+        # To a multiple of 8, in PyTorch's words.
+        nodes = [
+            *extent("last", "w"),
+            helper.make_node("Mod", ["w", "eight"], ["over"]),
+            helper.make_node("Sub", ["eight", "over"], ["room"]),
+            helper.make_node("Mod", ["room", "eight"], ["after"]),
+            helper.make_node("Concat", ["none", "after"], ["pads"], axis=0),
+            helper.make_node("Pad", ["x", "pads"], ["y"], mode=mode),
+        ]
+        weights = {"last": i64(-1), "eight": i64(8), "none": i64(0, 0, 0, 0, 0)}
+        from_onnx(with_result(nodes, [1, "h", "w"], [1, "h", "8*w-8*(7*w/8)"], weights))
+        assert "pad" not in ops_of(from_onnx(with_result(nodes, [1, "h", "8*w"], [1, "h", "8*w"], weights)))
+
+
+def test_counting_in_floats_to_an_extent():
+    nodes = [
+        *extent("zero", "n"),
+        helper.make_node("Cast", ["n"], ["float"], to=F32),
+        helper.make_node("Range", ["from", "float", "by"], ["y"]),
+    ]
+    weights = {"zero": np.int64(0), "from": np.float32(0), "by": np.float32(1)}
+    from_onnx(with_result(nodes, ["n"], ["n"], weights))
+
+
 def test_every_unsupported_node_is_listed_at_once():
     nodes = [
         helper.make_node("NonZero", ["x"], ["nz"], name="first"),

@@ -1,27 +1,9 @@
 #include "core/backends/native/open_ops.h"
 
-#include <optional>
-#include <set>
-
 #include "absl/strings/str_cat.h"
 
 namespace inlay::native {
 namespace {
-
-std::optional<ir::TensorType> FirstOpen(const ir::Type& type) {
-  if (type.is_tensor()) return type.tensor().is_static() ? std::nullopt : std::optional(type.tensor());
-  for (const ir::Type& field : type.tuple().fields) {
-    if (auto open = FirstOpen(field)) return open;
-  }
-  return std::nullopt;
-}
-
-std::optional<ir::TensorType> FirstOpen(const ir::Binding& binding) {
-  for (const ir::Operand& arg : binding.args) {
-    if (auto open = FirstOpen(arg.type())) return open;
-  }
-  return FirstOpen(binding.var->type);
-}
 
 absl::Status Refusal(const ir::Binding& binding, absl::string_view symbol, const ir::TensorType& type) {
   return absl::UnimplementedError(absl::StrCat("native has no code for '", binding.callee,
@@ -65,18 +47,12 @@ absl::Status CheckRecurrence(const ir::Binding& binding) {
 }  // namespace
 
 absl::Status CheckOpenDims(const ir::Binding& binding) {
-  static const auto* without = new std::set<std::string>{"resize"};
   if (binding.kind != ir::Binding::Kind::kCall) return absl::OkStatus();
   const std::string& op = binding.callee;
   if (op == "conv" || op == "conv_transpose" || op == "conv_integer") return CheckConvolution(binding);
   if (op == "matmul_integer") return CheckIntegerMatmul(binding);
   if (op == "lstm" || op == "gru" || op == "rnn") return CheckRecurrence(binding);
-  if (without->count(binding.callee) == 0) return absl::OkStatus();
-  std::optional<ir::TensorType> open = FirstOpen(binding);
-  if (!open) return absl::OkStatus();
-  return absl::UnimplementedError(absl::StrCat("native has no code for '", binding.callee,
-                                               "' with the open dimension '", open->FirstSymbol(), "' in ",
-                                               open->ToString()));
+  return absl::OkStatus();
 }
 
 }  // namespace inlay::native

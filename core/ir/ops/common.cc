@@ -104,15 +104,15 @@ absl::StatusOr<std::vector<Dim>> Broadcast(const std::vector<Dim>& a, const std:
   return result;
 }
 
-absl::StatusOr<std::vector<Dim>> ShapeAttr(const InferContext& ctx, int* rest) {
+absl::StatusOr<std::vector<Dim>> ShapeAttr(const InferContext& ctx, int* rest, const std::string& attr) {
   constexpr size_t kMaxText = 1024;
-  std::vector<int64_t> shape = ctx.attrs.Ints("shape");
+  std::vector<int64_t> shape = ctx.attrs.Ints(attr);
   std::vector<std::string> names(shape.size());
   if (ctx.attrs.Has("dims")) {
     names = std::get<std::vector<std::string>>(ctx.attrs.values().find("dims")->second);
     if (names.size() != shape.size()) {
       return absl::InvalidArgumentError(
-          absl::StrCat("attribute 'dims' has ", names.size(), " elements and 'shape' ", shape.size()));
+          absl::StrCat("attribute 'dims' has ", names.size(), " elements and '", attr, "' ", shape.size()));
     }
   }
   std::vector<Dim> dims;
@@ -121,7 +121,7 @@ absl::StatusOr<std::vector<Dim>> ShapeAttr(const InferContext& ctx, int* rest) {
   for (size_t i = 0; i < shape.size(); ++i) {
     if (!names[i].empty()) {
       if (shape[i] != -1 || names[i].size() > kMaxText) {
-        return absl::InvalidArgumentError(absl::StrCat("attribute 'shape' holds ", shape[i], " where 'dims' has '",
+        return absl::InvalidArgumentError(absl::StrCat("attribute '", attr, "' holds ", shape[i], " where 'dims' has '",
                                                        names[i].substr(0, 64), "'; it must be -1 there"));
       }
       const Dim dim = CanonicalDim(names[i]);
@@ -134,14 +134,14 @@ absl::StatusOr<std::vector<Dim>> ShapeAttr(const InferContext& ctx, int* rest) {
       *rest = static_cast<int>(i);
       dims.push_back(1);
     } else if (names[i].empty() && shape[i] < 0) {
-      return absl::InvalidArgumentError(absl::StrCat("attribute 'shape' is [", absl::StrJoin(shape, ", "),
+      return absl::InvalidArgumentError(absl::StrCat("attribute '", attr, "' is [", absl::StrJoin(shape, ", "),
                                                      "]; its elements are extents",
                                                      rest != nullptr ? ", and one may be -1" : ""));
     } else if (names[i].empty()) {
       dims.push_back(shape[i]);
     }
   }
-  ctx.attrs.Set("shape", std::move(shape));
+  ctx.attrs.Set(attr, std::move(shape));
   if (open) {
     ctx.attrs.Set("dims", std::move(names));
   } else {

@@ -31,12 +31,12 @@ absl::StatusOr<int64_t> StaticExtent(const TensorType& type, int axis, absl::str
 // NumPy's rule.
 absl::StatusOr<std::vector<Dim>> Broadcast(const std::vector<Dim>& a, const std::vector<Dim>& b);
 
-// The attribute's axis (of a tensor of that rank) made non-negative, also in the attribute.
-// The extents that the attribute 'shape' (ints) lists, with those that 'dims' (strings, may be absent) names in place
-// of -1: "Symbolic extents" in OPS.md. Makes both canonical. A -1 that nothing names is *rest (null: refused), 1 in the
+// The extents that an attribute (ints) lists, with those that 'dims' (strings, may be absent) names in place of -1:
+// "Symbolic extents" in OPS.md. Makes both canonical. A -1 that nothing names is *rest (null: refused), 1 in the
 // result.
-absl::StatusOr<std::vector<Dim>> ShapeAttr(const InferContext& ctx, int* rest);
+absl::StatusOr<std::vector<Dim>> ShapeAttr(const InferContext& ctx, int* rest, const std::string& attr = "shape");
 
+// The attribute's axis (of a tensor of that rank) made non-negative, also in the attribute.
 absl::StatusOr<int> CanonicalAxis(const InferContext& ctx, absl::string_view name, int rank);
 // Same of a list: distinct, sorted; empty or absent = all.
 absl::StatusOr<std::vector<int64_t>> CanonicalAxes(const InferContext& ctx, absl::string_view name, int rank);

@@ -130,17 +130,13 @@ absl::StatusOr<Type> InferSlice(const InferContext& ctx) {
       continue;
     }
     if (steps[i] == 0) return absl::InvalidArgumentError(absl::StrCat("the step of axis ", i, " is 0"));
+    INLAY_ASSIGN_OR_RETURN(Dim extent, SliceDim(x.dims[i], begins[i], ends[i], steps[i]));
     if (x.dims[i].is_static()) {
-      int64_t extent = SliceExtent(x.dims[i].value(), &begins[i], &ends[i], steps[i]);
-      if (extent == 0) begins[i] = ends[i] = 0;
+      SliceExtent(x.dims[i].value(), &begins[i], &ends[i], steps[i]);
+      if (extent == Dim(0)) begins[i] = ends[i] = 0;
       if (ends[i] < 0) ends[i] = INT64_MIN;  // -1 would count from the back
-      dims.push_back(extent);
-    } else if (begins[i] == 0 && ends[i] == INT64_MAX && steps[i] == 1) {
-      dims.push_back(x.dims[i]);
-    } else {
-      dims.push_back(OpaqueDim(
-          "slice", {x.dims[i].symbol(), absl::StrCat(begins[i]), absl::StrCat(ends[i]), absl::StrCat(steps[i])}));
     }
+    dims.push_back(std::move(extent));
   }
   ctx.attrs.Set("begins", std::move(begins));
   ctx.attrs.Set("ends", std::move(ends));
@@ -173,9 +169,10 @@ absl::StatusOr<Type> InferPad(const InferContext& ctx) {
     if (out.is_static() && out.value() < 0) {
       return absl::InvalidArgumentError(absl::StrCat("the pads crop more than all of axis ", i));
     }
-    // What is copied in must exist: reflect and wrap reach into the tensor, edge needs one element.
-    if (mode != "constant" && (before > 0 || after > 0)) {
-      INLAY_ASSIGN_OR_RETURN(int64_t extent, StaticExtent(x, i, absl::StrCat("pad in mode ", mode)));
+    // What is copied in must exist: reflect and wrap reach into the tensor, edge needs one element. Of an open extent a
+    // run is asked (required_extents.h).
+    if (mode != "constant" && (before > 0 || after > 0) && x.dims[i].is_static()) {
+      const int64_t extent = x.dims[i].value();
       const int64_t most = mode == "edge" ? (extent > 0 ? kMaxTensorBytes : 0) : mode == "wrap" ? extent : extent - 1;
       if (before > most || after > most) {
         return absl::InvalidArgumentError(absl::StrCat("mode ", mode, " can pad axis ", i, " of ", x.ToString(),

@@ -31,31 +31,38 @@ absl::StatusOr<Type> InferIota(const InferContext& ctx) {
   return Type(TensorType{dtype, std::move(dims)});
 }
 
+// What a scale of 0 stands for, the quotient of the extents, where that is known; else 0.
+double KnownScale(const Dim& from, const Dim& to) {
+  if (from.is_static() && to.is_static()) {
+    return from.value() > 0 ? static_cast<double>(to.value()) / static_cast<double>(from.value()) : 1;
+  }
+  if (auto times = ExactDivDims(to, from); times.ok() && times->is_static()) {
+    return static_cast<double>(times->value());
+  }
+  if (auto parts = ExactDivDims(from, to); parts.ok() && parts->is_static()) {
+    return 1 / static_cast<double>(parts->value());
+  }
+  return 0;
+}
+
 absl::StatusOr<Type> InferResize(const InferContext& ctx) {
   const TensorType& x = ctx.arg(0);
   INLAY_RETURN_IF_ERROR(CheckDType(ctx, 0, ctx.attrs.String("mode") == "nearest" ? DTypes::kA : DTypes::kF));
-  const std::vector<int64_t>& sizes = ctx.attrs.Ints("sizes");
-  const std::vector<double> scales = ctx.attrs.Floats("scales");
-  if (static_cast<int>(sizes.size()) != x.rank() || static_cast<int>(scales.size()) != x.rank()) {
-    return absl::InvalidArgumentError(absl::StrCat("'sizes' has ", sizes.size(), " and 'scales' ", scales.size(),
-                                                   " elements; x has rank ", x.rank()));
+  INLAY_ASSIGN_OR_RETURN(std::vector<Dim> dims, ShapeAttr(ctx, nullptr, "sizes"));
+  std::vector<double> scales = ctx.attrs.Floats("scales");
+  if (static_cast<int>(dims.size()) != x.rank() || static_cast<int>(scales.size()) != x.rank()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("'sizes' has ", dims.size(), " and 'scales' ", scales.size(), " elements; x has rank ", x.rank()));
   }
-  std::vector<Dim> dims;
   for (int i = 0; i < x.rank(); ++i) {
-    if (sizes[i] == -1 && scales[i] == 1.0) {  // an axis that is left alone may be symbolic
-      dims.push_back(x.dims[i]);
-      continue;
+    if (!(scales[i] >= 0) || !std::isfinite(scales[i]) || (x.dims[i] == Dim(0) && dims[i] != Dim(0))) {
+      return absl::InvalidArgumentError(absl::StrCat("axis ", i, " can't go from ", x.dims[i].ToString(), " to ",
+                                                     dims[i].ToString(), " by the scale ", scales[i]));
     }
-    INLAY_ASSIGN_OR_RETURN(int64_t extent, StaticExtent(x, i, "resize"));
-    if (sizes[i] < 0 || !(scales[i] > 0) || !std::isfinite(scales[i]) || (extent == 0 && sizes[i] > 0)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("axis ", i, " can't go from ", extent, " to ", sizes[i], " by the scale ", scales[i]));
-    }
-    dims.push_back(sizes[i]);
+    if (scales[i] == 0) scales[i] = KnownScale(x.dims[i], dims[i]);
   }
-  TensorType result{x.dtype, std::move(dims)};
-  if (result.is_static()) ctx.attrs.Set("sizes", result.Shape());
-  return Type(std::move(result));
+  ctx.attrs.Set("scales", std::move(scales));
+  return Type(TensorType{x.dtype, std::move(dims)});
 }
 
 absl::StatusOr<Type> InferReverseSequence(const InferContext& ctx) {
@@ -78,7 +85,7 @@ INLAY_REGISTER_OP(Schema("iota", 0, 0,
                          OpPattern::kInjective, InferIota));
 INLAY_REGISTER_OP(Schema(
     "resize", 1, 1,
-    {Required("sizes", AttrKind::kInts), Required("scales", AttrKind::kFloats),
+    {Required("sizes", AttrKind::kInts), MayBeAbsent("dims", AttrKind::kStrings), Required("scales", AttrKind::kFloats),
      RequiredChoice("mode", {"nearest", "linear", "cubic"}),
      RequiredChoice("coordinate",
                     {"half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric"}),

@@ -199,13 +199,41 @@ def _exact(a: Dim, b: str) -> Dim:
     return _dim(p)
 
 
+def mod(a: Dim, b: Dim) -> Dim:
+    """a - b * floor(a / b)."""
+    return sub(a, mul(b, floordiv(a, b)))
+
+
 def slice_extent(extent: Dim, begin: int, end: int, step: int) -> Dim:
-    """How many elements NumPy's x[begin:end:step] has; INT64_MIN with a negative step means "through the first"."""
-    if isinstance(extent, str):
-        return f"slice({extent},{begin},{end},{step})"
-    if step < 0 and end <= -(2**63):
-        return len(range(*slice(begin, None, step).indices(extent)))
-    return len(range(*slice(begin, end, step).indices(extent)))
+    """How many elements NumPy's x[begin:end:step] has; INT64_MIN with a negative step means "through the first".
+
+    Of a symbol a polynomial where a few are dropped at an end (a run with fewer is refused) or the step divides or turns
+    the whole axis; a number where what is taken lies in the first or last g elements of a multiple of g ("7*h", g = 7;
+    "n", g = 1), which then can't be 0; else a name of its own.
+    """
+    if isinstance(extent, int):
+        end_of = None if step < 0 and end <= -(2**63) else end
+        return len(range(*slice(begin, end_of, step).indices(extent)))
+    through_last = end == 2**63 - 1
+    if step == 1 and 0 <= begin < 2**48:
+        if through_last:
+            return sub(extent, begin)
+        if -(2**48) < end < 0:
+            return add(extent, end - begin)
+    unit = math.gcd(*_polynomial(extent).values())
+    if step == 1 and 0 <= begin < end <= unit:
+        return end - begin
+    if step == 1 and -unit <= begin < 0 and (through_last or begin < end < 0):
+        return -begin if through_last else end - begin
+    if 0 <= begin < step and through_last:
+        return floordiv(add(extent, step - 1 - begin), step)
+    if step == -1 and begin in (-1, 2**63 - 1) and end == -(2**63):
+        return extent
+    return _opaque_slice(extent, begin, end, step)
+
+
+def _opaque_slice(extent: str, begin: int, end: int, step: int) -> str:
+    return f"slice({extent},{begin},{end},{step})"
 
 
 def window_extent(extent: Dim, window: int, stride: int, before: int, after: int, ceil_mode: bool = False) -> Dim:
@@ -220,6 +248,29 @@ def window_extent(extent: Dim, window: int, stride: int, before: int, after: int
     count = room // stride + 1
     # In ceil mode the last one may reach over the end, but has to start before the pads there.
     return count + 1 if ceil_mode and room % stride and count * stride < extent + before else count
+
+
+def reshaped(shape: Sequence[Dim], target: Sequence[Dim]) -> Shape:
+    """The target of a reshape with what its -1 stands for, if it has one. Raises ValueError where nothing fits."""
+    source, added = list(shape), []  # but for the symbols that stay
+    for d in target:
+        if isinstance(d, str) and d in source:
+            source.remove(d)
+        elif d != -1:
+            added.append(d)
+    total, known = product(source), product(added)
+    misfit = f"{list(shape)} does not fit into shape {list(target)}"
+    if -1 not in target:
+        if total != known:
+            raise ValueError(misfit)
+        return tuple(target)
+    try:
+        rest = floordiv(total, known) if known else 0
+    except ValueError:
+        raise ValueError(misfit) from None
+    if not known or mul(rest, known) != total:
+        raise ValueError(misfit + division_hint(rest))
+    return tuple(rest if d == -1 else d for d in target)
 
 
 def product(dims: Sequence[Dim]) -> Dim:
@@ -358,7 +409,7 @@ class _Expression:
         self._expect(")")
         if isinstance(of, str) or any(name in self.values for name in self.names[before:]):
             if function == "slice" and len(args) == 3 and args[2]:
-                return slice_extent(of, *args)
+                return _opaque_slice(of, *args) if isinstance(of, str) else slice_extent(of, *args)
             if function == "pool" and len(args) == 4 and args[1] > 0:
                 window, stride, pad_begin, pad_end = args
                 return window_extent(of, window, stride, pad_begin, pad_end, ceil_mode=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from inlay.ir import dims
 from inlay.ir.ops import N, _count, _dtype, _same_dtype, op
 from inlay.ir.types import FLOATS, TensorType
@@ -12,24 +10,10 @@ from inlay.ir.types import FLOATS, TensorType
 @op("reshape", shape="extents")
 def _reshape(args, attrs):
     _count(args, 1)
-    target: list = list(attrs["shape"])
+    target = list(attrs["shape"])
     if sum(1 for d in target if d == -1) > 1 or any(isinstance(d, int) and d < -1 for d in target):
         raise ValueError(f"shape {target} is not one of extents and at most one -1")
-    source, added = list(args[0].shape), []  # but for the symbols that stay
-    for d in target:
-        if isinstance(d, str) and d in source:
-            source.remove(d)
-        elif d != -1:
-            added.append(d)
-    if -1 in target:
-        at, total, known = target.index(-1), dims.product(source), dims.product(added)
-        target[at] = dims.floordiv(total, known) if known else 0
-        if not known or dims.mul(target[at], known) != total:
-            hint = dims.division_hint(target[at])
-            raise ValueError(f"{args[0]} does not fit into shape {attrs['shape']}{hint}")
-    elif dims.static(source) and dims.static(target) and math.prod(source) != math.prod(target):
-        raise ValueError(f"{args[0]} does not fit into shape {target}")
-    return TensorType(args[0].dtype, tuple(target))
+    return TensorType(args[0].dtype, dims.reshaped(args[0].shape, target))
 
 
 @op("transpose", perm="ints")
@@ -80,18 +64,6 @@ def _slice(args, attrs):
     for extent, b, e, s, symbol in zip(args[0].shape, attrs["begins"], attrs["ends"], attrs["steps"], taken):
         if symbol:
             out.append(symbol)
-        elif isinstance(extent, int):
-            out.append(dims.slice_extent(extent, b, e, s))
-        elif b == 0 and s == 1 and e >= 2**31 - 1:
-            out.append(extent)
-        elif s == 1 and b >= 0 and e < 0:
-            out.append(dims.sub(extent, b - e))
-        elif s == 1 and b < 0 and e >= 2**31 - 1:
-            out.append(-b)
-        elif s == 1 and b >= 0 and e >= 2**31 - 1:
-            out.append(dims.sub(extent, b))
-        elif s == 1 and 0 <= b <= e:
-            out.append(e - b)  # assumes that the extent reaches `end`; the server checks
         else:
             out.append(dims.slice_extent(extent, b, e, s))
     return TensorType(args[0].dtype, tuple(out))
@@ -205,7 +177,7 @@ def _iota(args, attrs):
     return TensorType.of(attrs["dtype"], attrs["shape"])
 
 
-@op("resize", sizes="ints", scales="floats", mode="string", coordinate="string", nearest_mode="string",
+@op("resize", sizes="extents", scales="floats", mode="string", coordinate="string", nearest_mode="string",
     cubic_coeff=("float", -0.75), exclude_outside=("bool", False))  # fmt: skip
 def _resize(args, attrs):
     _count(args, 1)

@@ -27,6 +27,7 @@ from inlay.onnx_import import (  # noqa: F401  (importing a group registers its 
     ops_linalg,
     ops_nn,
     ops_normalization,
+    ops_pad,
     ops_pooling,
     ops_qlinear,
     ops_quantised_bert,

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from inlay.onnx_import.ops_elementwise import gelu
 from inlay.onnx_import.ops_indexing import gather_nd
-from inlay.onnx_import.ops_shape import pad, range_, trilu
+from inlay.onnx_import.ops_pad import pad
+from inlay.onnx_import.ops_shape import range_, trilu
 from inlay.onnx_import.registry import NodeContext, contrib
 from inlay.onnx_import.value import Unsupported, Value
 

@@ -59,8 +59,6 @@ def recurrent(ctx: NodeContext) -> tuple:
     def state(i: int) -> Value:
         given = ctx.get(i)
         if given is None:
-            if isinstance(batch, str):
-                raise Unsupported(f"the initial state needs the symbolic dimension {batch!r}; fix it with shape=")
             return _zeros(ctx, [count, batch, hidden], x)
         return ctx.transpose(given, [1, 0, 2]) if batch_first else given
 

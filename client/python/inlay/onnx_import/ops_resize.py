@@ -1,15 +1,20 @@
 """Resize and Upsample.
 
 What the IR's resize says goes there. Antialiasing, tf_crop_and_resize and reading beyond the image are linear in every
-axis too, with weights that are known now: those axes become one matmul with a constant matrix each.
+axis too, with weights that are known now: those axes become one matmul with a constant matrix each. Symbolic extents go
+to the IR's resize, as they are, and nowhere else.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from fractions import Fraction
 
 import numpy as np
 
+from inlay.ir import dims
+from inlay.ir.dims import Dim
 from inlay.onnx_import.registry import NodeContext, converter
 from inlay.onnx_import.value import Unsupported, Value
 
@@ -23,10 +28,21 @@ def _emit(ctx: NodeContext, x: Value, sizes, scales, mode: str, coordinate: str,
     )  # fmt: skip
 
 
-def _scaled(shape: list[int], scales) -> list[int]:
+def _scaled(shape: Sequence[Dim], scales: Sequence[float]) -> list[Dim]:
+    """The extents times the scales, rounded down."""
     if len(scales) != len(shape) or any(s <= 0 for s in scales):
-        raise Unsupported(f"scales {list(scales)} for {shape}")
-    return [math.floor(float(s) * d) for s, d in zip(scales, shape)]
+        raise Unsupported(f"scales {list(scales)} for {list(shape)}")
+    sizes = []
+    for scale, extent in zip(scales, shape):
+        exact = Fraction(float(scale))
+        if isinstance(extent, str) and exact.denominator >= 2**31:
+            raise Unsupported(f"the scale {scale} of {_symbolic(extent)}")
+        sizes.append(dims.floordiv(dims.mul(extent, exact.numerator), exact.denominator))
+    return sizes
+
+
+def _symbolic(extent: Dim) -> str:
+    return f"the symbolic dimension {extent!r}; fix it with shape="
 
 
 @converter("Upsample", since=7)
@@ -48,35 +64,45 @@ def _upsample(ctx: NodeContext, scales) -> Value:
     mode = ctx.attr("mode", "nearest")
     if mode not in ("nearest", "linear"):
         raise Unsupported(f"mode {mode!r}")
-    sizes = _scaled(ctx.static_shape(ctx[0], "resizing"), scales)
+    sizes = _scaled(ctx[0].shape, scales)
     return _emit(ctx, ctx[0], sizes, scales, mode, "asymmetric", "floor")
 
 
-def _policy(sizes: list[int], extents: list[int], policy: str) -> tuple[list[int], list[float]]:
-    """keep_aspect_ratio_policy: one scale for all axes, sizes rounded (halves up)."""
-    ratios = [s / e for s, e in zip(sizes, extents)]
+def _policy(sizes: list[Dim], extents: list[Dim], policy: str) -> tuple[list[Dim], list[float]]:
+    """The sizes, and the scales; 0: what a run's extents say. keep_aspect_ratio_policy: one scale for all axes, sizes
+    rounded (halves up)."""
     if policy == "stretch":
-        return sizes, ratios
+        return sizes, [_ratio(s, e) for s, e in zip(sizes, extents)]
     if policy not in ("not_larger", "not_smaller"):
         raise Unsupported(f"keep_aspect_ratio_policy {policy!r}")
+    for dim in dims.symbols([*sizes, *extents]):
+        raise Unsupported(f"keep_aspect_ratio_policy {policy!r} needs {_symbolic(dim)}")
+    ratios = [_ratio(s, e) for s, e in zip(sizes, extents)]
     scale = min(ratios) if policy == "not_larger" else max(ratios)
-    return [math.floor(scale * e + 0.5) for e in extents], [scale] * len(sizes)
+    return [math.floor(scale * int(e) + 0.5) for e in extents], [scale] * len(sizes)
+
+
+def _ratio(size: Dim, extent: Dim) -> float:
+    if isinstance(size, str) or isinstance(extent, str):
+        return 1.0 if size == extent else 0.0
+    return size / extent
 
 
 @converter("Resize", since=11)
 def resize(ctx: NodeContext) -> Value:
     x = ctx[0]
-    shape = ctx.static_shape(x, "resizing")
+    shape = list(x.shape)
     axes = ctx.axes(ctx.attr("axes") or range(x.rank), x.rank)
     given = ctx.const(2, "the scales").reshape(-1).tolist() if ctx.has(2) else []
     policy = ctx.attr("keep_aspect_ratio_policy", "stretch")
     sizes, scales = list(shape), [1.0] * x.rank
+    exact = not given and policy == "stretch"
     if given:
         if len(given) != len(axes):
             raise Unsupported(f"{len(given)} scales for {len(axes)} axes")
         picked = _scaled([shape[a] for a in axes], given)
     else:
-        wanted = ctx.ints(3, "the sizes")
+        wanted = ctx.extents(3, "the sizes")
         if len(wanted) != len(axes) or any(shape[a] == 0 for a in axes):
             raise Unsupported(f"sizes {wanted} for {len(axes)} axes of {shape}")
         picked, given = _policy(wanted, [shape[a] for a in axes], policy)
@@ -96,7 +122,7 @@ def resize(ctx: NodeContext) -> Value:
     elif ctx.has(1):
         ctx.any(1)  # a region makes a difference only to tf_crop_and_resize
     if crop is None and not (antialias and mode != "nearest"):
-        if coordinate == "align_corners" and any(s * e != n for s, e, n in zip(scales, shape, sizes)):
+        if coordinate == "align_corners" and not exact and any(map(_leaves_rest, scales, shape, sizes)):
             coordinate, scales = "asymmetric", [_corner_scale(s, e) for s, e in zip(scales, shape)]
         return _emit(
             ctx, x, sizes, scales, mode, coordinate, nearest, cubic_coeff=cubic, exclude_outside=exclude
@@ -106,11 +132,17 @@ def resize(ctx: NodeContext) -> Value:
     return _by_matrices(ctx, x, sizes, scales, crop, mode, coordinate, nearest, cubic, exclude, antialias, outside)
 
 
-def _corner_scale(scale: float, extent: int) -> float:
+def _leaves_rest(scale: float, extent: Dim, size: Dim) -> bool:
+    return scale % 1 != 0 if isinstance(extent, str) else scale * extent != size
+
+
+def _corner_scale(scale: float, extent: Dim) -> float:
     """align_corners reads i * (extent - 1) / (scale * extent - 1), with the product not rounded down to the size where
     scales were given; the IR's form of it has the size, so it is said as i / scale'."""
-    if extent <= 1:
+    if scale == 1.0 or extent in (0, 1):
         return 1.0
+    if isinstance(extent, str):
+        raise Unsupported(f"align_corners by the scale {scale} needs {_symbolic(extent)}")
     return (scale * extent - 1) / (extent - 1) if scale * extent > 1 else 1e30
 
 
@@ -134,6 +166,8 @@ def _by_matrices(ctx, x, sizes, scales, crop, mode, coordinate, nearest, cubic, 
         region = crop[axis] if crop is not None else None
         if size == extent and scale == 1.0 and region in (None, (0.0, 1.0)):
             continue
+        for dim in dims.symbols([extent, size]):
+            raise Unsupported(f"resizing with antialias or a region needs {_symbolic(dim)}")
         weights, valid = _matrix(extent, size, scale, region, mode, coordinate, nearest, cubic, exclude, antialias)
         y = _apply(ctx, y, axis, weights)
         shape = [size if i == axis else 1 for i in range(x.rank)]

@@ -1,4 +1,4 @@
-"""Operators that read or change shapes: Reshape, Transpose, Concat, Slice, Pad, Expand, Range, ..."""
+"""Operators that read or change shapes: Reshape, Transpose, Concat, Slice, Expand, Range, DepthToSpace, ..."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from inlay.onnx_import.value import Unsupported, Value, constant_value, extents_
 
 _INT64_MIN = -(2**63)
 _INT64_MAX = 2**63 - 1
+_MANY = 2**31 - 2
 
 
 @converter("Constant")
@@ -62,24 +63,12 @@ def reshape(ctx: NodeContext) -> Value:
 
 
 def reshape_to(ctx: NodeContext, x: Value, target: list) -> Value:
-    """Reshape to a list with at most one -1 and any symbolic extents that can be told from x's."""
-    if -1 in target and any(isinstance(d, str) for d in target):
-        # -1 is what remains once equal symbols are cancelled.
-        left, known = list(x.shape), 1
-        for d in target:
-            if isinstance(d, str):
-                if d not in left:
-                    raise Unsupported(
-                        f"cannot tell the -1 of {target} from {list(x.shape)}; fix dimensions with shape="
-                    )
-                left.remove(d)
-            elif d != -1:
-                known *= d
-        numbers = math.prod(d for d in left if isinstance(d, int))
-        if known == 0 or numbers % known:
-            raise Unsupported(f"a reshape to {target} has several unknown extents; fix dimensions with shape=")
-        rest = dims.mul(dims.product([d for d in left if isinstance(d, str)]), numbers // known)
-        target = [rest if d == -1 else d for d in target]
+    """Reshape to a list with at most one -1 and any symbolic extents."""
+    if any(isinstance(d, str) for d in target):
+        try:
+            target = list(dims.reshaped(x.shape, target))
+        except ValueError as error:
+            raise Unsupported(f"{error}; fix dimensions with shape=") from None
     return ctx.reshape(x, target)
 
 
@@ -147,14 +136,14 @@ def split(ctx: NodeContext) -> tuple:
     axis = ctx.axis(ctx.attr("axis", 0), x.rank)
     count = len(ctx.node.output)
     if ctx.opset >= 13:
-        sizes = ctx.ints(1, "the sizes") if ctx.has(1) else None
+        sizes = ctx.extents(1, "the sizes") if ctx.has(1) else None
     else:
         sizes = ctx.attr("split")
     declared = ctx.attr("num_outputs")
     if sizes is None:
         extent = x.shape[axis]
         if isinstance(extent, str):
-            raise Unsupported(f"splits the symbolic dimension {extent!r}; fix it with shape=")
+            return _equal_parts(ctx, x, axis, count)
         if declared is not None and declared != count:
             raise Unsupported(f"num_outputs {declared} with {count} outputs")
         if extent % count and ctx.opset < 18:
@@ -163,7 +152,23 @@ def split(ctx: NodeContext) -> tuple:
         sizes = [min(each, max(0, extent - i * each)) for i in range(count)]
     if len(sizes) != count:
         raise Unsupported(f"{len(sizes)} sizes for {count} outputs")
+    if any(isinstance(d, str) for d in (*sizes, x.shape[axis])):
+        if any(size != sizes[0] for size in sizes):
+            raise Unsupported(f"splits {x.shape[axis]!r} into {sizes}; fix it with shape=")
+        return _equal_parts(ctx, x, axis, count)
     return ctx.op("split", x, axis=axis, sizes=sizes)
+
+
+def _equal_parts(ctx: NodeContext, x: Value, axis: int, count: int) -> tuple:
+    """A split of a symbolic extent: of an axis that it is made of."""
+    each = dims.floordiv(x.shape[axis], count)
+    if dims.mul(each, count) != x.shape[axis]:
+        raise Unsupported(
+            f"splits the symbolic dimension {x.shape[axis]!r} into {count}; declare it as a multiple with shape="
+        )
+    before, behind = x.shape[:axis], x.shape[axis + 1 :]
+    parts = ctx.op("split", ctx.reshape(x, [*before, count, each, *behind]), axis=axis, sizes=[1] * count)
+    return tuple(ctx.reshape(part, [*before, each, *behind]) for part in parts)
 
 
 @converter("Slice", since=1)
@@ -174,23 +179,69 @@ def slice_attributes(ctx: NodeContext) -> Value:
 
 @converter("Slice", since=10)
 def slice_inputs(ctx: NodeContext) -> Value:
-    begins, ends = ctx.ints(1, "starts"), ctx.extents(2, "ends")
+    x, begins, ends = ctx[0], ctx.extents(1, "starts"), ctx.extents(2, "ends")
     axes = ctx.ints(3, "axes") if ctx.has(3) else None
-    steps = ctx.ints(4, "steps") if ctx.has(4) else None
-    x = ctx[0]
+    steps = ctx.ints(4, "steps") if ctx.has(4) else [1] * len(begins)
+    order = ctx.axes(axes if axes is not None else range(len(begins)), x.rank)
     taken = [""] * x.rank
-    if any(isinstance(e, str) for e in ends):
-        order = ctx.axes(axes if axes is not None else range(len(begins)), x.rank)
-        for at, (axis, end) in enumerate(zip(order, ends)):
-            if not isinstance(end, str):
-                continue
-            if end != x.shape[axis]:
-                # As many as the symbol says (a run that wants more than there are is refused).
-                if begins[at] != 0 or (steps is not None and steps[at] != 1):
-                    raise Unsupported(f"slices up to the symbolic dimension {end!r}; fix it with shape=")
-                taken[axis] = end
-            ends[at] = _INT64_MAX
-    return slice_by(ctx, x, begins, [int(e) for e in ends], axes, steps, taken)
+    moved: list[tuple[int, dims.Dim, dims.Dim]] = []  # axes whose begin a run alone knows
+    for at, (axis, step) in enumerate(zip(order, steps)):
+        begin, end = (_place(places[at], x.shape[axis]) for places in (begins, ends))
+        if isinstance(begin, str) or isinstance(end, str):
+            # As many as the symbols say (a run that wants more than there are is refused).
+            if step != 1 or (isinstance(begin, int) and begin < 0):
+                raise Unsupported(f"slices from {begin} to {end} by {step} of {x.shape[axis]!r}; fix it with shape=")
+            if isinstance(begin, str):
+                end = x.shape[axis] if end == _INT64_MAX else _from_the_start(end, x.shape[axis])
+                moved.append((axis, begin, end))
+                begin = 0
+            if end == x.shape[axis]:
+                end = _INT64_MAX
+            elif isinstance(end, str):
+                taken[axis], end = str(dims.sub(end, begin)), _INT64_MAX
+        begins[at], ends[at] = begin, end
+    y = slice_by(ctx, x, begins, ends, order, steps, taken)
+    for axis, begin, end in moved:
+        if y.shape[axis] != end:
+            raise Unsupported(
+                f"slices from {begin} to {end} of {x.shape[axis]!r}, which may be less; fix it with shape="
+            )
+        y = _last(ctx, y, axis, dims.sub(end, begin))
+    return y
+
+
+def _place(value: dims.Dim, extent: dims.Dim) -> dims.Dim:
+    """Where a slice begins or ends, counted from the end where that is a number."""
+    left = dims.sub(extent, value) if isinstance(value, str) else value
+    if isinstance(left, str) or isinstance(value, int):
+        return value
+    return -left if left > 0 else _INT64_MAX
+
+
+def _from_the_start(value: dims.Dim, extent: dims.Dim) -> dims.Dim:
+    return dims.add(extent, value) if isinstance(value, int) and value < 0 else value
+
+
+def _last(ctx: NodeContext, x: Value, axis: int, count: dims.Dim) -> Value:
+    """As many from the end, which must be there."""
+    if isinstance(count, str):
+        return reverse(ctx, slice_axis(ctx, reverse(ctx, x, axis), axis, 0, taken=count), axis)
+    begin = extents_value("", [dims.sub(x.shape[axis], count)])
+    return ctx.op("gather", x, ctx.op("add", ctx.literal(np.arange(count), "i64"), begin), axis=axis)
+
+
+def reverse(ctx: NodeContext, x: Value, axis: int) -> Value:
+    return slice_axis(ctx, x, axis, -1, _INT64_MIN, step=-1)
+
+
+def slice_axis(
+    ctx: NodeContext, x: Value, axis: int, begin: int, end: int = _INT64_MAX, taken: str = "", step: int = 1
+) -> Value:
+    """One axis of x from begin to end, or as many as `taken` says."""
+    full = {"begins": [0] * x.rank, "ends": [_INT64_MAX] * x.rank, "steps": [1] * x.rank}
+    full["begins"][axis], full["ends"][axis], full["steps"][axis] = begin, end, step
+    names = [taken if i == axis else "" for i in range(x.rank)]
+    return ctx.op("slice", x, **full, dims=names if taken else None)
 
 
 def slice_by(ctx: NodeContext, x: Value, begins, ends, axes, steps, taken=()) -> Value:
@@ -203,12 +254,14 @@ def slice_by(ctx: NodeContext, x: Value, begins, ends, axes, steps, taken=()) ->
         raise Unsupported("a step of 0")
     full = [[0, _INT64_MAX, 1] for _ in range(x.rank)]
     for axis, begin, end, step in zip(axes, begins, ends, steps):
-        if step < 0:
-            extent = x.shape[axis]
-            if isinstance(extent, str):
-                raise Unsupported(f"a negative step over the symbolic dimension {extent!r}; fix it with shape=")
-            if end < -extent:
-                end = _INT64_MIN  # before the first element: everything down to it
+        extent = x.shape[axis]
+        # What is out of any reach, as exporters write it: INT32_MAX, INT32_MIN, ...
+        if isinstance(extent, str) and end >= _MANY:
+            end = _INT64_MAX
+        if isinstance(extent, str) and begin >= _MANY and step < 0:
+            begin = -1
+        if step < 0 and end < -(extent if isinstance(extent, int) else _MANY):
+            end = _INT64_MIN  # before the first element: everything down to it
         full[axis] = [begin, end, step]
     b, e, s = zip(*full) if full else ((), (), ())
     return ctx.op("slice", x, begins=list(b), ends=list(e), steps=list(s), dims=list(taken) if any(taken) else None)
@@ -291,66 +344,17 @@ def trilu(ctx: NodeContext) -> Value:
     return ctx.op("trilu", ctx[0], upper=bool(ctx.attr("upper", 1)), k=k)
 
 
-@converter("Pad", since=2)
-def pad_attributes(ctx: NodeContext) -> Value:
-    mode = ctx.attr("mode", "constant")
-    value = ctx.attr("value", 0.0)
-    return _wide_pad(ctx, ctx[0], ctx.required("pads"), _mode(mode), value if mode == "constant" else 0.0)
-
-
-@converter("Pad", since=11)
-def pad(ctx: NodeContext) -> Value:
-    x, given = ctx[0], ctx.ints(1, "pads")
-    mode = _mode(ctx.attr("mode", "constant"))
-    axes = ctx.axes(ctx.ints(3, "axes"), x.rank) if ctx.has(3) else list(range(x.rank))
-    if len(given) != 2 * len(axes):
-        raise Unsupported(f"{len(given)} pads for {len(axes)} axes")
-    pads = [0] * (2 * x.rank)
-    for at, axis in enumerate(axes):
-        pads[axis], pads[x.rank + axis] = given[at], given[len(axes) + at]
-    filler = ctx.get(2)
-    if filler is None or mode != "constant":
-        return _wide_pad(ctx, x, pads, mode, 0.0)
-    if filler.constant:
-        value = filler.array.reshape(-1)[0]
-        if x.is_float or abs(int(value)) <= 2**53:
-            return _wide_pad(ctx, x, pads, mode, float(value))
-    # The value is only known at run time (or no double holds it): pad a mask alongside, then choose.
-    inside = ctx.op("full", shape=ctx.static_shape(x, "Pad"), value=1, dtype="u8")
-    mask = ctx.cast(ctx.op("pad", inside, pads=pads, mode="constant", value=0.0), "bool")
-    wide = _wide_pad(ctx, x, pads, mode, 0.0)
-    return ctx.op("where", mask, wide, ctx.reshape(filler, []))
-
-
-def _wide_pad(ctx: NodeContext, x: Value, pads: list[int], mode: str, value: float) -> Value:
-    """reflect and wrap of more than the extent repeat; the IR's pad does one turn, so they are done in several."""
-    if not any(pads):
-        return x
-    if mode in ("reflect", "wrap"):
-        for axis, extent in enumerate(x.shape):
-            room = extent if mode == "wrap" else (extent - 1 if isinstance(extent, int) else extent)
-            most = max(pads[axis], pads[x.rank + axis])
-            if isinstance(room, int) and most > room:
-                raise Unsupported(f"{mode} padding of {most} over extent {extent}")
-    return ctx.op("pad", x, pads=pads, mode=mode, value=value)
-
-
-def _mode(mode: str) -> str:
-    if mode not in ("constant", "reflect", "edge", "wrap"):
-        raise Unsupported(f"mode {mode!r}")
-    return mode
-
-
 @converter("DepthToSpace")
 def depth_to_space(ctx: NodeContext) -> Value:
     x, block = ctx[0], ctx.required("blocksize")
-    n, c, h, w = ctx.static_shape(x, "DepthToSpace")
+    n, c, h, w = x.shape
+    depth = _part(ctx, c, block**2)
     if ctx.attr("mode", "DCR") == "DCR":
-        split_, perm = [n, block, block, c // block**2, h, w], [0, 3, 4, 1, 5, 2]
+        split_, perm = [n, block, block, depth, h, w], [0, 3, 4, 1, 5, 2]
     else:
-        split_, perm = [n, c // block**2, block, block, h, w], [0, 1, 4, 2, 5, 3]
+        split_, perm = [n, depth, block, block, h, w], [0, 1, 4, 2, 5, 3]
     y = ctx.transpose(ctx.reshape(x, split_), perm)
-    return ctx.reshape(y, [n, c // block**2, h * block, w * block])
+    return ctx.reshape(y, [n, depth, dims.mul(h, block), dims.mul(w, block)])
 
 
 @converter("SpaceToDepth")
@@ -359,6 +363,14 @@ def space_to_depth(ctx: NodeContext) -> Value:
     perm = {"DCR": [0, 3, 5, 1, 2, 4], "CRD": [0, 1, 3, 5, 2, 4]}.get(ctx.attr("mode", "DCR"))
     if perm is None:
         raise Unsupported(f"mode {ctx.attr('mode')!r}")
-    n, c, h, w = ctx.static_shape(x, "SpaceToDepth")
-    y = ctx.transpose(ctx.reshape(x, [n, c, h // block, block, w // block, block]), perm)
-    return ctx.reshape(y, [n, c * block**2, h // block, w // block])
+    n, c, h, w = x.shape
+    h, w = _part(ctx, h, block), _part(ctx, w, block)
+    y = ctx.transpose(ctx.reshape(x, [n, c, h, block, w, block]), perm)
+    return ctx.reshape(y, [n, dims.mul(c, block**2), h, w])
+
+
+def _part(ctx: NodeContext, extent: dims.Dim, block: int) -> dims.Dim:
+    part = dims.floordiv(extent, block)
+    if dims.mul(part, block) != extent:
+        raise Unsupported(f"{extent} is no multiple of {block}{dims.division_hint(part)}")
+    return part

@@ -10,6 +10,8 @@ import onnx
 from inlay.ir import dims
 from inlay.onnx_import.value import Value, constant_value, extents_value
 
+_MANY = 2**31 - 2
+
 
 def _arrays(inputs: list[Value | None]) -> list[np.ndarray | None]:
     result: list[np.ndarray | None] = []
@@ -25,7 +27,13 @@ def _arrays(inputs: list[Value | None]) -> list[np.ndarray | None]:
 
 def _elementwise(function: Callable) -> Callable:
     ufunc = np.frompyfunc(lambda a, b: function(_dim(a), _dim(b)), 2, 1)
-    return lambda node, a: ufunc(a[0].astype(object), a[1].astype(object))
+    return lambda node, a: np.asarray(ufunc(a[0].astype(object), a[1].astype(object)), dtype=object)
+
+
+def _mod(node: onnx.NodeProto, a: list) -> np.ndarray:
+    if _attr(node, "fmod", 0):
+        raise ValueError("the sign is the dividend's")
+    return _elementwise(dims.mod)(node, a)
 
 
 def _dim(value) -> dims.Dim:
@@ -47,9 +55,11 @@ def _slice(node: onnx.NodeProto, a: list) -> np.ndarray:
         starts, ends = (_ints(v) for v in a[1:3])
         axes = _ints(a[3]) if len(a) > 3 and a[3] is not None else list(range(len(starts)))
         steps = _ints(a[4]) if len(a) > 4 and a[4] is not None else [1] * len(starts)
-    if list(axes) not in ([0], [-1]) or a[0].ndim != 1:
-        raise ValueError("not a slice of a list")
-    return a[0][int(starts[0]) : int(ends[0]) : int(steps[0])]
+    where = [slice(None)] * a[0].ndim
+    for axis, start, end, step in zip(axes, starts, ends, steps):
+        # Whoever counts down to before the first element writes a very small number.
+        where[axis] = slice(start, None if step < 0 and end < -_MANY else end, step)
+    return a[0][tuple(where)]
 
 
 def _ints(array: np.ndarray) -> list[int]:
@@ -105,6 +115,7 @@ _RULES: dict[str, Callable] = {
     "Sub": _elementwise(dims.sub),
     "Mul": _elementwise(dims.mul),
     "Div": _elementwise(dims.floordiv),
+    "Mod": _mod,
     "Cast": lambda node, a: a[0],
     "Identity": lambda node, a: a[0],
     "Concat": lambda node, a: np.concatenate([v.astype(object) for v in a]),
@@ -112,11 +123,17 @@ _RULES: dict[str, Callable] = {
     "Squeeze": _squeeze,
     "Unsqueeze": _unsqueeze,
     "Reshape": _reshape,
+    "Transpose": lambda node, a: np.transpose(a[0], _attr(node, "perm", None)),
     "Gather": _gather,
     "Equal": _equal,
     "Where": _where,
     "ReduceProd": _prod,
 }
+
+
+# What an extent as a float goes through: what divides it would leave a rest.
+_OF_FLOATS = {"Cast", "Identity", "Squeeze", "Unsqueeze", "Reshape", "Gather"}
+_CASTS = {onnx.TensorProto.INT64: "i64", onnx.TensorProto.INT32: "i32", onnx.TensorProto.FLOAT: "f32"}
 
 
 def propagate(node: onnx.NodeProto, inputs: list[Value | None]) -> Value | None:
@@ -126,11 +143,13 @@ def propagate(node: onnx.NodeProto, inputs: list[Value | None]) -> Value | None:
     if any(v is not None and not v.constant and v.extents is None for v in inputs):
         return None
     dtype = next(v.dtype for v in inputs if v is not None and v.extents is not None)
+    if node.op_type not in _OF_FLOATS and any(v is not None and v.type is not None and v.is_float for v in inputs):
+        return None
     if node.op_type == "Cast":
         to = _attr(node, "to", 0)
-        if to not in (onnx.TensorProto.INT64, onnx.TensorProto.INT32):
+        if to not in _CASTS:
             return None
-        dtype = "i64" if to == onnx.TensorProto.INT64 else "i32"
+        dtype = _CASTS[to]
     try:
         made = _RULES[node.op_type](node, _arrays(inputs))
     except (ValueError, TypeError, IndexError):

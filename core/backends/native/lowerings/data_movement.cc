@@ -173,12 +173,14 @@ bool PadsVectors(Eval& e, const Node& n, const Indices& at) {
          e.o.ComputeType(n.out().dtype) == e.o.ComputeType(ir::DType::kF32);
 }
 
-// Where position `at` of a padded axis comes from; constant: clamped, and `inside` says whether it is an element.
+// Where position `at` of a padded axis comes from; constant: clamped, and `inside` says whether it is an element. Also
+// of an open extent that is too small for its pads, it is a place in the axis, if that has any.
 Value PadSource(Ops& o, const std::string& mode, const Extent& in, int64_t before, int64_t after, Value at,
                 Value* inside) {
   // What negative pads crop is gone before the others are filled from the rest.
   const int64_t skip = std::max<int64_t>(-before, 0);
-  const Extent rest = in - skip - std::max<int64_t>(-after, 0);
+  const int64_t cropped = skip + std::max<int64_t>(-after, 0);
+  const Extent rest = cropped == 0 ? in : Extent::Max(in - cropped, 0);
   Value v = o.Add(at, -std::max<int64_t>(before, 0));
   Value extent = o.Int(rest), last = o.Int(Extent::Max(rest - 1, 0)), zero = o.Int(0);
   if (mode == "constant") {
@@ -190,7 +192,20 @@ Value PadSource(Ops& o, const std::string& mode, const Extent& in, int64_t befor
     v = o.Select(o.Less(v, zero), o.Add(v, extent), v);
     v = o.Select(o.Less(last, v), o.Sub(v, extent), v);
   }
-  return o.Add(o.Min(o.Max(v, zero), last), skip);
+  v = o.Add(o.Min(o.Max(v, zero), last), skip);
+  return in.is_static() || skip == 0 ? v : o.Min(v, o.Int(Extent::Max(in - 1, 0)));
+}
+
+// An element of the tensor, if it has any: of nothing, nothing may be read.
+Value AtIfAny(Eval& e, const Tensor& tensor, const Indices& at, Value otherwise) {
+  if (tensor.is_static()) return e.At(tensor, at);
+  return e.o.IfElse(
+      e.o.Less(e.o.Int(0), e.o.Int(tensor.Elements())), {otherwise.getType()},
+      [&] {
+        Eval inner = e.Child(e.lanes());
+        return std::vector<Value>{inner.At(tensor, at)};
+      },
+      [&] { return std::vector<Value>{otherwise}; })[0];
 }
 
 Value Pad(Eval& e, const Node& n, int, const Indices& at) {
@@ -222,14 +237,7 @@ Value Pad(Eval& e, const Node& n, int, const Indices& at) {
       from.push_back(v);
     }
     const Value padding = PadConstant(o, n, ev.lanes());
-    Value value;
-    if (inside && !n.in(0).is_static()) {  // of nothing, nothing may be read
-      value = o.IfElse(
-          o.Less(o.Int(0), o.Int(n.in(0).Elements())), {padding.getType()},
-          [&] { return std::vector<Value>{ev.At(n.in(0), from)}; }, [&] { return std::vector<Value>{padding}; })[0];
-    } else {
-      value = ev.At(n.in(0), from);
-    }
+    Value value = AtIfAny(ev, n.in(0), from, padding);
     if (shifted) {
       Value first = o.Add(where.back().base, -pads[where.size() - 1]);
       Value by = o.TruncateI(o.Sub(first, from.back().base), o.b.getI32Type());
@@ -243,15 +251,17 @@ Value Pad(Eval& e, const Node& n, int, const Indices& at) {
   return lanes_vary && !shifted ? e.PerLane(at, element) : element(e, at);
 }
 
-// Rows have something to copy.
+// Rows have something to copy: as far as it is known, and nothing is cropped that is not.
 bool PadsRows(const Node& n) {
   const Tensor &x = n.in(0), &out = n.out();
   const int last = out.rank() - 1;
-  if (last < 0 || !x.is_static() || !out.is_static() || x.IsEmpty() || out.IsEmpty()) return false;
+  if (last < 0 || x.IsEmpty() || out.IsEmpty()) return false;
   const std::vector<int64_t>& pads = n.attrs->Ints("pads");
   for (int axis = 0; axis <= last; ++axis) {
-    const int64_t added = std::max<int64_t>(pads[axis], 0) + std::max<int64_t>(pads[axis + last + 1], 0);
-    if (out.dims[axis].value() <= added) return false;
+    const int64_t before = pads[axis], after = pads[axis + last + 1];
+    const int64_t added = std::max<int64_t>(before, 0) + std::max<int64_t>(after, 0);
+    const Extent& extent = out.dims[axis];
+    if (extent.is_static() ? extent.value() <= added : before < 0 || after < 0) return false;
   }
   return true;
 }
@@ -266,10 +276,11 @@ absl::Status PadKernel(FunctionEmitter& f, const Node& n) {
   const int rank = out.rank();
   auto is_padded = [&](int axis) { return pads[axis] != 0 || pads[axis + rank] != 0; };
   int last = rank - 1;
-  while (!x.inlined && last > 0 && !is_padded(last) && Product(out.dims, last, rank).value() < kLongRow) --last;
+  auto is_short = [&](const Extent& row) { return row.is_static() && row.value() < kLongRow; };
+  while (!x.inlined && last > 0 && !is_padded(last) && is_short(Product(out.dims, last, rank))) --last;
   const int64_t left = std::max<int64_t>(pads[last], 0), right = std::max<int64_t>(pads[last + rank], 0);
-  const int64_t width = out.dims[last].value(), kept = width - left - right;
-  const int64_t chunk = Product(out.dims, last + 1, rank).value();  // elements that stay neighbours
+  const Extent width = out.dims[last], kept = width - left - right;
+  const int64_t chunk = Product(out.dims, last + 1, rank).value();  // elements that stay neighbours, known
   const int64_t skipped = std::max<int64_t>(-pads[last], 0);
   ShapeMap shapes;
   for (const Tensor* t : {&x, &out}) {
@@ -293,27 +304,28 @@ absl::Status PadKernel(FunctionEmitter& f, const Node& n) {
         from.push_back(at);
       }
       // `count` elements from `begin` on, by vectors where there are so many; the last ones start earlier.
-      auto each = [&](Value begin, int64_t count, const std::function<Value(Eval&, Value)>& value) {
-        const int64_t step = std::min(lanes, f.LanesFor(tensors, std::max<int64_t>(count, 1)));
+      auto each = [&](Value begin, const Extent& count, const std::function<Value(Eval&, Value)>& value) {
+        // An open one is of a vector or more: it holds all that is copied.
+        const int64_t step = std::min(lanes, f.LanesFor(tensors, Extent::Max(count, 1)));
         o.For(o.Int(0), o.Int(count), step, [&](Value i) {
-          if (count % step != 0) i = o.Min(i, o.Int(count - step));
+          if (!count.IsMultipleOf(step)) i = o.Min(i, o.Int(count - step));
           Eval e(k, step);
           Indices at = to;
           at.push_back(Index(o.KernelBuilder::Add(begin, i), step == 1 ? 0 : 1));
           k.StoreElement(out, at, value(e, i));
         });
       };
-      auto fill = [&](int64_t begin, int64_t count) {
+      auto fill = [&](const Extent& begin, const Extent& count) {
         each(o.Int(begin), count, [&](Eval& e, Value) { return PadConstant(o, n, e.lanes()); });
       };
-      auto copy = [&](Value begin, Value source, int64_t count) {
+      auto copy = [&](Value begin, Value source, const Extent& count) {
         each(begin, count, [&](Eval& e, Value i) {
           Indices at = from;
           at.push_back(Index(o.KernelBuilder::Add(source, i), e.lanes() == 1 ? 0 : 1));
           return e.At(x, at);
         });
       };
-      auto edge = [&](int64_t begin, int64_t count) {
+      auto edge = [&](const Extent& begin, int64_t count) {
         if (mode == "constant") return fill(begin * chunk, count * chunk);
         o.For(o.Int(begin), o.Int(begin + count), 1, [&](Value at) {
           Value ok, source = PadSource(o, mode, x.dims[last], pads[last], pads[last + rank], at, &ok);
@@ -325,8 +337,10 @@ absl::Status PadKernel(FunctionEmitter& f, const Node& n) {
         copy(o.Int(left * chunk), o.Int(skipped * chunk), kept * chunk);
         edge(left + kept, right);
       };
+      auto no_row = [&] { fill(0, width * chunk); };
+      if (mode != "constant" && !x.is_static()) return o.If(o.Less(o.Int(0), o.Int(x.Elements())), row, no_row);
       if (!inside) return row();
-      o.If(inside, row, [&] { fill(0, width * chunk); });
+      o.If(inside, row, no_row);
     });
   });
   return absl::OkStatus();
