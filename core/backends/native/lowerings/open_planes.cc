@@ -85,15 +85,15 @@ void EmitPaddedRow(KernelBuilder& kb, const PaddedRow& row, Value exists, Value 
     return kb.Min(kb.Div(there, stride), width);
   };
   auto copy = [&] {
-    // Vectors from `first` on whose elements are all there.
+    // Vectors from `first` on whose elements are all there; the last one begins earlier.
     const Value first = before(kb.Int(0), 0);
     Value vectors_end = first;
     if ((stride & (stride - 1)) == 0 && stride <= lanes) {
-      const Value there = kb.Sub(kb.Sub(row.columns, row.start), kb.Mul(first, stride));
-      const Value vectors =
-          kb.Min(kb.Div(kb.Max(there, kb.Int(0)), lanes * stride), kb.Div(kb.Sub(width, first), lanes));
-      vectors_end = kb.Add(first, kb.Mul(vectors, lanes));
-      kb.For(first, vectors_end, lanes, [&](Value q) {
+      const Value there = kb.Div(kb.Max(kb.Sub(row.columns, row.start), kb.Int(0)), stride);
+      const Value end = kb.Min(there, width), last = kb.Sub(end, kb.Int(lanes));
+      vectors_end = kb.Select(kb.Less(last, first), first, end);
+      kb.For(first, vectors_end, lanes, [&](Value at) {
+        const Value q = kb.Min(at, last);
         const Value from = kb.At(x, kb.Add(kb.Mul(q, stride), row.start), row.stored);
         std::vector<Value> run;
         for (int64_t i = 0; i < stride; ++i) {
