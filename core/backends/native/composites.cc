@@ -173,19 +173,25 @@ class Folder {
   static bool InterleavesRows(const Node& transpose, const Node& reshape) {
     const Tensor &x = transpose.in(0), &moved = transpose.out(), &out = reshape.out();
     const int rank = x.rank();
-    if (rank < 2 || !x.is_static() || x.IsEmpty() || x.dtype == ir::DType::kBool || out.rank() == 0) return false;
+    if (rank < 2 || x.IsEmpty() || x.dtype == ir::DType::kBool || out.rank() == 0) return false;
     const std::vector<int64_t>& perm = transpose.attrs->Ints("perm");
-    const int64_t width = moved.shape[rank - 2], planes = moved.shape[rank - 1];
+    const Extent &width = moved.dims[rank - 2], &planes = moved.dims[rank - 1];
+    if (perm[rank - 2] != rank - 1 || width == Extent(1) || !planes.is_static()) return false;
     std::vector<int> part_of;
-    return perm[rank - 2] == rank - 1 && width > 1 && planes > 1 && planes <= kMaxPlanes &&
-           out.shape.back() == width * planes && SplitsDims(out.dims, moved.dims, &part_of);
+    return planes.value() > 1 && planes.value() <= kMaxPlanes && out.dims.back() == width * planes &&
+           SplitsDims(out.dims, moved.dims, &part_of);
   }
 
   // A stretch of each row, in which every plane has its turn.
   static bool LeavesRows(const Node& slice, const Node& transpose) {
     const std::vector<int64_t> steps = slice.attrs->IntsOr("steps", {});
-    return !slice.out().IsEmpty() && slice.out().shape.back() >= transpose.out().shape.back() &&
-           std::all_of(steps.begin(), steps.end(), [](int64_t s) { return s == 1; });
+    if (slice.out().IsEmpty() || std::any_of(steps.begin(), steps.end(), [](int64_t s) { return s != 1; }))
+      return false;
+    const Extent &width = slice.out().dims.back(), &planes = transpose.out().dims.back();
+    if (slice.in(0).is_static()) return width.value() >= planes.value();
+    // Whole turns, counted from the begin.
+    const std::vector<int64_t>& begins = slice.attrs->Ints("begins");
+    return width.IsMultipleOf(planes.value()) && *std::min_element(begins.begin(), begins.end()) >= 0;
   }
 
   void Replace(const std::set<Node*>& inside, std::unique_ptr<Node> composite) {

@@ -21,15 +21,16 @@ class DepthToSpace {
         merged_(n.parts.at("reshape")->out()),
         perm_(n.parts.at("transpose")->attrs->Ints("perm")),
         begins_(merged_.rank(), 0),
-        planes_(moved_.shape.back()) {
+        planes_(moved_.dims.back().value()) {
     SplitsDims(merged_.dims, moved_.dims, &part_of_);
     auto slice = n.parts.find("slice");
-    if (slice != n.parts.end()) begins_ = slice->second->attrs->Ints("begins");  // of known extents: not negative
+    if (slice != n.parts.end()) begins_ = slice->second->attrs->Ints("begins");  // not negative
   }
 
   void Emit() {
     const Tensor& out = n_.out();
-    const int64_t width = out.shape.back(), max_lanes = f_.LanesFor({&n_.in(0), &out}, Extent(width));
+    if (!out.dims.back().is_static()) return EmitOpenRows();
+    const int64_t width = out.dims.back().value(), max_lanes = f_.LanesFor({&n_.in(0), &out}, Extent(width));
     // Elements of each plane that are taken at a time.
     int64_t count = max_lanes;
     while (count > 1 && count * planes_ > width) count /= 2;
@@ -51,6 +52,28 @@ class DepthToSpace {
   }
 
  private:
+  // Rows of an open number of whole turns: the last block begins earlier.
+  void EmitOpenRows() {
+    const Tensor& out = n_.out();
+    const Extent& width = out.dims.back();
+    const int64_t lanes = f_.LanesFor({&n_.in(0), &out}, width);
+    const Shape outer(out.dims.begin(), out.dims.end() - 1);
+    auto emit = [&](int64_t count) {
+      const int64_t step = count * planes_;
+      f_.ParallelEach(Product(outer), Cycles(width) * (2.0 / count) + 20, [&](Kernel& k, Value item) {
+        Ops& o = k.o;
+        const Indices at = Delinearise(o, item, outer);
+        const Indices row = RowOfInput(o, at);
+        o.For(o.Int(0), o.Int(width), step, [&](Value i) {
+          const Value column = o.Min(i, o.Int(width - step));
+          const Value place = o.Add(o.Div(column, planes_), begins_.back() / planes_);
+          EmitBlock(k, at, row, column, begins_.back() % planes_, place, count);
+        });
+      });
+    };
+    f_.Either({{width, lanes * planes_, INT64_MAX}}, [&] { emit(lanes); }, [&] { emit(1); });
+  }
+
   // The indices of x, but for the plane and the place in it.
   Indices RowOfInput(Ops& o, const Indices& at) const {
     Indices row(moved_.rank(), Index(o.Int(0)));
@@ -62,8 +85,8 @@ class DepthToSpace {
         d = part_of_[i];
         left = o.Add(at[d].base, begins_[d]);
       }
-      row[perm_[i]] = Index(o.Rem(left, moved_.shape[i]));
-      left = o.Div(left, moved_.shape[i]);
+      row[perm_[i]] = Index(o.Rem(left, moved_.dims[i]));
+      left = o.Div(left, moved_.dims[i]);
     }
     return row;
   }

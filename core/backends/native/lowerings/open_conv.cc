@@ -50,10 +50,12 @@ class OpenConvolution {
     ShapeMap shapes;
     const bool flat = FlatPixels(f_, n_, &shapes);
     const bool inlines = flat && plan_.k <= kFewSteps && InlineEpilogue(f_, n_);
-    const int64_t row_blocks = plan_.row_blocks(), overflow = plan_.scratch_bytes();
-    const int64_t spilled = overflow + RoundUp(plan_.nr() * types_.accumulator_bytes, kLineBytes);
+    const int64_t row_blocks = plan_.row_blocks();
+    // Behind the products' own scratch: what a panel's last rows hold beyond it, then sums that are stored one by one.
+    const int64_t spilled = plan_.scratch_bytes() + RoundUp(plan_.nr() * types_.accumulator_bytes, kLineBytes);
+    const int64_t scratch_bytes = spilled + kSpilledVectors * plan_.lanes * types_.accumulator_bytes;
     const double cycles = static_cast<double>(plan_.mc * plan_.k) * plan_.nv / plan_.core.multiply_adds + 100;
-    EmitTasks(f_, x_.dims[0] * groups_ * panels_ * row_blocks, cycles, spilled + kSpilledVectors * 64,
+    EmitTasks(f_, x_.dims[0] * groups_ * panels_ * row_blocks, cycles, scratch_bytes,
               [&](Kernel& k, Value begin, Value end, Value scratch) {
                 k.shapes = shapes;
                 KernelBuilder& kb = k.o;

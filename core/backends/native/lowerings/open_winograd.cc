@@ -2,7 +2,7 @@
 //
 // An image's tiles are counted row by row, and a block is as many that follow each other, wherever rows end: so the
 // products are of a size that is known, and any image has whole blocks but its last. The plan is that of a block as an
-// image of one row of tiles; it is chosen for an image of a nominal size.
+// image of its own; it is chosen for an image of a nominal size.
 #include <algorithm>
 #include <optional>
 #include <vector>
@@ -64,10 +64,10 @@ class OpenWinograd {
     s.dilation = {1, 1, 1};
     s.pad = {0, 0, 0};
     s.kernel = {1, plan_.rows.taps, plan_.columns.taps};
-    s.out = {1, plan_.rows.m, tiles * plan_.columns.m};
-    s.in = {1, plan_.rows.inputs(), plan_.columns.inputs_of(tiles)};
-    plan_.tile_rows = plan_.block_rows = 1;
-    plan_.tile_columns = plan_.block_columns = tiles;
+    plan_.tile_rows = plan_.block_rows = folded_ ? nominal.block_rows : 1;
+    plan_.tile_columns = plan_.block_columns = folded_ ? apart_ : tiles;
+    s.out = {1, plan_.rows.m * plan_.tile_rows, plan_.columns.m * plan_.tile_columns};
+    s.in = {1, plan_.rows.inputs_of(plan_.tile_rows), plan_.columns.inputs_of(plan_.tile_columns)};
     plan_.gemm.m = plan_.gemm.mc = tiles;
 
     out_columns_ = folded_ ? Extent(apart_) : planes_.out[2];
@@ -87,6 +87,9 @@ class OpenWinograd {
       lines_ = 1;
     }
   }
+
+  // Whether a task's scratch is its own.
+  bool Fits() const { return plan_.scratch_bytes() <= Kernel::kMaxStackBytes; }
 
   void Emit() {
     const Tensor& w = n_.in(1);
@@ -349,7 +352,9 @@ bool EmitOpenWinograd(FunctionEmitter& f, const Node& n) {
   if (!plan || plan->is_split() || plan->is_strided() || plan->has_phases() || plan->shape.groups > 1) return false;
   const bool is_sequence = n.out().rank() == 3;
   if ((plan->chunks() > 1 && !is_sequence) || plan->block_tiles() < plan->gemm.mr) return false;
-  OpenWinograd(f, n, *plan).Emit();
+  OpenWinograd winograd(f, n, *plan);
+  if (!winograd.Fits()) return false;
+  winograd.Emit();
   return true;
 }
 

@@ -507,6 +507,40 @@ def test_images_of_any_size(s):
     s.check()
 
 
+def test_planes_in_turns(s):
+    """Pixel shuffles and transposed convolutions' phases, whole and cut by one on each side."""
+
+    def times(extent, by):
+        return extent * by if isinstance(extent, int) else f"{by}*{extent}"
+
+    def shuffled(b, d, x, strides, groups=3):
+        n, axes = d("n"), len(strides)
+        spatial = [d(e) for e in ("h", "w")[-axes:]]
+        y = b.op("reshape", x, shape=[n, groups, *strides, *spatial])
+        turns = [axis for i in range(axes) for axis in (2 + axes + i, 2 + i)]
+        y = b.op("transpose", y, perm=[0, 1, *turns])
+        return b.op("reshape", y, shape=[n, groups, *(times(e, t) for e, t in zip(spatial, strides))])
+
+    def cut(b, y, begin, end):
+        axes = len(y.shape) - 2
+        return b.op("slice", y, begins=[0, 0] + [begin] * axes, ends=[2**62, 2**62] + [end] * axes, steps=[1] * (2 + axes))  # fmt: skip
+
+    for strides in ((2,), (3,), (16,), (17,), (2, 2), (1, 2), (2, 1), (3, 3), (4, 4)):
+        name, planes = "_".join(map(str, strides)), int(np.prod(strides))
+        x = ("n", 3 * planes, "h", "w") if len(strides) == 2 else ("n", 3 * planes, "w")
+        sizes = [{"n": n, "h": h, "w": w} for n in (0, 1, 2) for h in (1, 3) for w in (1, 2, 7, 21, 40)]
+        if len(strides) == 1:
+            sizes = [{"n": v["n"], "w": v["w"]} for v in sizes if v["h"] == 1]
+        s.open(f"whole_{name}", [x], lambda b, d, x, t=strides: b.op("relu", shuffled(b, d, x, t)), sizes)
+        for begin, end in ((1, -1), (2, -2), (1, 2**62)):
+            enough = [
+                v for v in sizes if all(v[e] * t > 2 * begin for e, t in zip(("h", "w")[-len(strides) :], strides))
+            ]
+            s.open(f"cut_{begin}_{end > 0}_{name}", [x], lambda b, d, x, t=strides, begin=begin, end=end: b.op("tanh", cut(b, shuffled(b, d, x, t), begin, end)), enough)  # fmt: skip
+    s.open("bytes", [("n", 12, 5, "w")], lambda b, d, x: b.op("reshape", b.op("transpose", b.op("reshape", x, shape=[d("n"), 3, 2, 2, 5, d("w")]), perm=[0, 1, 4, 2, 5, 3]), shape=[d("n"), 3, 10, times(d("w"), 2)]), [{"n": 2, "w": w} for w in (1, 9, 80)], "i8")  # fmt: skip
+    s.check()
+
+
 def test_recurrences(s):
     """Of any number of steps, and any batch."""
     both = [{"n": n, "m": m} for n in (0, 1, 2, 7, 40) for m in (0, 1, 3)]
