@@ -144,8 +144,7 @@ void EmitPadPlane(KernelBuilder& kb, const ConvPlan& plan, Value x, const InputE
         kb.For(rows, [&](Value h) {
           Value in_d = kb.Add(kb.Add(kb.Mul(d, s.stride[0]), pd), -s.pad[0]);
           Value in_h = kb.Add(kb.Add(kb.Mul(kb.Add(out_row, h), s.stride[1]), ph), -s.pad[1]);
-          Value inside = kb.And(kb.And(kb.Less(kb.Int(-1), in_d), kb.Less(in_d, kb.Int(s.in[0]))),
-                                kb.And(kb.Less(kb.Int(-1), in_h), kb.Less(in_h, kb.Int(s.in[1]))));
+          Value inside = kb.And(kb.IsWithin(in_d, s.in[0]), kb.IsWithin(in_h, s.in[1]));
           Value phase = kb.Mul(kb.Add(kb.Mul(pd, plan.phases[1]), ph), plan.phases[2]);
           Value row = kb.Add(kb.Mul(phase, plan.phase_elements()), kb.Mul(kb.Add(kb.Mul(d, rows), h), plan.padded[2]));
           std::vector<Value> at;

@@ -46,7 +46,10 @@ class KernelBuilder {
   std::function<mlir::Value(const Extent&)> open;
   // An open extent from the values of symbols, at the insertion point.
   mlir::Value EvaluateOpen(const Extent& e, const std::function<mlir::Value(const std::string& symbol)>& symbol);
-  mlir::Value And(mlir::Value x, mlir::Value y);  // of i1
+  mlir::Value And(mlir::Value x, mlir::Value y);                   // of i1
+  mlir::Value IsWithin(mlir::Value place, const Extent& extent) {  // [0, extent)
+    return And(Less(Int(-1), place), Less(place, Int(extent)));
+  }
 
   // Elements of type float or integer, scalars or vectors of them.
   mlir::Value Zero(mlir::Type type);

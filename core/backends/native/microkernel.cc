@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/backends/native/rounding.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/BuiltinTypes.h"
 
 namespace inlay::native {
@@ -15,6 +16,11 @@ constexpr int64_t kMaxUnrolled = 96;
 // Between two lines that are asked for, so that each finds a fill buffer; not more, or the last ones come late (Zen 4
 // with AVX2, inside ResNet-50, 64 channels of 56x56 to 256, us, asked for all over the tile and so: 925, 905).
 constexpr int64_t kMultiplyAddsALine = 48;
+
+Value ShareOfRow(KernelBuilder& kb, int64_t row_bytes, Value tiles) {
+  const Value bytes = kb.Int(row_bytes);
+  return kb.Max(kb.b.createOrFold<mlir::arith::DivUIOp>(kb.loc, bytes, kb.Max(tiles, kb.Int(1))), kb.Int(1));
+}
 
 std::vector<Value> EmitRegisterTile(KernelBuilder& kb, const RegisterTile& tile, Value begin, Value end,
                                     const std::vector<Value>& accumulators) {

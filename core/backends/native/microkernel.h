@@ -59,6 +59,10 @@ struct RegisterTile {
   int64_t unrolled = 1;
 };
 
+// What each of so many tiles asks for of every row of the panel that follows theirs, of `row_bytes`, so that it has
+// come when its first tile needs it: bytes, 1 at least.
+mlir::Value ShareOfRow(KernelBuilder& kb, int64_t row_bytes, mlir::Value tiles);
+
 // accumulators (row-major, rows x vectors) += P * Q for steps [begin, end) of the outermost loop on k; q and p point at
 // k = 0. The rows of Q (with inner_of_q, the elements of P) follow each other in the order of the loops.
 std::vector<mlir::Value> EmitRegisterTile(KernelBuilder& kb, const RegisterTile& tile, mlir::Value begin,

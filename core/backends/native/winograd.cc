@@ -325,9 +325,9 @@ void EmitWinogradPlanes(KernelBuilder& kb, const WinogradPlan& plan, Value x, Va
       kb.For(kb.Int(first), kb.Int(last), 1,
              [&](Value q) { kb.Store(kb.Zero(vector), kb.At(target, kb.Mul(q, lanes), f32)); });
     };
-    Value inside = kb.And(kb.Less(kb.Int(-1), in_row), kb.Less(in_row, kb.Int(s.in[1])));
+    Value inside = kb.IsWithin(in_row, s.in[1]);
     if (plan.slices() > 1) {
-      inside = kb.And(inside, kb.And(kb.Less(kb.Int(-1), in_slice), kb.Less(in_slice, kb.Int(s.in[0]))));
+      inside = kb.And(inside, kb.IsWithin(in_slice, s.in[0]));
     }
     kb.If(
         inside,

@@ -9,11 +9,10 @@ import onnx
 
 from inlay.ir import dims
 from inlay.onnx_import.registry import NodeContext, converter, tensor_attr
-from inlay.onnx_import.value import Unsupported, Value, constant_value, extents_value
+from inlay.onnx_import.value import MANY_ELEMENTS, Unsupported, Value, constant_value, extents_value
 
 _INT64_MIN = -(2**63)
 _INT64_MAX = 2**63 - 1
-_MANY = 2**31 - 2
 
 
 @converter("Constant")
@@ -212,8 +211,10 @@ def slice_inputs(ctx: NodeContext) -> Value:
 
 def _place(value: dims.Dim, extent: dims.Dim) -> dims.Dim:
     """Where a slice begins or ends, counted from the end where that is a number."""
-    left = dims.sub(extent, value) if isinstance(value, str) else value
-    if isinstance(left, str) or isinstance(value, int):
+    if isinstance(value, int):
+        return value
+    left = dims.sub(extent, value)
+    if isinstance(left, str):
         return value
     return -left if left > 0 else _INT64_MAX
 
@@ -256,11 +257,11 @@ def slice_by(ctx: NodeContext, x: Value, begins, ends, axes, steps, taken=()) ->
     for axis, begin, end, step in zip(axes, begins, ends, steps):
         extent = x.shape[axis]
         # What is out of any reach, as exporters write it: INT32_MAX, INT32_MIN, ...
-        if isinstance(extent, str) and end >= _MANY:
+        if isinstance(extent, str) and end >= MANY_ELEMENTS:
             end = _INT64_MAX
-        if isinstance(extent, str) and begin >= _MANY and step < 0:
+        if isinstance(extent, str) and begin >= MANY_ELEMENTS and step < 0:
             begin = -1
-        if step < 0 and end < -(extent if isinstance(extent, int) else _MANY):
+        if step < 0 and end < -(extent if isinstance(extent, int) else MANY_ELEMENTS):
             end = _INT64_MIN  # before the first element: everything down to it
         full[axis] = [begin, end, step]
     b, e, s = zip(*full) if full else ((), (), ())

@@ -8,9 +8,7 @@ import numpy as np
 import onnx
 
 from inlay.ir import dims
-from inlay.onnx_import.value import Value, constant_value, extents_value
-
-_MANY = 2**31 - 2
+from inlay.onnx_import.value import MANY_ELEMENTS, Value, constant_value, extents_value
 
 
 def _arrays(inputs: list[Value | None]) -> list[np.ndarray | None]:
@@ -58,7 +56,7 @@ def _slice(node: onnx.NodeProto, a: list) -> np.ndarray:
     where = [slice(None)] * a[0].ndim
     for axis, start, end, step in zip(axes, starts, ends, steps):
         # Whoever counts down to before the first element writes a very small number.
-        where[axis] = slice(start, None if step < 0 and end < -_MANY else end, step)
+        where[axis] = slice(start, None if step < 0 and end < -MANY_ELEMENTS else end, step)
     return a[0][tuple(where)]
 
 

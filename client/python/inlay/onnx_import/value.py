@@ -15,6 +15,9 @@ from inlay.ir.types import TensorType, dtype_name, numpy_dtype
 if TYPE_CHECKING:
     from inlay.onnx_import.integer_products import Quantised
 
+# More than any axis has: from here on a slice's bound means "to the end", as exporters write it (INT32_MAX, ...).
+MANY_ELEMENTS = 2**31 - 2
+
 
 class Unsupported(Exception):
     """Raised by a converter: this node is beyond what inlay's IR says exactly.

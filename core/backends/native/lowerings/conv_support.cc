@@ -8,15 +8,11 @@ namespace inlay::native {
 
 using mlir::Value;
 
-namespace {
-
 std::vector<int64_t> Numbers(const Tensor& t, int first) {
   std::vector<int64_t> numbers;
   for (int i = first; i < t.rank(); ++i) numbers.push_back(t.dims[i].value());
   return numbers;
 }
-
-}  // namespace
 
 ConvShape ConvShapeOf(const Node& n, bool transposed) {
   Shape x = n.in(0).dims;

@@ -3,12 +3,16 @@
 #define INLAY_CORE_BACKENDS_NATIVE_LOWERINGS_CONV_SUPPORT_H_
 
 #include <functional>
+#include <vector>
 
 #include "core/backends/native/conv.h"
 #include "core/backends/native/function_emitter.h"
 #include "core/backends/native/lowerings/gemm_support.h"
 
 namespace inlay::native {
+
+// A tensor's extents from dimension `first` on, which are known.
+std::vector<int64_t> Numbers(const Tensor& t, int first);
 
 // Of an open number of images, the shape is that of one.
 ConvShape ConvShapeOf(const Node& conv, bool transposed);

@@ -21,7 +21,6 @@
 #include "core/backends/native/microkernel.h"
 #include "core/backends/native/packing.h"
 #include "core/backends/native/rounding.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
 
 namespace inlay::native {
 namespace {
@@ -262,10 +261,7 @@ class OpenMatmul {
       const Value large = o_.KernelBuilder::Add(whole, lower), all = o_.KernelBuilder::Add(large, small);
       Value prefetch_step;
       if (plan().prefetch) {
-        // The tiles of this panel share out the next one, so that it has come from memory when its first tile needs it.
-        Value bytes = o_.Int(plan().nr() * plan().element_bytes);
-        Value step = o_.b.createOrFold<mlir::arith::DivUIOp>(o_.loc, bytes, o_.Max(all, o_.Int(1)));
-        prefetch_step = o_.Max(step, o_.Int(1));
+        prefetch_step = ShareOfRow(o_, plan().nr() * plan().element_bytes, all);
       }
       Tiles(mr, o_.Int(0), o_.Int(0), whole, prefetch_step);
       if (has_lower) Tiles(mr - 1, lower_begin, whole, lower, prefetch_step);

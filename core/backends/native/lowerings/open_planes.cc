@@ -3,24 +3,15 @@
 #include <vector>
 
 #include "core/backends/native/conv_planes.h"
+#include "core/backends/native/lowerings/conv_support.h"
 
 namespace inlay::native {
 
 using mlir::Type;
 using mlir::Value;
 
-namespace {
-
-std::vector<int64_t> KernelOf(const Tensor& w) {
-  std::vector<int64_t> taps;
-  for (int i = 2; i < w.rank(); ++i) taps.push_back(w.dims[i].value());
-  return taps;
-}
-
-}  // namespace
-
 OpenPlanes::OpenPlanes(const Node& conv)
-    : OpenPlanes(conv.in(0), conv.out(), Windows(*conv.attrs, KernelOf(conv.in(1)))) {}
+    : OpenPlanes(conv.in(0), conv.out(), Windows(*conv.attrs, Numbers(conv.in(1), 2))) {}
 
 OpenPlanes::OpenPlanes(const Tensor& x, const Tensor& result, const Windows& windows) {
   in = out = padded = {1, 1, 1};
@@ -67,12 +58,12 @@ Value OpenPlanes::RowOffset(KernelBuilder& kb, Value row) const {
 
 void EmitPaddedRow(KernelBuilder& kb, const PaddedRow& row, Value exists, Value x) {
   const int64_t stride = row.stride, lanes = row.lanes;
-  const Value width = row.width, padding = row.padding ? row.padding : kb.Zero(row.accumulator);
+  const Value width = row.width;
   auto pad = [&](Value to, Value begin, Value end) {
-    kb.For(begin, end, 1, [&](Value q) { kb.Store(padding, kb.At(to, q, row.accumulator)); });
+    kb.For(begin, end, 1, [&](Value q) { kb.Store(row.padding, kb.At(to, q, row.accumulator)); });
   };
   auto pad_all = [&] {
-    const Value vector = kb.Splat(padding, KernelBuilder::Vector(lanes, row.accumulator));
+    const Value vector = kb.Splat(row.padding, KernelBuilder::Vector(lanes, row.accumulator));
     const Value whole = kb.Mul(kb.Div(width, lanes), lanes);
     for (Value to : row.to) {
       kb.For(kb.Int(0), whole, lanes, [&](Value q) { kb.Store(vector, kb.At(to, q, row.accumulator)); });
@@ -139,8 +130,7 @@ Buffer OpenPlanes::Emit(FunctionEmitter& f, const Tensor& x, const GemmTypes& ty
       return kb.Add(kb.Add(kb.Mul(q, strides[axis]), phase), -pads[axis]);
     };
     const Value in_d = coordinate(d, 0, kb.Div(phase, phases[1])), in_h = coordinate(h, 1, kb.Rem(phase, phases[1]));
-    const Value inside = kb.And(kb.And(kb.Less(kb.Int(-1), in_d), kb.Less(in_d, kb.Int(in[0]))),
-                                kb.And(kb.Less(kb.Int(-1), in_h), kb.Less(in_h, kb.Int(in[1]))));
+    const Value inside = kb.And(kb.IsWithin(in_d, in[0]), kb.IsWithin(in_h, in[1]));
     PaddedRow out;
     out.stored = types.Stored(k.o);
     out.accumulator = types.Accumulator(k.o);
@@ -149,6 +139,7 @@ Buffer OpenPlanes::Emit(FunctionEmitter& f, const Tensor& x, const GemmTypes& ty
     out.start = kb.Int(-pads[2]);
     out.columns = kb.Int(in[2]);
     out.width = kb.Int(padded[2]);
+    out.padding = kb.Zero(out.accumulator);
     const Value first = kb.Mul(kb.Add(kb.Mul(plane, phases[0] * phases[1]), phase), phase_elements() * phases[2]);
     const Value line = kb.Add(first, kb.Mul(kb.Add(kb.Mul(d, padded[1]), h), padded[2]));
     const Value to = kb.At(k.Pointer(copy), line, out.accumulator);

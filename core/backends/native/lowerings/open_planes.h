@@ -20,7 +20,7 @@ struct PaddedRow {
   mlir::Type stored, accumulator;
   int64_t lanes = 0, stride = 1;
   mlir::Value start, columns, width;  // columns: of x; width: of a phase
-  mlir::Value padding;                // an accumulator; unless null, in place of zero
+  mlir::Value padding;                // an accumulator
 };
 // `exists`: else all of it is padding, and x is not read.
 void EmitPaddedRow(KernelBuilder& kb, const PaddedRow& row, mlir::Value exists, mlir::Value x);

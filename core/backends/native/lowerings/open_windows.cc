@@ -112,8 +112,7 @@ class OpenWindows {
             const Value at = kb.Add(kb.Mul(row, pitch_), PhaseOffset(d, phase, w));
             line.to.push_back(kb.At(b.scratch, at, out.accumulator));
           }
-          const Value inside = kb.And(kb.And(kb.Less(kb.Int(-1), slice), kb.Less(slice, kb.Int(planes_.in[0]))),
-                                      kb.And(kb.Less(kb.Int(-1), in_row), kb.Less(in_row, kb.Int(planes_.in[1]))));
+          const Value inside = kb.And(kb.IsWithin(slice, planes_.in[0]), kb.IsWithin(in_row, planes_.in[1]));
           const Value number = kb.Add(kb.Mul(kb.Add(kb.Mul(plane, planes_.in[0]), slice), planes_.in[1]), in_row);
           EmitPaddedRow(kb, line, inside, kb.At(x, kb.Mul(number, planes_.in[2]), out.stored));
         });
@@ -198,6 +197,7 @@ bool EmitOpenWindows(FunctionEmitter& f, const Node& n, const GemmTypes& types, 
                      const WindowRule& rule) {
   OpenWindows windows(f, n, types, planes, rule);
   if (!windows.Fits()) return false;
+  if (rule.prepare) rule.prepare();
   windows.Emit();
   return true;
 }

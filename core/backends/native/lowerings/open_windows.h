@@ -21,6 +21,7 @@ struct WindowBlock {
 
 // What is made of a window's elements, as accumulators.
 struct WindowRule {
+  std::function<void()> prepare;             // unless empty: emits kernels that come before
   std::function<mlir::Value(Ops&)> padding;  // what stands for elements beyond the edges
   // Emitted once a block; a tap's vectors then are taken by what it returns: (tap, pixels, what the taps before made:
   // null before the first).

@@ -16,7 +16,6 @@
 #include "core/backends/native/rounding.h"
 #include "core/backends/native/winograd.h"
 #include "core/backends/native/winograd_parts.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
 
 namespace inlay::native {
 namespace {
@@ -201,8 +200,7 @@ class OpenWinograd {
       };
       kb.If(kb.Less(count, kb.Int(lanes_)), elements, squares);
     };
-    const Value inside = kb.And(kb.Less(kb.Int(-1), in_row), kb.Less(in_row, kb.Int(planes_.in[1])));
-    kb.If(inside, copy, [&] { zero(kb.Int(0), width); });
+    kb.If(kb.IsWithin(in_row, planes_.in[1]), copy, [&] { zero(kb.Int(0), width); });
   }
 
   Value TilesOf(KernelBuilder& kb, Value first) const {
@@ -290,8 +288,7 @@ class OpenWinograd {
     const int64_t mr = g.mr, product_weights = plan_.term_channels() * g.nr();
     const Value panel_weights = kb.At(weights, kb.Mul(panel, plan_.panel_weight_elements()), f32);
     const Value row_tiles = kb.Div(kb.Add(count, mr - 1), mr), last = kb.Max(kb.Sub(count, kb.Int(mr)), kb.Int(0));
-    const Value ask_bytes = kb.Int(g.nr() * kFloatBytes);
-    const Value ask_step = kb.b.createOrFold<mlir::arith::DivUIOp>(kb.loc, ask_bytes, kb.Max(row_tiles, kb.Int(1)));
+    const Value ask_step = ShareOfRow(kb, g.nr() * kFloatBytes, row_tiles);
     kb.For(plan_.products(), [&](Value product) {
       const Value p = kb.At(input, kb.Mul(product, plan_.input_pitch(1)), f32);
       const Value q = kb.At(panel_weights, kb.Mul(product, product_weights), f32);
@@ -316,8 +313,7 @@ class OpenWinograd {
           t.inner.push_back({plan_.group_inputs(), [](KernelBuilder&, Value channel) { return channel; }});
         } else {
           t.unrolled = g.unrolled_steps();
-          // The tiles of this product share out the next one's weights.
-          t.prefetch_step = kb.Max(ask_step, kb.Int(1));
+          t.prefetch_step = ask_step;  // of the next product's weights
           const Value asked = kb.Mul(kb.Mul(tile, t.prefetch_step), g.k);
           t.prefetch = kb.At(kb.At(q, product_weights, f32), asked, kb.b.getI8Type());
         }

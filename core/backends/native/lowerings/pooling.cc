@@ -341,8 +341,16 @@ bool EmitOpenPool(FunctionEmitter& f, const Pool& pool) {
   if (!pool.average) return EmitOpenWindows(f, n, types, planes, rule);
   // How many elements the windows of a row's columns count, with room for vectors that reach beyond them.
   const int last = static_cast<int>(pool.Spatial()) - 1;
-  const Buffer counts = f.Temporary((n.out().dims.back() + f.cpu().core.vector_bytes) * types.accumulator_bytes);
-  rule.finish = [&, last, counts](Kernel& k, const WindowBlock& block, Value row, Value column, Value sum) {
+  Buffer counts;
+  rule.prepare = [&] {
+    counts = f.Temporary((n.out().dims.back() + f.cpu().core.vector_bytes) * types.accumulator_bytes);
+    f.ParallelEach(n.out().dims.back(), 10, [&](Kernel& k, Value j) {
+      const mlir::Type type = types.Accumulator(k.o);
+      const Value columns = k.o.IntToFloat(pool.Counted(k.o, last, j), type, true);
+      k.o.Store(columns, k.o.At(k.Pointer(counts), j, type));
+    });
+  };
+  rule.finish = [&](Kernel& k, const WindowBlock& block, Value row, Value column, Value sum) {
     Ops& o = k.o;
     const mlir::Type type = types.Accumulator(o);
     Value outer = o.Int(1);
@@ -354,12 +362,6 @@ bool EmitOpenPool(FunctionEmitter& f, const Pool& pool) {
     const Value factor = o.Broadcast(o.IntToFloat(outer, type, true), Ops::Lanes(sum));
     return o.DivF(sum, o.MulF(o.Load(sum.getType(), at), factor));
   };
-  auto count = [&](Kernel& k, Value j) {
-    const mlir::Type type = types.Accumulator(k.o);
-    const Value columns = k.o.IntToFloat(pool.Counted(k.o, last, j), type, true);
-    k.o.Store(columns, k.o.At(k.Pointer(counts), j, type));
-  };
-  f.ParallelEach(n.out().dims.back(), 10, count);
   return EmitOpenWindows(f, n, types, planes, rule);
 }
 
