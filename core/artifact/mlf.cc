@@ -76,7 +76,7 @@ std::string MetadataJson(const MlfRequest& r, const MlfNames& names, int64_t con
                          {"ops", f.info.ops},
                          {"types", f.info.types},
                          {"calls", calls[i]},
-                         {"flops", f.info.flops},
+                         {"flops", f.info.flops.value},
                          {"constants_size_bytes", inside},
                          {"workspace_size_bytes", f.workspace_bytes}});
   }

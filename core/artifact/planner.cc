@@ -136,9 +136,12 @@ class PlanBuilder {
     for (const ir::Operand& result : call.body->body.results) info.types.push_back(result.type().ToString());
     const ir::Work work =
         ir::CountWork(*call.body, {call.function->constant_inputs().begin(), call.function->constant_inputs().end()});
-    info.flops = static_cast<int64_t>(work.flops);
-    info.bytes = work.parameter_bytes + work.result_bytes;
-    info.constant_bytes = work.constant_bytes;
+    auto amount = [](const ir::Dim& dim) {
+      return dim.is_static() ? runtime::Amount{dim.value()} : runtime::Amount{0, dim.symbol()};
+    };
+    info.flops = amount(work.flops);
+    info.bytes = amount(work.bytes);
+    info.constant_bytes = amount(work.constant_bytes);
     return info;
   }
 

@@ -87,10 +87,10 @@ TEST(Planner, FunctionsSayWhatTheyAre) {
   const runtime::FunctionInfo& info = built->plan.functions[0].info;
   EXPECT_EQ(info.backend, "test");
   EXPECT_THAT(info.ops, ElementsAre("add"));
-  EXPECT_EQ(info.flops, 32);
+  EXPECT_EQ(info.flops.value, 32);
   EXPECT_THAT(info.types, ElementsAre("f32[4, 8]", "f32[4, 8]", "f32[4, 8]"));
-  EXPECT_EQ(info.bytes, 3 * 128);
-  EXPECT_EQ(info.constant_bytes, 128);
+  EXPECT_EQ(info.bytes.value, 3 * 128);
+  EXPECT_EQ(info.constant_bytes.value, 128);
 }
 
 TEST(Planner, NoInputsAndNoCalls) {

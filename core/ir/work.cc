@@ -2,16 +2,43 @@
 
 #include <algorithm>
 
+#include "core/ir/dim_expr.h"
 #include "core/ir/op_registry.h"
 
 namespace inlay::ir {
 namespace {
 
-double Extent(const Operand& operand, int axis) {
+Dim OrNothing(const absl::StatusOr<Dim>& dim) { return dim.ok() ? *dim : Dim(0); }
+Dim Sum(const Dim& a, const Dim& b) { return OrNothing(AddDims(a, b)); }
+Dim Product(const Dim& a, const Dim& b) { return OrNothing(MulDims(a, b)); }
+
+// Of a Dim that is a count.
+int64_t OrZero(const Dim& dim) { return dim.is_static() ? dim.value() : 0; }
+
+Dim Extent(const Operand& operand, int axis) {
   const TensorType& type = operand.tensor_type();
   if (axis < 0) axis += type.rank();
-  if (axis < 0 || axis >= type.rank() || !type.dims[axis].is_static()) return 1;
-  return static_cast<double>(type.dims[axis].value());
+  return axis < 0 || axis >= type.rank() ? Dim(1) : type.dims[axis];
+}
+
+Dim Product(const TensorType& type, int first_axis) {
+  Dim product = 1;
+  for (int axis = first_axis; axis < type.rank(); ++axis) product = Product(product, type.dims[axis]);
+  return product;
+}
+
+Dim Elements(const Type& type) {
+  if (type.is_tensor()) return Product(type.tensor(), 0);
+  Dim sum = 0;
+  for (const Type& field : type.tuple().fields) sum = Sum(sum, Elements(field));
+  return sum;
+}
+
+Dim Bytes(const Type& type) {
+  if (type.is_tensor()) return Product(Product(type.tensor(), 0), ByteSize(type.tensor().dtype));
+  Dim sum = 0;
+  for (const Type& field : type.tuple().fields) sum = Sum(sum, Bytes(field));
+  return sum;
 }
 
 // Takes some elements of its first argument, so that not all of it need be read.
@@ -20,62 +47,45 @@ bool IsLookup(const std::string& op) {
 }
 
 // What the partition reads of a parameter.
-int64_t ReadBytes(const Function& partition, const Var* param) {
-  const int64_t all = CountBytes(param->type);
-  int64_t looked_up = 0;
+Dim ReadBytes(const Function& partition, const Var* param) {
+  const Dim all = Bytes(param->type);
+  Dim looked_up = 0;
   for (const Binding& binding : partition.body.bindings) {
     for (size_t i = 0; i < binding.args.size(); ++i) {
       if (binding.args[i].var.get() != param) continue;
       if (i != 0 || binding.kind != Binding::Kind::kCall || !IsLookup(binding.callee)) return all;
-      looked_up += CountBytes(binding.var->type);
+      looked_up = Sum(looked_up, Bytes(binding.var->type));
     }
   }
   for (const Operand& result : partition.body.results) {
     if (result.var.get() == param) return all;
   }
-  return std::min(all, looked_up);
+  return all.is_static() && looked_up.is_static() ? Dim(std::min(all.value(), looked_up.value())) : looked_up;
 }
 
-}  // namespace
-
-double CountElements(const Type& type) {
-  if (type.is_tensor()) return type.tensor().is_static() ? static_cast<double>(type.tensor().NumElements()) : 0;
-  double sum = 0;
-  for (const Type& field : type.tuple().fields) sum += CountElements(field);
-  return sum;
-}
-
-int64_t CountBytes(const Type& type) {
-  if (type.is_tensor()) return type.tensor().is_static() ? type.tensor().NumBytes() : 0;
-  int64_t sum = 0;
-  for (const Type& field : type.tuple().fields) sum += CountBytes(field);
-  return sum;
-}
-
-double CountFlops(const Binding& binding) {
+Dim Flops(const Binding& binding) {
   if (binding.kind != Binding::Kind::kCall || binding.args.empty()) return 0;
   const std::string& op = binding.callee;
-  const double out = CountElements(binding.var->type);
+  const Dim out = Elements(binding.var->type);
   if (op == "matmul" || op == "matmul_integer" || op == "matmul_nbits") {
     const int rank = binding.args[0].tensor_type().rank();
     const bool transposed = rank > 1 && binding.attrs.BoolOr("transpose_a", false);
-    return 2 * out * Extent(binding.args[0], transposed ? -2 : -1);
+    return Product(Product(2, out), Extent(binding.args[0], transposed ? -2 : -1));
   }
   if (op == "conv" || op == "conv_integer") {
-    return 2 * out * CountElements(binding.args[1].type()) / std::max(1.0, Extent(binding.args[1], 0));
+    return Product(Product(2, out), Product(binding.args[1].tensor_type(), 1));
   }
   if (op == "conv_transpose") {
-    return 2 * CountElements(binding.args[0].type()) * CountElements(binding.args[1].type()) /
-           std::max(1.0, Extent(binding.args[1], 0));
+    return Product(Product(2, Elements(binding.args[0].type())), Product(binding.args[1].tensor_type(), 1));
   }
   if (op == "lstm" || op == "gru" || op == "rnn") {
-    const double steps = Extent(binding.args[0], 0) * Extent(binding.args[0], 1);
-    return 2 * steps * (CountElements(binding.args[1].type()) + CountElements(binding.args[2].type()));
+    const Dim steps = Product(Extent(binding.args[0], 0), Extent(binding.args[0], 1));
+    return Product(Product(2, steps), Sum(Elements(binding.args[1].type()), Elements(binding.args[2].type())));
   }
   if (op == "max_pool" || op == "avg_pool") {
-    double taps = 1;
-    for (int64_t extent : binding.attrs.IntsOr("kernel", {})) taps *= static_cast<double>(extent);
-    return out * taps;
+    Dim taps = 1;
+    for (int64_t extent : binding.attrs.IntsOr("kernel", {})) taps = Product(taps, extent);
+    return Product(out, taps);
   }
   const OpSchema* schema = OpRegistry::Global().Find(op);
   if (schema == nullptr) return 0;
@@ -84,23 +94,31 @@ double CountFlops(const Binding& binding) {
     case OpPattern::kBroadcast:
       return out;
     case OpPattern::kReduction:
-      return CountElements(binding.args[0].type());
+      return Elements(binding.args[0].type());
     default:
       return 0;
   }
 }
 
+}  // namespace
+
+double CountElements(const Type& type) { return static_cast<double>(OrZero(Elements(type))); }
+
+int64_t CountBytes(const Type& type) { return OrZero(Bytes(type)); }
+
+double CountFlops(const Binding& binding) { return static_cast<double>(OrZero(Flops(binding))); }
+
 Work CountWork(const Function& partition, const std::vector<int64_t>& constant_params) {
   Work work;
-  for (const Binding& binding : partition.body.bindings) work.flops += CountFlops(binding);
+  for (const Binding& binding : partition.body.bindings) work.flops = Sum(work.flops, Flops(binding));
   for (size_t i = 0; i < partition.params.size(); ++i) {
-    const int64_t bytes = ReadBytes(partition, partition.params[i].get());
-    work.parameter_bytes += bytes;
+    const Dim bytes = ReadBytes(partition, partition.params[i].get());
+    work.bytes = Sum(work.bytes, bytes);
     if (std::count(constant_params.begin(), constant_params.end(), static_cast<int64_t>(i)) > 0) {
-      work.constant_bytes += bytes;
+      work.constant_bytes = Sum(work.constant_bytes, bytes);
     }
   }
-  for (const Operand& result : partition.body.results) work.result_bytes += CountBytes(result.type());
+  for (const Operand& result : partition.body.results) work.bytes = Sum(work.bytes, Bytes(result.type()));
   return work;
 }
 

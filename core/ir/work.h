@@ -15,14 +15,15 @@ int64_t CountBytes(const Type& type);
 
 // Arithmetic of the operator's definition: contractions count two a multiply-add (a convolution is the direct one, so
 // that an algorithm with fewer operations may come out above the peak), elementwise work one a result, whatever it
-// costs (exp is one), data movement none. 0 where a dimension is not static.
+// costs (exp is one), data movement none. 0 where a dimension that it depends on is not static.
 double CountFlops(const Binding& binding);
 
+// Symbolic where extents are. What is too much for a symbol (dim_expr.h) counts nothing.
 struct Work {
-  double flops = 0;
-  int64_t parameter_bytes = 0;  // read: each parameter once, of a table that is looked up only the rows that are taken
-  int64_t constant_bytes = 0;   // that part of parameter_bytes which are the parameters in `constant_params`
-  int64_t result_bytes = 0;     // written: each result once
+  Dim flops = 0;
+  // Each parameter is read once, of a table that is looked up only the rows that are taken; each result written once.
+  Dim bytes = 0;
+  Dim constant_bytes = 0;  // of these, what the parameters in `constant_params` are
 };
 
 // Of one call of a partition function (one block without nested ones).

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
+#include "core/ir/dim_expr.h"
+
 namespace inlay::ir {
 namespace {
 
@@ -16,12 +19,11 @@ TEST(CountWork, ConvolutionWithBiasAndRelu) {
   attrs.Set("groups", int64_t{2});
   VarPtr y = *b.Call("conv", {x, w}, attrs);
   b.Return({*b.Call("relu", {y})});
-  const double out = 16 * 8 * 8;
+  const int64_t out = 16 * 8 * 8;
   const Work work = CountWork(f, {1});
   EXPECT_EQ(work.flops, 2 * out * 4 * 9 + out);
   EXPECT_EQ(work.constant_bytes, 4 * 16 * 4 * 9);
-  EXPECT_EQ(work.parameter_bytes, 4 * 800 + work.constant_bytes);
-  EXPECT_EQ(work.result_bytes, 4 * out);
+  EXPECT_EQ(work.bytes, 4 * 800 + 4 * 16 * 4 * 9 + 4 * out);
 }
 
 TEST(CountWork, MatmulsOfBatches) {
@@ -30,7 +32,7 @@ TEST(CountWork, MatmulsOfBatches) {
   VarPtr x = b.Param("x", MakeTensorType(kF, {2, 1, 5, 7}));
   VarPtr y = b.Param("y", MakeTensorType(kF, {3, 7, 11}));
   b.Return({*b.Call("matmul", {x, y})});
-  EXPECT_EQ(CountWork(f, {}).flops, 2.0 * 2 * 3 * 5 * 7 * 11);
+  EXPECT_EQ(CountWork(f, {}).flops, 2 * 2 * 3 * 5 * 7 * 11);
 }
 
 TEST(CountWork, OfATableOnlyTheRowsThatAreTaken) {
@@ -43,10 +45,38 @@ TEST(CountWork, OfATableOnlyTheRowsThatAreTaken) {
   Work work = CountWork(f, {0});
   EXPECT_EQ(work.flops, 0);
   EXPECT_EQ(work.constant_bytes, 4 * 4 * 8);
-  EXPECT_EQ(work.parameter_bytes, 4 * 4 * 8 + 4 * 8);
+  EXPECT_EQ(work.bytes, 4 * 4 * 8 + 4 * 8 + 4 * 4 * 8);
   // Read by something else too: all of it.
   f.body.results.push_back(*b.Call("relu", {table}));
   EXPECT_EQ(CountWork(f, {0}).constant_bytes, 4 * 1000 * 8);
+}
+
+TEST(CountWork, OfOpenExtents) {
+  Function f;
+  Builder b(&f);
+  const Dim batch = Dim::Symbol("batch"), height = Dim::Symbol("height");
+  VarPtr x = b.Param("x", TensorType{kF, {batch, 8, height, 10}});
+  VarPtr w = b.Param("w", MakeTensorType(kF, {16, 8, 3, 3}));
+  VarPtr y = *b.Call("relu", {*b.Call("conv", {x, w})});
+  b.Return({y});
+  const Work work = CountWork(f, {1});
+  // 16 channels of height-2 by 8 results, of 72 multiply-adds and a maximum.
+  EXPECT_EQ(work.flops.symbol(), "-37120*batch+18560*batch*height");
+  EXPECT_EQ(work.constant_bytes, 4 * 16 * 8 * 9);
+  EXPECT_EQ(work.bytes.symbol(), "-1024*batch+832*batch*height+4608");
+  EXPECT_EQ(CountFlops(f.body.bindings[0]), 0);
+  EXPECT_EQ(CountElements(y->type), 0);
+}
+
+TEST(CountWork, WhatIsTooMuchCountsNothing) {
+  Function f;
+  Builder b(&f);
+  std::vector<Dim> dims;
+  for (int i = 0; i < 8; ++i) dims.push_back(*AddDims(Dim::Symbol(absl::StrCat("a", i)), Dim::Symbol("b")));
+  b.Return({*b.Call("relu", {b.Param("x", TensorType{kF, dims})})});
+  const Work work = CountWork(f, {});
+  EXPECT_EQ(work.flops, 0);
+  EXPECT_EQ(work.bytes, 0);
 }
 
 }  // namespace

@@ -37,15 +37,21 @@ struct Buffer {
   int64_t bytes = 0;
 };
 
+// A number, or the text of one that depends on a run's extents ("2*batch*seq", core/ir/dim_expr.h).
+struct Amount {
+  int64_t value = 0;
+  std::string extent = {};  // unless empty: in place of value
+};
+
 // What a function is, for profiles and pictures; nothing is executed by it.
 struct FunctionInfo {
   std::string backend;
   std::vector<std::string> ops;    // of its body, in order
   std::vector<std::string> types;  // "f32[1, 64]", of inputs, then outputs
   // The least that one call must do (core/ir/work.h); constant_bytes is the part of bytes that weights are.
-  int64_t flops = 0;
-  int64_t bytes = 0;
-  int64_t constant_bytes = 0;
+  Amount flops = {};
+  Amount bytes = {};
+  Amount constant_bytes = {};
 };
 
 // A primitive function that the plan calls: what its StaticLibrary's manifest says of it.

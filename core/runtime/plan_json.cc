@@ -81,6 +81,13 @@ Step StepFromJson(const Json& json) {
   return step;
 }
 
+Json AmountJson(const Amount& amount) { return amount.extent.empty() ? Json(amount.value) : Json(amount.extent); }
+
+Amount AmountFromJson(const Json& json) {
+  if (json.is_string()) return {0, json.get<std::string>()};
+  return {json.get<int64_t>()};
+}
+
 Json FunctionJson(const PlanFunction& f) {
   const FunctionInfo& info = f.info;
   Json json = {{"symbol", f.symbol},
@@ -92,9 +99,9 @@ Json FunctionJson(const PlanFunction& f) {
                 {{"backend", info.backend},
                  {"ops", info.ops},
                  {"types", info.types},
-                 {"flops", info.flops},
-                 {"bytes", info.bytes},
-                 {"constant_bytes", info.constant_bytes}}}};
+                 {"flops", AmountJson(info.flops)},
+                 {"bytes", AmountJson(info.bytes)},
+                 {"constant_bytes", AmountJson(info.constant_bytes)}}}};
   if (!f.symbols.empty()) json["symbols"] = f.symbols;
   if (f.workspace_extent >= 0) json["workspace_extent"] = f.workspace_extent;
   return json;
@@ -114,9 +121,9 @@ PlanFunction FunctionFromJson(const Json& json) {
   f.info.backend = info->at("backend").get<std::string>();
   f.info.ops = info->at("ops").get<std::vector<std::string>>();
   f.info.types = info->at("types").get<std::vector<std::string>>();
-  f.info.flops = info->at("flops").get<int64_t>();
-  f.info.bytes = info->at("bytes").get<int64_t>();
-  f.info.constant_bytes = info->at("constant_bytes").get<int64_t>();
+  f.info.flops = AmountFromJson(info->at("flops"));
+  f.info.bytes = AmountFromJson(info->at("bytes"));
+  f.info.constant_bytes = AmountFromJson(info->at("constant_bytes"));
   return f;
 }
 

@@ -18,8 +18,8 @@ ExecutionPlan SmallPlan() {
   plan.param_load_only = {false};
   plan.literals = {std::string("\x00\x01\xff\x7f", 4)};
   plan.functions = {{"f", 2, 1, false, 128}, {"g", 2, 1, true, 0}};
-  plan.functions[0].info = {"native", {"matmul", "add"}, {"f32[2, 3]", "f32[2, 3]", "f32[2, 3]"}, int64_t{1} << 40, 72,
-                            24};
+  plan.functions[0].info = {"native",           {"matmul", "add"}, {"f32[2, 3]", "f32[2, 3]", "f32[2, 3]"},
+                            {int64_t{1} << 40}, {0, "4*batch"},    {24}};
   plan.buffers = {{BufferKind::kInput, 0, 0, 24},    {BufferKind::kOutput, 0, 0, 24}, {BufferKind::kOutput, 1, 0, 24},
                   {BufferKind::kParam, 0, 0, 24},    {BufferKind::kArena, 0, 64, 24}, {BufferKind::kLiteral, 0, 0, 4},
                   {BufferKind::kConstant, 0, 0, 24}, {BufferKind::kLoad, 0, 0, 24}};
@@ -51,7 +51,8 @@ TEST(Plan, JsonRoundTrip) {
   EXPECT_EQ(again->num_threads, 2);
   EXPECT_TRUE(again->openmp);
   EXPECT_EQ(again->functions[0].info.ops, (std::vector<std::string>{"matmul", "add"}));
-  EXPECT_EQ(again->functions[0].info.flops, int64_t{1} << 40);
+  EXPECT_EQ(again->functions[0].info.flops.value, int64_t{1} << 40);
+  EXPECT_EQ(again->functions[0].info.bytes.extent, "4*batch");
 }
 
 TEST(Plan, InfoOfFunctionsMayBeAbsent) {

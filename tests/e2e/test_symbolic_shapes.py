@@ -12,6 +12,7 @@ from conftest import check_close, reference
 from onnx import TensorProto, helper
 
 import inlay
+from inlay import profiling, roofline
 from inlay.models.graph import Graph
 
 I64, F32 = TensorProto.INT64, TensorProto.FLOAT
@@ -488,6 +489,22 @@ def test_profile(client):
     module = build(model, client, num_threads=1).jit()
     times = np.from_dlpack(module.ffi["profile"](3, *inputs_at(model, batch=9).values()))
     assert times.shape[0] == 3 and (times >= 0).all()
+
+
+@pytest.mark.parametrize("model", [mlp, cnn])
+def test_profile_counts_the_work_of_the_run(model, client):
+    """As much arithmetic, and as many bytes of weights, as of the model that was compiled for these sizes."""
+    sizes = {"batch": 3} if model is mlp else {"batch": 2, "height": 33, "width": 47}
+    limits = roofline.Roofline(100.0, "a test", {1 << n: 20.0 for n in range(15, 29)})
+    work = []
+    for shape in ({}, sizes):
+        config = inlay.config.cpu("native", executor="vm", num_threads=1)
+        module = inlay.from_onnx(model(), shape=shape, executor="vm")
+        built = inlay.build(module, config, server=client, want_plan=True)
+        result = profiling.profile_module(built.jit(), built.plan, inputs_at(model(), **sizes), 3, limits)
+        work.append([sum(p[key] * p["calls"] for p in result["partitions"]) for key in ("flops", "constant_bytes")])
+    assert work[0] == work[1]
+    assert work[0][0] > 9000
 
 
 def test_a_branch(client):

@@ -1,13 +1,14 @@
 """`inlay profile`: where the time of a model goes, partition by partition, and how far each is from what the machine can do.
 
 The library times its own steps (its function `profile`, core/artifact/FORMAT.md). What a partition has to do at the least
-(arithmetic of the operators' definitions, each tensor read or written once) stands in its plan; roofline.py measures what
-the machine can do at most. A share of the roofline above 100% is possible: fewer operations than the definition's
+(arithmetic of the operators' definitions, each tensor read or written once) stands in its plan, where extents are open as a
+polynomial over them; roofline.py measures what the machine can do at most. A share of the roofline above 100% is possible: fewer operations than the definition's
 (Winograd), integers of 8 bits where the roofline is f32's, tensors that stay in a nearer cache than their size promises.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import pathlib
 from collections import Counter
@@ -18,6 +19,7 @@ import numpy as np
 from inlay import executable, library, onnx_import
 from inlay.bench import load_model
 from inlay.config import CompilationConfig
+from inlay.ir import dims
 from inlay.roofline import Roofline
 from inlay.runtime import LibraryModule
 
@@ -39,7 +41,7 @@ def profile_module(
     """
     module.profile(inputs, 3)  # warms up
     steps_ns = np.median(module.profile(inputs, runs), axis=0)
-    partitions = _partitions(plan, steps_ns)
+    partitions = _partitions(plan, steps_ns, _extents(plan, inputs))
     total_us = float(steps_ns.sum()) / 1e3
     total_constants = sum(p["constant_bytes"] * p["calls"] for p in partitions)
     for p in partitions:
@@ -65,7 +67,27 @@ def profile_module(
     }
 
 
-def _partitions(plan: dict[str, Any], steps_ns: np.ndarray) -> list[dict[str, Any]]:
+def _extents(plan: dict[str, Any], inputs: dict[str, np.ndarray]) -> dict[str, int]:
+    """What the names of open extents stand for in a run with these inputs (core/runtime/vm/BYTECODE.md, Open shapes)."""
+    registers: list[int] = []
+    names: dict[str, int] = {}
+    for name, kind, args, offset in plan.get("shapes", {}).get("registers", []):
+        if kind == "input":
+            index, axis, factor = args
+            extent = inputs[plan["inputs"][index]["name"]].shape[axis]
+            known = sum(coefficient * math.prod(registers[r] for r in of) for coefficient, *of in offset)
+            names[name] = (extent - known) // factor
+        registers.append(names[name] if kind == "input" else _amount(name, names))
+    return names
+
+
+def _amount(value: int | str, extents: dict[str, int]) -> int:
+    """Of a number, or of the text of one that depends on the extents."""
+    amount = dims.canonical(value, extents) if isinstance(value, str) else value
+    return amount if isinstance(amount, int) else 0
+
+
+def _partitions(plan: dict[str, Any], steps_ns: np.ndarray, extents: dict[str, int]) -> list[dict[str, Any]]:
     """One a function (equal partitions are one function), and one for the plan's copies."""
     found: dict[int, dict[str, Any]] = {}
     for step, ns in zip(plan["run"], steps_ns, strict=True):
@@ -84,9 +106,9 @@ def _partitions(plan: dict[str, Any], steps_ns: np.ndarray) -> list[dict[str, An
                     info.get("backend", "?"),
                     info.get("ops", []),
                     info.get("types", []),
-                    info.get("flops", 0),
-                    info.get("bytes", 0),
-                    info.get("constant_bytes", 0),
+                    _amount(info.get("flops", 0), extents),
+                    _amount(info.get("bytes", 0), extents),
+                    _amount(info.get("constant_bytes", 0), extents),
                 ),
             )
         entry["calls"] += 1

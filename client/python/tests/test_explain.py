@@ -153,6 +153,24 @@ def test_profile(plan, capsys):
     assert "and 1 more" in text
 
 
+def test_profile_of_open_extents(plan):
+    """Work that depends on the extents is what the inputs make of it: x is [2*n+1, 64], and n halved."""
+    f = plan["functions"]
+    f[0]["info"] = info("native", ["matmul"], ["f32[2*n+1, 64]"], "8192*n*n+8192", "512*n", 256)  # type: ignore[arg-type]
+    f[1]["info"] = info("native", ["relu"], ["f32[((n)/2), 64]"], "64*((n)/2)", "512*((n)/2)")  # type: ignore[arg-type]
+    plan["shapes"] = {
+        "registers": [["n", "input", [0, 0, 2], [[1]]], ["((n)/2)", "floor_div", [2], [[1, 0]]]],
+        "extents": [["2*n+1", [[1], [2, 0]]]],
+    }
+    plan["inputs"][0]["shape"] = [-1, 64]
+    limits = roofline.Roofline(100.0, "a test", {1 << n: 20.0 for n in range(15, 29)})
+    for n in (1, 5, 8):
+        inputs = {"x <&>": np.zeros((2 * n + 1, 64), np.float32)}
+        a, b, _ = profiling.profile_module(FakeModule(), plan, inputs, 3, limits)["partitions"]  # type: ignore[arg-type]
+        assert (a["flops"], a["bytes"], a["constant_bytes"]) == (8192 * n * n + 8192, 512 * n, 256)
+        assert (b["flops"], b["bytes"]) == (64 * (n // 2), 512 * (n // 2))
+
+
 def test_bandwidth_between_measured_sizes():
     limits = roofline.Roofline(1, "", {1 << 10: 100.0, 1 << 12: 25.0})
     assert limits.gbs(1) == 100

@@ -148,8 +148,9 @@ double Cycles(const ir::Binding& call, double lanes, const CpuFeatures& cpu) {
 
 double MemoryMicros(const ir::Function& partition) {
   const ir::Work work = ir::CountWork(partition, partition.attrs.IntsOr(backend::kConstantParams, {}));
-  const int64_t made = work.parameter_bytes - work.constant_bytes + work.result_bytes;
-  return static_cast<double>(work.constant_bytes) / kConstantBytesPerMicro + static_cast<double>(made) / kBytesPerMicro;
+  auto known = [](const ir::Dim& bytes) { return bytes.is_static() ? static_cast<double>(bytes.value()) : 0; };
+  const double constants = known(work.constant_bytes), made = std::max(known(work.bytes) - constants, 0.0);
+  return constants / kConstantBytesPerMicro + made / kBytesPerMicro;
 }
 
 }  // namespace
