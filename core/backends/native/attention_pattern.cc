@@ -1,5 +1,7 @@
 #include "core/backends/native/attention_pattern.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 
 namespace inlay::native {
@@ -59,11 +61,10 @@ PatternPtr Core(const PatternPtr& q, const PatternPtr& k, const PatternPtr& v) {
   return If(Op("matmul", {Chain(softmax, kMaxPointwise, OnScores), v}, "context"), PlainLeft);
 }
 
-std::vector<int64_t> BatchOf(const ir::TensorType& type) {
-  std::vector<int64_t> shape = type.Shape();
-  shape.resize(shape.size() - 2);
-  return shape;
-}
+std::vector<ir::Dim> BatchOf(const ir::TensorType& type) { return {type.dims.begin(), type.dims.end() - 2}; }
+
+bool IsAtMost(const ir::Dim& dim, int64_t most) { return dim.is_static() && dim.value() <= most; }
+bool IsNothing(const ir::Dim& dim) { return dim == ir::Dim(0); }
 
 bool IsDouble(const Binding& binding) { return binding.var->type.tensor().dtype == ir::DType::kF64; }
 
@@ -86,13 +87,6 @@ const PatternPtr& AttentionWithViews() {
 }
 
 absl::Status CheckAttention(const ir::PatternMatch& match) {
-  for (const Binding* binding : match.bindings) {
-    for (const ir::Operand& arg : binding->args) {
-      if (arg.type().is_tensor() && !arg.tensor_type().is_static()) {
-        return absl::UnimplementedError("attention of symbolic shape");
-      }
-    }
-  }
   const Binding &scores = *match.Find("scores"), &softmax = *match.Find("softmax"), &context = *match.Find("context");
   for (const Binding* binding : {&scores, &softmax, &context}) {
     if (!ir::IsFloat(binding->var->type.tensor().dtype)) return absl::UnimplementedError("attention on integers");
@@ -104,11 +98,16 @@ absl::Status CheckAttention(const ir::PatternMatch& match) {
       BatchOf(c) != BatchOf(s)) {
     return absl::UnimplementedError("attention with a mask or values of more dimensions than the scores");
   }
-  int64_t keys = s.Shape().back(), head = scores.args[0].tensor_type().Shape().back(), value = c.Shape().back();
-  if (s.NumElements() == 0 || head == 0 || value == 0) return absl::UnimplementedError("attention of nothing");
-  if (keys > kMaxKeys || head > kMaxHeadSize || value > kMaxHeadSize) {
-    return absl::UnimplementedError(
-        absl::StrCat("attention to more than ", kMaxKeys, " positions, or heads of more than ", kMaxHeadSize));
+  const ir::Dim &rows = s.dims[s.rank() - 2], &keys = s.dims.back();
+  const ir::Dim &head = scores.args[0].tensor_type().dims.back(), &value = c.dims.back();
+  if (std::any_of(s.dims.begin(), s.dims.end(), IsNothing) || IsNothing(head) || IsNothing(value)) {
+    return absl::UnimplementedError("attention of nothing");
+  }
+  if (!IsAtMost(head, kMaxHeadSize) || !IsAtMost(value, kMaxHeadSize)) {
+    return absl::UnimplementedError(absl::StrCat("attention with heads of more than ", kMaxHeadSize));
+  }
+  if (keys.is_static() && keys.value() > kMaxKeys) {
+    return absl::UnimplementedError(absl::StrCat("attention to more than ", kMaxKeys, " positions"));
   }
   return absl::OkStatus();
 }

@@ -16,13 +16,10 @@
 #include "core/backends/native/gemm.h"
 #include "core/backends/native/loops.h"
 #include "core/backends/native/lowering.h"
+#include "core/backends/native/lowerings/attention_parts.h"
 #include "core/backends/native/lowerings/few_rows.h"
-#include "core/backends/native/lowerings/gemm_support.h"
-#include "core/backends/native/lowerings/matrices.h"
 #include "core/backends/native/lowerings/matrix_tiles.h"
-#include "core/backends/native/lowerings/score_rows.h"
 #include "core/backends/native/lowerings/word_products.h"
-#include "core/backends/native/packing.h"
 #include "core/backends/native/rounding.h"
 
 namespace inlay::native {
@@ -130,36 +127,24 @@ void PlanProducts(const CpuFeatures& cpu, const Matrices& v, Plan* p) {
   p->context = PlanGemm(core, values, p->element_bytes, 1, p->rows, p->value_size, p->brains ? key_words : p->keys);
 }
 
-// The heads that read the same keys and values one after the other are rows of one: takes their axes from the end of
-// `batch`, and from k's and v's.
-Shape TakeGroup(Shape* batch, Matrices* k, Matrices* v) {
-  Shape group;
-  auto is_shared = [](const Matrices& m) { return m.batch.empty() || m.batch.back() == Extent(1); };
-  while (!batch->empty() && is_shared(*k) && is_shared(*v)) {
-    group.insert(group.begin(), batch->back());
-    batch->pop_back();
-    k->DropBatches(1);
-    v->DropBatches(1);
-  }
-  return group;
-}
-
-Plan PlanAttention(const CpuFeatures& cpu, const Node& n, const GemmTypes& types, const GemmTypes& value_types,
-                   const Shape& batch, const Shape& rows, const Matrices& k, const Matrices& v) {
-  const int64_t element_bytes = types.accumulator_bytes;
+Plan PlanAttention(const AttentionParts& parts) {
+  const CpuFeatures& cpu = parts.f.cpu();
+  const Node& n = parts.n;
+  const Matrices& v = parts.v;
+  const int64_t element_bytes = parts.types.accumulator_bytes;
   const int64_t lanes = cpu.core.vector_bytes / element_bytes;
   Plan p{};
   p.element_bytes = element_bytes;
-  p.rows = Product(rows).value();
-  p.keys = n.parts.at("scores")->out().shape.back();
-  p.heads = Product(batch).value();
-  p.head_size = n.in(0).shape.back();
+  p.rows = Product(parts.rows).value();
+  p.keys = parts.keys.value();
+  p.heads = Product(parts.batch).value();
+  p.head_size = parts.head_size;
   p.value_size = v.columns.value();
   p.padded_keys = RoundUp(p.keys, lanes);
   p.pack_keys = p.rows > kFewRows;
   if (!p.pack_keys) {
-    p.few_scores = PlanFewRows(cpu.core, types, p.rows, 1, k);
-    p.few_context = PlanFewRows(cpu.core, value_types, p.rows, 1, v);
+    p.few_scores = PlanFewRows(cpu.core, parts.types, p.rows, 1, parts.k);
+    p.few_context = PlanFewRows(cpu.core, parts.value_types, p.rows, 1, v);
   }
   p.pack_values = p.pack_keys || (!p.few_context && v.column_stride != Extent(1));
   p.brains = p.pack_keys && MultipliesBrains(cpu, n);
@@ -180,37 +165,22 @@ const Tensor* BeforeRounding(const Tensor* result, const Tensor* weights) {
   return rounds ? &cast->in(0) : result;
 }
 
-Shape BatchOf(const Node& n) {
-  const Shape& scores = n.parts.at("scores")->out().dims;
-  return Shape(scores.begin(), scores.end() - 2);
-}
-
 class AttentionEmitter {
  public:
-  AttentionEmitter(FunctionEmitter& f, const Node& n, Matrices k, Matrices v)
-      : f_(f),
-        n_(n),
-        types_(f, n.in(0).dtype),
-        value_types_(f, n.in(2).dtype),
-        k_(std::move(k)),
-        v_(std::move(v)),
-        batch_(BatchOf(n)),
-        row_shape_(TakeGroup(&batch_, &k_, &v_)) {
-    const Tensor& scores = n.parts.at("scores")->out();
-    row_shape_.push_back(scores.dims[scores.rank() - 2]);
-    plan_ = PlanAttention(f.cpu(), n, types_, value_types_, batch_, row_shape_, k_, v_);
-    rows_ = {&scores,
-             &n.parts.at("softmax")->in(0),
-             &n.parts.at("softmax")->out(),
-             &n.parts.at("context")->in(0),
-             types_.accumulator_dtype,
-             row_shape_,
-             plan_.keys,
-             plan_.row_elements};
+  explicit AttentionEmitter(const AttentionParts& parts)
+      : parts_(parts),
+        f_(parts.f),
+        n_(parts.n),
+        types_(parts.types),
+        value_types_(parts.value_types),
+        plan_(PlanAttention(parts)),
+        rows_(parts.MakeScoreRows()) {
+    rows_.stride = plan_.row_elements;
     if (plan_.brains) {
       rows_.brains = plan_.context.k * kBrainProducts.depth();
       rows_.result = BeforeRounding(rows_.result, rows_.weights);
     }
+    rows_.lanes = LanesOf(f_, rows_);
   }
 
   void Emit() {
@@ -245,17 +215,17 @@ class AttentionEmitter {
     f_.Parallel(plan_.heads * scores.tasks(), scores.task_cycles(), [&](Kernel& k, Value begin, Value end) {
       const Value scratch = k.Scratch(plan_.scratch_bytes()), q = Bytes(k, scratch, plan_.q_offset());
       ForMatrices(k.o, scores, begin, end, [&](Value head, Value first, Value stop) {
-        CopyQ(k, Delinearise(k.o, head, batch_), k.o.Int(0), k.o.Int(plan_.rows), q);
+        CopyQ(k, Delinearise(k.o, head, parts_.batch), k.o.Int(0), k.o.Int(plan_.rows), q);
         FewScores(k, head, q, first, stop, scratch, block_of(k, head));
       });
     });
     f_.ParallelEach(plan_.heads, static_cast<double>(head_elements), [&](Kernel& k, Value head) {
-      EmitScoreRows(f_, k, rows_, block_of(k, head), Delinearise(k.o, head, batch_), k.o.Int(0), k.o.Int(plan_.rows));
+      EmitScoreRows(k, rows_, block_of(k, head), Delinearise(k.o, head, parts_.batch), k.o.Int(0), k.o.Int(plan_.rows));
     });
     f_.Parallel(plan_.heads * context.tasks(), context.task_cycles(), [&](Kernel& k, Value begin, Value end) {
       const Value scratch = k.Scratch(plan_.scratch_bytes());
       ForMatrices(k.o, context, begin, end, [&](Value head, Value first, Value stop) {
-        FewContext(k, Delinearise(k.o, head, batch_), head, first, stop, scratch, block_of(k, head));
+        FewContext(k, Delinearise(k.o, head, parts_.batch), head, first, stop, scratch, block_of(k, head));
       });
     });
   }
@@ -263,8 +233,8 @@ class AttentionEmitter {
   // Scores of keys [first, stop), in `block`.
   void FewScores(Kernel& k, Value head, Value q, Value first, Value stop, Value scratch, Value block) {
     const mlir::Type element = types_.Accumulator(k.o);
-    EmitFewRows(k.o, *plan_.few_scores, types_, {q, element, 1, plan_.head_size}, MatrixOf(k, k_, types_, head), first,
-                stop, Bytes(k, scratch, plan_.gemm_offset()), [&](Value row, Value column, Value sums) {
+    EmitFewRows(k.o, *plan_.few_scores, types_, {q, element, 1, plan_.head_size}, parts_.Keys(k, head), first, stop,
+                Bytes(k, scratch, plan_.gemm_offset()), [&](Value row, Value column, Value sums) {
                   const Value at = k.o.Add(k.o.Mul(row, plan_.row_elements), column);
                   k.o.Store(sums, k.o.At(block, at, element));
                 });
@@ -273,26 +243,8 @@ class AttentionEmitter {
   // Columns [first, stop) of the result, of the weights in `block`.
   void FewContext(Kernel& k, const Indices& at, Value head, Value first, Value stop, Value scratch, Value block) {
     EmitFewRows(k.o, *plan_.few_context, value_types_, {block, value_types_.Accumulator(k.o), 1, plan_.row_elements},
-                MatrixOf(k, v_, value_types_, head), first, stop, Bytes(k, scratch, plan_.gemm_offset()),
-                [&](Value row, Value column, Value sums) { StoreContext(k, at, row, column, sums); });
-  }
-
-  void StoreContext(Kernel& k, const Indices& at, Value row, Value column, Value sums) {
-    Indices here = AtRow(k, at, row);
-    here.push_back(Index(column, Ops::Lanes(sums) == 1 ? 0 : 1));
-    if (auto transpose = n_.parts.find("transpose"); transpose != n_.parts.end()) {
-      Indices moved;
-      for (int64_t axis : transpose->second->attrs->Ints("perm")) moved.push_back(here[axis]);
-      here = moved;
-    }
-    k.StoreResult(n_.out(), here, sums);
-  }
-
-  // Of the scores, q and the result, but for the last index.
-  Indices AtRow(Kernel& k, const Indices& batch, Value row) {
-    Indices at = batch;
-    for (const Index& i : Delinearise(k.o, row, row_shape_)) at.push_back(i);
-    return at;
+                parts_.Values(k, head), first, stop, Bytes(k, scratch, plan_.gemm_offset()),
+                [&](Value row, Value column, Value sums) { parts_.StoreContext(k, at, row, column, sums); });
   }
 
   Value Bytes(Kernel& k, Value from, int64_t offset) { return k.o.At(from, offset, k.o.b.getI8Type()); }
@@ -308,7 +260,7 @@ class AttentionEmitter {
     } else {
       o.If(o.Or(o.Equal(item, begin), o.Equal(block, o.Int(0))), [&] { Pack(k, head, packed); });
     }
-    Indices at = Delinearise(o, head, batch_);
+    Indices at = Delinearise(o, head, parts_.batch);
     Value first = o.Mul(block, plan_.block_rows);
     Value rows = o.Min(o.Int(plan_.block_rows), o.Sub(o.Int(plan_.rows), first));
     Value q = Bytes(k, scratch, plan_.q_offset());
@@ -318,7 +270,7 @@ class AttentionEmitter {
     } else {
       Scores(k, head, block, q, packed, scratch);
     }
-    EmitScoreRows(f_, k, rows_, scratch, at, first, rows);
+    EmitScoreRows(k, rows_, scratch, at, first, rows);
     if (plan_.few_context) {
       FewContext(k, at, head, o.Int(0), o.Int(plan_.value_size), scratch, scratch);
     } else {
@@ -327,10 +279,10 @@ class AttentionEmitter {
   }
 
   void Pack(Kernel& k, Value head, Value to) {
-    if (plan_.pack_keys) Pack(k, plan_.keys_packing, MatrixOf(k, k_, types_, head), plan_.head_size, types_, to);
+    if (plan_.pack_keys) Pack(k, plan_.keys_packing, parts_.Keys(k, head), plan_.head_size, types_, to);
     if (plan_.pack_values) {
       const Value values = k.o.At(to, plan_.keys_elements(), value_types_.Accumulator(k.o));
-      Pack(k, plan_.context, MatrixOf(k, v_, value_types_, head), plan_.keys, value_types_, values);
+      Pack(k, plan_.context, parts_.Values(k, head), plan_.keys, value_types_, values);
     }
   }
 
@@ -341,40 +293,11 @@ class AttentionEmitter {
     k.o.For(plan.panels(), [&](Value panel) { EmitPackWords(k.o, kBrainProducts, plan, from, elements, panel, to); });
   }
 
-  StridedMatrix MatrixOf(Kernel& k, const Matrices& m, const GemmTypes& types, Value head) {
-    mlir::Type stored = types.Stored(k.o);
-    Value from = m.Pointer(k, stored);
-    if (BatchOffset offset = m.OffsetOf(f_, batch_, m.batch_strides)) from = k.o.At(from, offset(k.o, head), stored);
-    return {from, stored, m.row_stride.value(), m.column_stride.value()};
-  }
-
-  // The block's rows of q, with whatever is computed on the way (a scale, and that of k).
+  // The block's rows of q, as the first product reads them.
   void CopyQ(Kernel& k, const Indices& at, Value first, Value rows, Value to) {
-    Ops& o = k.o;
-    const Tensor& q = n_.in(0);
     const ir::DType stored = plan_.brains ? ir::DType::kBF16 : types_.accumulator_dtype;
-    const int64_t stored_head = plan_.brains ? plan_.scores.k * kBrainProducts.depth() : plan_.head_size;
-    int64_t lanes = std::min(f_.LanesFor(f_.Expression(q), plan_.head_size),
-                             f_.LanesForBytes(types_.accumulator_bytes, plan_.head_size));
-    o.For(o.Int(0), rows, 1, [&](Value r) {
-      Value line = o.At(to, o.Mul(r, stored_head), o.StoredType(stored));
-      VectorLoop(o, {plan_.head_size}, lanes, {}, [&](const VectorPoint& p, const Values&) {
-        Eval e(k, lanes);
-        Indices from = AtRow(k, at, o.Add(first, r));
-        from.push_back(p.at[0]);
-        Value v = e.At(q, e.BroadcastTo(q, from));
-        if (n_.parts.count("k_scaled") > 0) {
-          Value scale = e.At(n_.in(3), Indices(n_.in(3).rank(), e.Constant(0)));
-          v = n_.parts.at("k_scaled")->op == "div" ? o.DivF(v, scale) : o.MulF(v, scale);
-        }
-        o.StoreElements(stored, v, line, p.linear);
-        return Values{};
-      });
-      if (stored_head > plan_.head_size) {
-        o.ZeroBytes(o.At(line, plan_.head_size, o.StoredType(stored)),
-                    (stored_head - plan_.head_size) * ir::ByteSize(stored));
-      }
-    });
+    const int64_t stride = plan_.brains ? plan_.scores.k * kBrainProducts.depth() : plan_.head_size;
+    parts_.CopyQ(k, at, first, rows, to, stored, stride);
   }
 
   // Runs the plan's tasks for one block of rows; P begins with that block.
@@ -395,15 +318,12 @@ class AttentionEmitter {
                   Bytes(k, scratch, plan_.gemm_offset()));
   }
 
-  // gemm's Q: `packed`, or unless that is set the head's matrix where it lies.
-  void SetColumns(Kernel& k, const Matrices& matrices, const GemmTypes& types, Value head, Value packed,
-                  GemmKernel* gemm) {
-    if (packed) {
-      gemm->q.pointer = packed;
-      gemm->q.element = gemm->accumulator;
-      return;
-    }
-    StridedMatrix from = MatrixOf(k, matrices, types, head);
+  // gemm's Q.
+  static void SetPacked(Value packed, GemmKernel* gemm) {
+    gemm->q.pointer = packed;
+    gemm->q.element = gemm->accumulator;
+  }
+  static void SetColumns(const StridedMatrix& from, GemmKernel* gemm) {
     gemm->q.pointer = from.pointer;
     gemm->q.element = from.element;
     gemm->q.k_stride = from.k_stride.value();
@@ -416,7 +336,7 @@ class AttentionEmitter {
     gemm.accumulator = types_.Accumulator(k.o);
     gemm.inline_epilogue = true;
     gemm.p.pointer = q;
-    SetColumns(k, k_, types_, head, plan_.pack_keys ? packed : Value(), &gemm);
+    plan_.pack_keys ? SetPacked(packed, &gemm) : SetColumns(parts_.Keys(k, head), &gemm);
     gemm.epilogue = [&](KernelBuilder& kb, Value, Value row, Value column, Value acc) {
       Value line = kb.Mul(kb.Sub(row, kb.Mul(block, plan_.block_rows)), plan_.row_elements);
       kb.Store(acc, kb.At(scratch, kb.Add(line, column), gemm.accumulator));
@@ -431,19 +351,21 @@ class AttentionEmitter {
     gemm.accumulator = value_types_.Accumulator(o);
     gemm.inline_epilogue = InlineEpilogue(f_, n_);
     gemm.p.pointer = scratch;
-    Value packed_values = plan_.pack_values ? o.At(packed, plan_.keys_elements(), gemm.accumulator) : Value();
-    SetColumns(k, v_, value_types_, head, packed_values, &gemm);
+    if (plan_.pack_values) {
+      SetPacked(o.At(packed, plan_.keys_elements(), gemm.accumulator), &gemm);
+    } else {
+      SetColumns(parts_.Values(k, head), &gemm);
+    }
     gemm.epilogue = [&](KernelBuilder&, Value, Value row, Value column, Value sums) {
-      StoreContext(k, at, row, column, sums);
+      parts_.StoreContext(k, at, row, column, sums);
     };
     Multiply(k, &gemm, plan_.row_elements, block, scratch);
   }
 
+  const AttentionParts& parts_;
   FunctionEmitter& f_;
   const Node& n_;
-  GemmTypes types_, value_types_;
-  Matrices k_, v_;
-  Shape batch_, row_shape_;  // heads; what each has as rows
+  const GemmTypes &types_, &value_types_;
   Plan plan_;
   std::optional<MatrixTiles> registers_;
   ScoreRows rows_;
@@ -455,8 +377,23 @@ absl::Status EmitAttention(FunctionEmitter& f, const Node& n) {
   auto v = Matrices::Of(n.in(2), false, n.parts.at("context")->attrs->BoolOr("transpose_b", false));
   if (!k.ok()) return k.status();
   if (!v.ok()) return v.status();
-  AttentionEmitter(f, n, *std::move(k), *std::move(v)).Emit();
+  const AttentionParts parts(f, n, *std::move(k), *std::move(v));
+  if (IsStatic(n.parts.at("scores")->out().dims) && IsStatic(n.out().dims)) {
+    AttentionEmitter(parts).Emit();
+  } else {
+    EmitOpenAttention(parts);
+  }
   return absl::OkStatus();
+}
+
+// Whether it has an axis less than the scores have, or a shorter one: it is smaller than they are.
+bool IsBroadcast(const Tensor& mask, const Tensor& scores) {
+  if (IsStatic(mask.dims) && IsStatic(scores.dims)) return 2 * mask.NumElements() <= scores.NumElements();
+  if (mask.rank() < scores.rank()) return true;
+  for (int axis = 0; axis < scores.rank(); ++axis) {
+    if (mask.dims[axis] == Extent(1) && scores.dims[axis] != Extent(1)) return true;
+  }
+  return false;
 }
 
 // q is read once a block; k and v are packed where they lie; a mask is stored where that makes it smaller than the
@@ -464,7 +401,7 @@ absl::Status EmitAttention(FunctionEmitter& f, const Node& n) {
 ArgUse UseOf(const Node& n, int arg) {
   if (arg == 0) return ArgUse::kOnce;
   if (arg <= 2) return CanBeView(n.in(arg)) ? ArgUse::kMany : ArgUse::kMemory;
-  return 2 * n.in(arg).NumElements() <= n.parts.at("scores")->out().NumElements() ? ArgUse::kMemory : ArgUse::kOnce;
+  return IsBroadcast(n.in(arg), n.parts.at("scores")->out()) ? ArgUse::kMemory : ArgUse::kOnce;
 }
 
 }  // namespace

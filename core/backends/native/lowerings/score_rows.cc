@@ -15,13 +15,8 @@ constexpr int64_t kRowsAtOnce = 4;
 
 class RowsEmitter {
  public:
-  RowsEmitter(FunctionEmitter& f, Kernel& k, const ScoreRows& s, const Indices& batch)
-      : k_(k), o_(k.o), s_(s), batch_(batch) {
-    lanes_ = f.LanesForBytes(ir::ByteSize(s.accumulator), s.extent);
-    lanes_ = std::min(lanes_, f.LanesFor(f.Expression(*s.scores, s.raw), s.extent));
-    lanes_ = std::min(lanes_, f.LanesFor(f.Expression(*s.result, s.weights), s.extent));
-    whole_ = s.extent / lanes_ * lanes_;
-    rest_ = s.extent - whole_;
+  RowsEmitter(Kernel& k, const ScoreRows& s, const Indices& batch)
+      : k_(k), o_(k.o), s_(s), batch_(batch), lanes_(s.lanes), whole_(s.extent / lanes_ * Extent(lanes_)) {
     vector_ = o_.ComputeType(s.accumulator, lanes_);
   }
 
@@ -31,7 +26,7 @@ class RowsEmitter {
     rows_ = rows;
     Values maxima = Spread(ScoresAndMaxima(), [&](Value a, Value b) { return LargerOf(o_, a, b); });
     Values zeros(lines.size(), o_.ConstF(vector_, 0));
-    Values sums = o_.For(o_.Int(0), o_.Int(RoundUp(s_.extent, lanes_)), lanes_, zeros, [&](Value i, const Values& in) {
+    Values sums = o_.For(o_.Int(0), o_.Int(end()), lanes_, zeros, [&](Value i, const Values& in) {
       Values differences, out;
       for (size_t r = 0; r < lines_.size(); ++r) differences.push_back(o_.SubF(Load(r, i), maxima[r]));
       const Values e = o_.SideBySide(differences, [&](Value d) { return ExpOfNonPositive(o_, d); });
@@ -57,6 +52,11 @@ class RowsEmitter {
     o_.StoreElements(s_.brains > 0 ? ir::DType::kBF16 : s_.accumulator, v, lines_[r], i);
   }
 
+  // Of the columns, vectors' worth.
+  Extent end() const { return RoundUp(s_.extent, lanes_); }
+  // Whether there may be columns behind the whole vectors.
+  bool has_rest() const { return !s_.extent.IsMultipleOf(lanes_); }
+
   // What is made of `value`, which is that of `from` at column i.
   Value Map(const Tensor& from, const Tensor& to, size_t r, Value i, Value value) {
     Eval e(k_, lanes_);
@@ -80,7 +80,7 @@ class RowsEmitter {
     bool mapped = s_.scores != s_.raw;
     Value last = o_.Int(s_.extent - lanes_), end = o_.Int(whole_);
     Values tails;
-    for (size_t r = 0; rest_ > 0 && r < lines_.size(); ++r) tails.push_back(Load(r, last));
+    for (size_t r = 0; has_rest() && r < lines_.size(); ++r) tails.push_back(Load(r, last));
     Value lowest = o_.LowestN(s_.accumulator, vector_);
     Values maxima = o_.For(o_.Int(0), end, lanes_, Values(lines_.size(), lowest), [&](Value i, const Values& in) {
       Values out;
@@ -94,11 +94,18 @@ class RowsEmitter {
       }
       return out;
     });
-    std::vector<int64_t> move;
-    for (int64_t l = 0; l < lanes_; ++l) move.push_back(l < rest_ ? lanes_ - rest_ + l : lanes_);
     for (size_t r = 0; r < tails.size(); ++r) {
-      Value v = o_.Shuffle(Map(*s_.raw, *s_.scores, r, last, tails[r]), lowest, move);
-      Store(r, end, v);
+      Value v = Map(*s_.raw, *s_.scores, r, last, tails[r]);
+      if (s_.extent.is_static()) {
+        const int64_t rest = s_.extent.value() % lanes_;
+        std::vector<int64_t> move;
+        for (int64_t l = 0; l < lanes_; ++l) move.push_back(l < rest ? lanes_ - rest + l : lanes_);
+        v = o_.Shuffle(v, lowest, move);
+        Store(r, end, v);
+      } else {  // where to is the run's to say; what they lie on is the same
+        Store(r, last, v);
+        Store(r, o_.Int(s_.extent), lowest);
+      }
       maxima[r] = LargerOf(o_, v, maxima[r]);
     }
     return maxima;
@@ -109,17 +116,17 @@ class RowsEmitter {
     auto scaled = [&](size_t r, Value i) { return o_.MulF(Load(r, i), factors[r]); };
     Value last = o_.Int(s_.extent - lanes_);
     Values tails;
-    for (size_t r = 0; mapped && rest_ > 0 && r < lines_.size(); ++r) tails.push_back(scaled(r, last));
-    o_.For(o_.Int(0), o_.Int(mapped ? whole_ : RoundUp(s_.extent, lanes_)), lanes_, [&](Value i) {
+    for (size_t r = 0; mapped && has_rest() && r < lines_.size(); ++r) tails.push_back(scaled(r, last));
+    o_.For(o_.Int(0), o_.Int(mapped ? whole_ : end()), lanes_, [&](Value i) {
       for (size_t r = 0; r < lines_.size(); ++r) {
         Value v = scaled(r, i);
         StoreResult(r, i, mapped ? Map(*s_.weights, *s_.result, r, i, v) : v);
       }
     });
     for (size_t r = 0; r < tails.size(); ++r) StoreResult(r, last, Map(*s_.weights, *s_.result, r, last, tails[r]));
-    if (s_.brains > s_.extent) {
-      const int64_t bytes = (s_.brains - s_.extent) * ir::ByteSize(ir::DType::kBF16);
-      for (Value line : lines_) o_.ZeroBytes(o_.At(line, s_.extent, o_.StoredType(ir::DType::kBF16)), bytes);
+    if (s_.brains > 0) {
+      const int64_t keys = s_.extent.value(), bytes = (s_.brains - keys) * ir::ByteSize(ir::DType::kBF16);
+      for (Value line : lines_) o_.ZeroBytes(o_.At(line, keys, o_.StoredType(ir::DType::kBF16)), bytes);
     }
   }
 
@@ -127,7 +134,8 @@ class RowsEmitter {
   Ops& o_;
   const ScoreRows& s_;
   const Indices& batch_;
-  int64_t lanes_, whole_, rest_;
+  int64_t lanes_;
+  Extent whole_;  // columns of whole vectors
   mlir::Type vector_;
   Values lines_;
   std::vector<Indices> rows_;
@@ -135,8 +143,13 @@ class RowsEmitter {
 
 }  // namespace
 
-void EmitScoreRows(FunctionEmitter& f, Kernel& k, const ScoreRows& s, Value block, const Indices& batch, Value first,
-                   Value rows) {
+int64_t LanesOf(FunctionEmitter& f, const ScoreRows& s) {
+  return std::min({f.LanesForBytes(ir::ByteSize(s.accumulator), s.extent),
+                   f.LanesFor(f.Expression(*s.scores, s.raw), s.extent),
+                   f.LanesFor(f.Expression(*s.result, s.weights), s.extent)});
+}
+
+void EmitScoreRows(Kernel& k, const ScoreRows& s, Value block, const Indices& batch, Value first, Value rows) {
   Ops& o = k.o;
   mlir::Type element = o.ComputeType(s.accumulator);
   auto emit = [&](Value row, int64_t count) {
@@ -147,7 +160,7 @@ void EmitScoreRows(FunctionEmitter& f, Kernel& k, const ScoreRows& s, Value bloc
       lines.push_back(o.At(block, o.Mul(here, s.stride), element));
       indices.push_back(Delinearise(o, o.KernelBuilder::Add(first, here), s.rows));
     }
-    RowsEmitter(f, k, s, batch).Emit(lines, indices);
+    RowsEmitter(k, s, batch).Emit(lines, indices);
   };
   Value together = o.Mul(o.Div(rows, kRowsAtOnce), kRowsAtOnce);
   o.For(o.Int(0), together, kRowsAtOnce, [&](Value row) { emit(row, kRowsAtOnce); });

@@ -11,17 +11,22 @@ struct ScoreRows {
   const Tensor *raw = nullptr, *scores = nullptr, *weights = nullptr, *result = nullptr;
   ir::DType accumulator = ir::DType::kF32;  // of the block's elements
   Shape rows;                               // the axes between `batch` and the keys, whose elements are rows
-  int64_t extent = 0;                       // keys
-  // From row to row, in elements; whole vectors, of which those beyond `extent` are anything.
-  int64_t stride = 0;
+  Extent extent = 0;                        // keys
+  // From row to row, in elements: whole vectors, of which those beyond `extent` are anything. Where it is open, a
+  // vector more than these.
+  Extent stride = 0;
+  // Of the vectors: LanesOf(), or 1. At least `lanes` keys.
+  int64_t lanes = 1;
   // Unless 0: rows end as bf16, so many of them, zero beyond `extent`.
   int64_t brains = 0;
 };
 
+int64_t LanesOf(FunctionEmitter& f, const ScoreRows& s);
+
 // block[r][:] of the first product becomes that of `result`, r in [0, rows); row r stands for row first + r of those at
 // `batch`.
-void EmitScoreRows(FunctionEmitter& f, Kernel& k, const ScoreRows& s, mlir::Value block, const Indices& batch,
-                   mlir::Value first, mlir::Value rows);
+void EmitScoreRows(Kernel& k, const ScoreRows& s, mlir::Value block, const Indices& batch, mlir::Value first,
+                   mlir::Value rows);
 
 }  // namespace inlay::native
 
