@@ -485,7 +485,20 @@ def test_command_line(client, tmp_path):
     assert ran.exit_code == 0, ran.output
     check_close([np.load(tmp_path / "y.npz")["y"]], reference(model, inputs))
     refused = runner.invoke(main, ["run", library, "--random", "1"])
-    assert refused.exit_code != 0 and "'batch' may be any number" in refused.output
+    assert refused.exit_code != 0
+    assert (
+        "'batch' may be any number, so give the inputs in a file (--input) or say which (--size batch=N)"
+        in refused.output
+    )
+    sized = runner.invoke(main, ["run", library, "--random", "1", "--size", "batch=7", "--json"])
+    assert sized.exit_code == 0, sized.output
+    assert json.loads(sized.stdout)["outputs"][0]["shape"] == [7, 17]
+    profiled = runner.invoke(main, ["profile", library, "--size", "batch=7", "--runs", "3", "--offline", "--json"])
+    assert profiled.exit_code == 0, profiled.output
+    partitions = json.loads(profiled.stdout)["partitions"]
+    assert sum(p["flops"] * p["calls"] for p in partitions) >= 2 * 7 * (24 * 40 + 40 * 17)
+    wrong = runner.invoke(main, ["run", library, "--random", "1", "--size", "batch"])
+    assert wrong.exit_code == 2 and "NAME=N" in wrong.output
 
 
 def test_profile(client):

@@ -18,7 +18,7 @@ import click
 
 from inlay import __version__, cli_server
 from inlay.cli_command import EXIT_FAILED, EXIT_INTERRUPTED, command, server_option
-from inlay.cli_config import config_options, make_config, names
+from inlay.cli_config import config_options, make_config, names, numbers
 from inlay.config import PRECISIONS
 
 if TYPE_CHECKING:
@@ -43,6 +43,9 @@ def _shapes(values: tuple[str, ...]) -> dict[str, Any]:
 
 shape_option = click.option(
     "--shape", multiple=True, metavar="NAME=DIMS", help="A symbolic dimension's value (or 8*h), or an input's shape."
+)
+size_option = click.option(
+    "--size", "sizes", multiple=True, metavar="NAME=N", help="Of seeded inputs: what a dimension that is open shall be."
 )
 bundle_option = click.option(
     "--bundle",
@@ -170,15 +173,16 @@ def export(model, bundle, shape, server, timeout, as_json, **options):
 @click.argument("library", type=click.Path(dir_okay=False))
 @click.option("-i", "--input", "inputs", type=click.Path(dir_okay=False), metavar="X.npz", help="Inputs by name.")
 @click.option("--random", "seed", type=int, metavar="SEED", help="Seeded random inputs instead.")
+@size_option
 @click.option("-o", "--output", type=click.Path(dir_okay=False), metavar="Y.npz", help="Write the outputs here.")
 @click.option("--threads", type=click.IntRange(min=0), default=0, help="0: what it was compiled for.")
 @click.option("--repeat", type=click.IntRange(min=1), default=1, show_default=True, help="Runs; the median is shown.")
 @command
-def run(library, inputs, seed, output, threads, repeat, as_json):
+def run(library, inputs, seed, sizes, output, threads, repeat, as_json):
     """Run an exported LIBRARY on tensors."""
     from inlay import running
 
-    result = running.run_library(library, inputs, seed, output, threads, repeat)
+    result = running.run_library(library, inputs, seed, numbers("--size", sizes), output, threads, repeat)
     if not as_json:
         running.print_result(result)
     return result
@@ -222,12 +226,13 @@ def explain(model, shape, svg, limit, server, timeout, as_json, **options):
 @config_options
 @shape_option
 @click.option("-i", "--input", "inputs", type=click.Path(dir_okay=False), metavar="X.npz", help="Default: seeded ones.")
+@size_option
 @click.option("--runs", type=click.IntRange(min=1), default=30, show_default=True)
 @click.option("--limit", type=click.IntRange(min=1), default=40, show_default=True, help="Partitions to show.")
 @click.option("--offline", is_flag=True, help="Take the machine's peak from NumPy alone; no server is asked.")
 @server_option
 @command
-def profile(model, shape, inputs, runs, limit, offline, server, as_json, **options):
+def profile(model, shape, inputs, sizes, runs, limit, offline, server, as_json, **options):
     """Show where the time of MODEL goes (an exported library, .onnx, or a built-in name), partition by partition, and
     how far each is from what this machine can do."""
     from inlay import daemon, profiling, roofline, running
@@ -237,7 +242,10 @@ def profile(model, shape, inputs, runs, limit, offline, server, as_json, **optio
         module, plan, threads = profiling.load_library(model, options["threads"])
     else:
         module, plan, threads = profiling.build(model, _shapes(shape), make_config(options), server)
-    arrays = running.read_inputs(inputs, module.inputs) if inputs else make_inputs(module.inputs)
+    if inputs:
+        arrays = running.read_inputs(inputs, module.inputs)
+    else:
+        arrays = make_inputs(module.inputs, sizes=numbers("--size", sizes))
     limits = roofline.measure(threads, None if offline else daemon.connect(server))
     result = {"model": model, "threads": threads, **profiling.profile_module(module, plan, arrays, runs, limits)}
     if not as_json:

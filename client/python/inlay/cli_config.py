@@ -3,7 +3,7 @@ the schema (`inlay.schema`): `--executor-aot-interface-api=c`, `--runtime-crt-sy
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import click
@@ -16,6 +16,17 @@ from inlay.target import Target
 def names(value: str | None) -> tuple[str, ...]:
     """A list that is separated by commas."""
     return tuple(word.strip() for word in value.split(",") if word.strip()) if value else ()
+
+
+def numbers(option: str, texts: Iterable[str]) -> dict[str, int]:
+    """{NAME: N} of an option that may be repeated."""
+    found = {}
+    for text in texts:
+        name, equals, number = text.rpartition("=")
+        if not equals or not name or not number.isdecimal():
+            raise click.UsageError(f"{option} {text}: it is NAME=N, such as seq=128")
+        found[name] = int(number)
+    return found
 
 
 def _generated(prefix: str, options: dict[str, schema.Option], kind: str = "") -> list[Callable]:
@@ -96,7 +107,7 @@ def make_config(options: dict[str, Any], link_params: bool = True) -> Compilatio
         num_threads=options.pop("threads"),
         search=options.pop("search"),
         search_budget_s=search_budget or 0,
-        dim_hints=dict(_dim_hint(text) for text in options.pop("dim_hint")),
+        dim_hints=numbers("--dim-hint", options.pop("dim_hint")),
         replan=options.pop("replan"),
         pinned=read_cover(plan) if plan else None,
         backends=names(options.pop("backends")),
@@ -107,13 +118,6 @@ def make_config(options: dict[str, Any], link_params: bool = True) -> Compilatio
         mixed_precision=options.pop("mixed_precision"),
         link_params=link_params,
     )
-
-
-def _dim_hint(text: str) -> tuple[str, int]:
-    name, equals, extent = text.rpartition("=")
-    if not equals or not name or not extent.isdecimal():
-        raise click.UsageError(f"--dim-hint {text}: it is NAME=N, such as seq=128")
-    return name, int(extent)
 
 
 def _given(prefix: str, kind: str, generated: dict[str, Any]) -> dict[str, Any]:

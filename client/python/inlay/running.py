@@ -5,6 +5,7 @@ from __future__ import annotations
 import pathlib
 import statistics
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -15,19 +16,29 @@ from inlay.library import load_library
 from inlay.runtime import LibraryModule, TensorSpec, as_numpy
 
 
-def random_input(spec: TensorSpec, generator: np.random.Generator) -> np.ndarray:
-    """Normal for floats, small non-negative numbers for integers (valid as indices of most models), booleans alike."""
-    if symbols := dims.symbols(spec[2]):
+def random_input(
+    spec: TensorSpec, generator: np.random.Generator, sizes: Mapping[str, int] | None = None
+) -> np.ndarray:
+    """Normal for floats, small non-negative numbers for integers (valid as indices of most models), booleans alike.
+
+    `sizes`: of the dimensions that are open. Raises ValueError naming one that it lacks, or that comes out below zero.
+    """
+    shape = [dims.canonical(d, sizes) if isinstance(d, str) else d for d in spec[2]]
+    told = f"input {spec[0]} is {spec[1]}[{', '.join(map(str, spec[2]))}]"
+    if symbols := dims.symbols(shape):
+        name = dims.names_in(symbols[0])[0]
         raise ValueError(
-            f"input {spec[0]} is {spec[1]}[{', '.join(map(str, spec[2]))}]: {symbols[0]!r} may be any number, so give the "
-            "inputs in a file (--input)"
+            f"{told}: {name!r} may be any number, so give the inputs in a file (--input) or say which (--size {name}=N)"
         )
-    dtype, shape = numpy_dtype(spec[1]), [int(d) for d in spec[2]]
+    extents = [int(d) for d in shape]
+    if any(extent < 0 for extent in extents):
+        raise ValueError(f"{told}: with these sizes that is {extents}")
+    dtype = numpy_dtype(spec[1])
     if dtype.kind in "iu":
-        return generator.integers(0, 100, shape).astype(dtype)
+        return generator.integers(0, 100, extents).astype(dtype)
     if dtype.kind == "b":
-        return generator.integers(0, 2, shape).astype(dtype)
-    return generator.standard_normal(shape).astype(dtype)
+        return generator.integers(0, 2, extents).astype(dtype)
+    return generator.standard_normal(extents).astype(dtype)
 
 
 def read_inputs(path: str, specs: list[TensorSpec]) -> dict[str, np.ndarray]:
@@ -59,7 +70,13 @@ def read_inputs(path: str, specs: list[TensorSpec]) -> dict[str, np.ndarray]:
 
 
 def run_library(
-    path: str, inputs: str | None, seed: int | None, output: str | None, threads: int, repeat: int
+    path: str,
+    inputs: str | None,
+    seed: int | None,
+    sizes: Mapping[str, int],
+    output: str | None,
+    threads: int,
+    repeat: int,
 ) -> dict[str, Any]:
     """Runs a library and returns what `inlay run --json` prints. Raises ValueError, OSError, LoadError, RunError."""
     started = time.perf_counter()
@@ -69,7 +86,7 @@ def run_library(
         arrays = read_inputs(inputs, module.inputs)
     elif seed is not None or not module.inputs:
         generator = np.random.default_rng(seed)
-        arrays = {spec[0]: random_input(spec, generator) for spec in module.inputs}
+        arrays = {spec[0]: random_input(spec, generator, sizes) for spec in module.inputs}
     else:
         names = ", ".join(f"{n} ({d}[{', '.join(map(str, s))}])" for n, d, s in module.inputs)
         raise ValueError(f"inputs are needed: --input X.npz with {names}; or --random SEED")

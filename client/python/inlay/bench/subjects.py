@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -92,12 +92,13 @@ def torch_module(subject: dict[str, Any]) -> Any:
     raise ValueError("no PyTorch form: an .onnx file")
 
 
-def make_inputs(specs: Sequence[TensorSpec], seed: int = 0) -> Inputs:
-    """Seeded inputs; masks are ones, and types of tokens zeros, as in a call without padding."""
+def make_inputs(specs: Sequence[TensorSpec], seed: int = 0, sizes: Mapping[str, int] | None = None) -> Inputs:
+    """Seeded inputs; masks are ones, and types of tokens zeros, as in a call without padding. `sizes`: of dimensions
+    that are open. Raises ValueError as `random_input` does."""
     generator = np.random.default_rng(seed)
     inputs = {}
     for spec in specs:
-        array = random_input(spec, generator)
+        array = random_input(spec, generator, sizes)
         if "mask" in spec[0]:
             array[...] = 1
         elif "token_type" in spec[0]:
