@@ -27,10 +27,10 @@ constexpr int64_t kFewHeads = 8;            // less than that: for threads, they
 constexpr int64_t kBlockK = 256;            // keys of a panel of v that L1 holds
 constexpr int64_t kNearBytes = 64 << 10;    // scores of a block of rows
 constexpr int64_t kStackBytes = 256 << 10;  // of a tile's scores
-// Rows that meet keys where they lie, kMaxTileRows at a time (AVX2 on Zen 3, 12 heads of 64, 1000 keys, ms packed and
-// so: 12 rows 0.95 and 0.82, 16 1.17 and 0.84, 24 1.50 and 1.25, 32 1.97 and 1.66; 100 keys, 16 rows 0.14 and 0.10).
-// With AVX-512 tiles are twice as fast.
-constexpr int64_t kMostFewRows = 16, kMostFewRowsOfFewRegisters = 32;
+// Rows that meet keys where they lie, kMaxTileRows at a time (12 heads of 64, 1000 keys, ms packed and so: Zen 3, 12
+// rows 0.95 and 0.82, 16 1.17 and 0.84, 24 1.50 and 1.25, 32 1.97 and 1.66; Emerald Rapids by AVX-512, 12 rows level,
+// 16 1.18 and 0.95, 24 1.38 and 1.02, 32 1.49 and 1.73).
+constexpr int64_t kMostFewRows = 24, kMostFewRowsOfFewRegisters = 32;
 constexpr int64_t kWorkers = 64;  // that share the tasks; each has a tile's scores in the workspace too
 
 class OpenAttention {

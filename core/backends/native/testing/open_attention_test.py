@@ -17,7 +17,21 @@ from open_dims_test import OpenOps
 
 TOLERANCE = {"f32": (1e-4, 2e-5), "f64": (1e-10, 1e-10), "f16": (1e-2, 1e-2), "bf16": (5e-2, 5e-2)}
 # Around vectors' and tiles' widths, of one block of rows and of several; no rows, and no keys.
-SIZES = [(1, 1), (1, 5), (3, 16), (5, 130), (8, 3), (9, 40), (16, 16), (17, 7), (33, 65), (64, 64), (131, 97), (7, 300)]
+SIZES = [
+    (1, 1),
+    (1, 5),
+    (3, 16),
+    (5, 130),
+    (8, 3),
+    (9, 40),
+    (16, 16),
+    (17, 7),
+    (20, 40),
+    (33, 65),
+    (64, 64),
+    (131, 97),
+    (7, 300),
+]
 NOTHING = [(0, 3), (0, 0), (3, 0)]
 
 
