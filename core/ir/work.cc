@@ -102,9 +102,19 @@ Dim Flops(const Binding& binding) {
 
 }  // namespace
 
-double CountElements(const Type& type) { return static_cast<double>(OrZero(Elements(type))); }
+double CountElements(const Type& type) {
+  if (type.is_tensor()) return static_cast<double>(OrZero(Elements(type)));
+  double sum = 0;
+  for (const Type& field : type.tuple().fields) sum += CountElements(field);
+  return sum;
+}
 
-int64_t CountBytes(const Type& type) { return OrZero(Bytes(type)); }
+int64_t CountBytes(const Type& type) {
+  if (type.is_tensor()) return OrZero(Bytes(type));
+  int64_t sum = 0;
+  for (const Type& field : type.tuple().fields) sum += CountBytes(field);
+  return sum;
+}
 
 double CountFlops(const Binding& binding) { return static_cast<double>(OrZero(Flops(binding))); }
 

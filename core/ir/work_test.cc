@@ -68,6 +68,12 @@ TEST(CountWork, OfOpenExtents) {
   EXPECT_EQ(CountElements(y->type), 0);
 }
 
+TEST(CountElements, OfATupleThoseThatAreKnown) {
+  const TensorType known = MakeTensorType(kF, {3, 5}), open{kF, {Dim::Symbol("n"), 7}};
+  EXPECT_EQ(CountElements(TupleType{{known, open, known}}), 30);
+  EXPECT_EQ(CountBytes(TupleType{{known, open, known}}), 120);
+}
+
 TEST(CountWork, WhatIsTooMuchCountsNothing) {
   Function f;
   Builder b(&f);

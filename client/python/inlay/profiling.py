@@ -1,9 +1,10 @@
 """`inlay profile`: where the time of a model goes, partition by partition, and how far each is from what the machine can do.
 
-The library times its own steps (its function `profile`, core/artifact/FORMAT.md). What a partition has to do at the least
-(arithmetic of the operators' definitions, each tensor read or written once) stands in its plan, where extents are open as a
-polynomial over them; roofline.py measures what the machine can do at most. A share of the roofline above 100% is possible: fewer operations than the definition's
-(Winograd), integers of 8 bits where the roofline is f32's, tensors that stay in a nearer cache than their size promises.
+The library times its own steps (its function `profile`, core/artifact/FORMAT.md). What a partition has to do at the
+least (arithmetic of the operators' definitions, each tensor read or written once) stands in its plan, where extents are
+open as a polynomial over them; roofline.py measures what the machine can do at most. A share of the roofline above 100%
+is possible: fewer operations than the definition's (Winograd), integers of 8 bits where the roofline is f32's, tensors
+that stay in a nearer cache than their size promises.
 """
 
 from __future__ import annotations
