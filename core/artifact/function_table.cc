@@ -39,6 +39,15 @@ absl::Status CheckEntry(const proto::PrimitiveFunction& f) {
     if (constant.count(i) == 0) return bad(absl::StrCat("calls input ", i, " init-only, which is not constant"));
     if (!f.has_state()) return bad("has init-only inputs but no state");
   }
+  if (f.in_place_size() != 0 && f.in_place_size() != f.outputs_size()) return bad("has no in_place for each output");
+  for (int o = 0; o < f.in_place_size(); ++o) {
+    const int i = f.in_place(o);
+    if (i == -1) continue;
+    if (i < -1 || i >= f.inputs_size() || constant.count(i) > 0 ||
+        std::count(f.in_place().begin(), f.in_place().end(), i) > 1) {
+      return bad(absl::StrCat("makes output ", o, " in input ", i, ", which it may not"));
+    }
+  }
   return absl::OkStatus();
 }
 

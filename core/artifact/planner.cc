@@ -8,6 +8,7 @@
 #include "core/artifact/call_graph.h"
 #include "core/artifact/function_table.h"
 #include "core/artifact/memory_planner.h"
+#include "core/artifact/updates.h"
 #include "core/artifact/vm_lowering.h"
 #include "core/base/status_macros.h"
 #include "core/ir/work.h"
@@ -44,8 +45,11 @@ struct Use {
 
 class PlanBuilder {
  public:
-  explicit PlanBuilder(CallGraph graph)
-      : graph_(std::move(graph)), uses_(graph_.values.size()), output_of_value_(graph_.values.size(), -1) {}
+  PlanBuilder(CallGraph graph, std::vector<Update> updates)
+      : graph_(std::move(graph)),
+        updates_(std::move(updates)),
+        uses_(graph_.values.size()),
+        output_of_value_(graph_.values.size(), -1) {}
 
   absl::StatusOr<BuiltPlan> Build(const ir::Function& main, int num_threads, bool openmp) {
     plan_.num_threads = num_threads;
@@ -105,6 +109,10 @@ class PlanBuilder {
     for (size_t i = 0; i < outputs.size(); ++i) {
       const bool named = i < main.result_names.size() && !main.result_names[i].empty();
       plan_.outputs.push_back({named ? main.result_names[i] : absl::StrCat("output_", i), std::move(outputs[i])});
+    }
+    auto updates = [](const Update& update) { return update.input >= 0; };
+    if (std::any_of(updates_.begin(), updates_.end(), updates)) {
+      for (const Update& update : updates_) plan_.updates.push_back(update.input);
     }
     std::set<std::string> names = {"__metadata__"};  // safetensors' own
     for (size_t i = 0; i < graph_.params.size(); ++i) {
@@ -264,24 +272,49 @@ class PlanBuilder {
     }
   }
 
-  // A value that a run makes is made in the (first) output that it is; everything else is copied.
+  // A value that a run makes is made in the (first) output that it is; everything else is copied, into inputs that are
+  // updated last.
   void AddResults() {
+    std::vector<int> later;
     for (size_t i = 0; i < graph_.results.size(); ++i) {
-      const int value = graph_.results[i];
-      const int64_t bytes = graph_.values[value].bytes;
-      if (graph_.values[value].kind == Value::Kind::kRun && output_of_value_[value] < 0) {
+      int& value = graph_.results[i];
+      const Update& update = updates_[i];
+      if (graph_.values[value].kind == Value::Kind::kRun && output_of_value_[value] < 0 && update.direct) {
         output_of_value_[value] = static_cast<int>(i);
         continue;
       }
-      if (bytes == 0) continue;
-      TouchInRun(value);
-      Step copy;
-      copy.kind = StepKind::kCopy;
-      copy.name = plan_.outputs[i].name;
-      plan_.run_steps.push_back(std::move(copy));
-      args_of_run_step_.push_back({value});
-      copies_.push_back({static_cast<int>(plan_.run_steps.size()) - 1, static_cast<int>(i)});
+      if (graph_.values[value].bytes == 0) continue;
+      if (update.staged) value = AddCopyOf(value, plan_.outputs[i].name);
+      update.input >= 0 ? later.push_back(static_cast<int>(i)) : AddCopyToOutput(static_cast<int>(i));
     }
+    for (int output : later) AddCopyToOutput(output);
+  }
+
+  void AddCopyToOutput(int output) {
+    TouchInRun(graph_.results[output]);
+    args_of_run_step_.push_back({graph_.results[output]});
+    copies_.push_back({AddCopy(plan_.outputs[output].name), output});
+  }
+
+  // A value of its own that is what `value` is now.
+  int AddCopyOf(int value, const std::string& name) {
+    const int copy = static_cast<int>(graph_.values.size());
+    graph_.values.push_back({Value::Kind::kRun, graph_.values[value].bytes});
+    uses_.emplace_back();
+    output_of_value_.push_back(-1);
+    TouchInRun(value);
+    TouchInRun(copy);
+    args_of_run_step_.push_back({value, copy});
+    AddCopy(name);
+    return copy;
+  }
+
+  int AddCopy(const std::string& name) {
+    Step copy;
+    copy.kind = StepKind::kCopy;
+    copy.name = name;
+    plan_.run_steps.push_back(std::move(copy));
+    return static_cast<int>(plan_.run_steps.size()) - 1;
   }
 
   enum Region { kConstantRegion, kLoadRegion, kArenaRegion, kNumRegions };
@@ -395,6 +428,7 @@ class PlanBuilder {
   }
 
   CallGraph graph_;
+  std::vector<Update> updates_;  // one a result
   std::vector<Use> uses_;
   ExecutionPlan plan_;
   std::map<const proto::PrimitiveFunction*, int> function_index_;
@@ -410,15 +444,16 @@ class PlanBuilder {
 absl::StatusOr<BuiltPlan> BuildPlan(const ir::IRModule& partitioned,
                                     absl::Span<const proto::StaticLibraryManifest> manifests) {
   INLAY_ASSIGN_OR_RETURN(FunctionTable functions, FunctionTable::Make(manifests));
+  INLAY_ASSIGN_OR_RETURN(std::vector<Update> updates, PlanUpdates(partitioned, functions));
   const bool openmp = std::any_of(manifests.begin(), manifests.end(), RequiresOpenMp);
   if (partitioned.config().executor.kind == target::ExecutorKind::kVm) {
-    INLAY_ASSIGN_OR_RETURN(LoweredModule lowered, LowerToBytecode(partitioned, functions));
+    INLAY_ASSIGN_OR_RETURN(LoweredModule lowered, LowerToBytecode(partitioned, functions, updates));
     CallGraph graph = std::move(lowered.graph);
-    return PlanBuilder(std::move(graph))
+    return PlanBuilder(std::move(graph), std::move(updates))
         .BuildVm(partitioned.functions.at("main"), std::move(lowered), partitioned.config().num_threads, openmp);
   }
   INLAY_ASSIGN_OR_RETURN(CallGraph graph, BuildCallGraph(partitioned, functions));
-  return PlanBuilder(std::move(graph))
+  return PlanBuilder(std::move(graph), std::move(updates))
       .Build(partitioned.functions.at("main"), partitioned.config().num_threads, openmp);
 }
 

@@ -73,6 +73,93 @@ TEST(Planner, OutputsThatAreInputsWeightsLiteralsOrReturnedTwice) {
   EXPECT_EQ(built->params[0], w);
 }
 
+// Of a model with a cache: `write` makes a new one, `read` reads it.
+struct Decoder {
+  ModuleBuilder b;
+  ir::VarPtr cache = b.Input("cache", kT), x = b.Input("x", kT);
+  ExecutionPlan Plan(std::vector<ir::Operand> results, std::vector<int64_t> updates) {
+    b.Return(std::move(results), {});
+    b.main().attrs.Set("updates", std::move(updates));
+    auto built = BuildPlan(b.module(), b.manifests());
+    EXPECT_TRUE(built.ok()) << built.status();
+    return built.ok() ? built->plan : ExecutionPlan();
+  }
+};
+
+TEST(Planner, AnInputIsUpdatedByTheLastCallThatReadsIt) {
+  Decoder s;
+  s.b.Implement(Binary("write").InPlace({0}));
+  s.b.Implement(Unary("read"));
+  ir::VarPtr old = s.b.Call("read", {s.cache});
+  ir::VarPtr made = s.b.Call("write", {s.cache, old});
+  const ExecutionPlan plan = s.Plan({s.b.Call("read", {made}), made}, {-1, 0});
+  EXPECT_THAT(plan.updates, ElementsAre(-1, 0));
+  ASSERT_EQ(plan.run_steps.size(), 3);
+  EXPECT_EQ(Arg(plan, plan.run_steps[1], 2).kind, BufferKind::kOutput);
+  EXPECT_EQ(Arg(plan, plan.run_steps[1], 2).index, 1);
+  EXPECT_EQ(Arg(plan, plan.run_steps[2], 0).kind, BufferKind::kOutput);
+}
+
+// The call that makes it and whether it is copied at the end.
+void ExpectMadeElsewhere(const ExecutionPlan& plan, int call) {
+  ASSERT_FALSE(plan.run_steps.empty());
+  EXPECT_EQ(Arg(plan, plan.run_steps[call], 2).kind, BufferKind::kArena);
+  EXPECT_EQ(plan.run_steps.back().kind, StepKind::kCopy);
+  EXPECT_EQ(Arg(plan, plan.run_steps.back(), 1).index, 0);
+}
+
+TEST(Planner, AnInputThatIsReadLaterIsUpdatedAtTheEnd) {
+  Decoder s;
+  s.b.Implement(Binary("write").InPlace({0}));
+  s.b.Implement(Unary("read"));
+  ir::VarPtr made = s.b.Call("write", {s.cache, s.x});
+  ir::VarPtr later = s.b.Call("read", {s.cache});
+  ExpectMadeElsewhere(s.Plan({made, later}, {0, -1}), 0);
+}
+
+TEST(Planner, AnInputThatIsReturnedTooIsUpdatedAfterIt) {
+  Decoder s;
+  s.b.Implement(Binary("write").InPlace({0}));
+  ir::VarPtr made = s.b.Call("write", {s.cache, s.x});
+  const ExecutionPlan plan = s.Plan({made, s.cache}, {0, -1});
+  ExpectMadeElsewhere(plan, 0);
+  ASSERT_EQ(plan.run_steps.size(), 3);
+  EXPECT_EQ(Arg(plan, plan.run_steps[1], 0).kind, BufferKind::kInput);
+  EXPECT_EQ(Arg(plan, plan.run_steps[1], 1).index, 1);
+}
+
+TEST(Planner, ACallThatReadsWhatItUpdatesMustSayThatItMay) {
+  for (int argument : {-1, 1}) {
+    Decoder s;
+    Signature write = Binary("write");
+    if (argument >= 0) write.InPlace({argument});
+    s.b.Implement(write);
+    ExpectMadeElsewhere(s.Plan({s.b.Call("write", {s.cache, s.x})}, {0}), 0);
+  }
+  Decoder twice;
+  twice.b.Implement(Binary("write").InPlace({0}));
+  ExpectMadeElsewhere(twice.Plan({twice.b.Call("write", {twice.cache, twice.cache})}, {0}), 0);
+  Decoder unread;  // the input's memory is only written
+  unread.b.Implement(Unary("read"));
+  const ExecutionPlan plan = unread.Plan({unread.b.Call("read", {unread.x})}, {0});
+  ASSERT_EQ(plan.run_steps.size(), 1);
+  EXPECT_EQ(Arg(plan, plan.run_steps[0], 1).kind, BufferKind::kOutput);
+}
+
+TEST(Planner, InputsThatChangePlacesAreCopiedBeforeEitherIsWritten) {
+  Decoder s;
+  const ExecutionPlan plan = s.Plan({s.x, s.cache}, {0, 1});
+  ASSERT_EQ(plan.run_steps.size(), 4);
+  for (int i : {0, 1}) {
+    EXPECT_EQ(Arg(plan, plan.run_steps[i], 0).kind, BufferKind::kInput);
+    EXPECT_EQ(Arg(plan, plan.run_steps[i], 1).kind, BufferKind::kArena);
+    EXPECT_EQ(Arg(plan, plan.run_steps[2 + i], 0).offset, Arg(plan, plan.run_steps[i], 1).offset);
+    EXPECT_EQ(Arg(plan, plan.run_steps[2 + i], 1).index, i);
+  }
+  EXPECT_NE(Arg(plan, plan.run_steps[0], 1).offset, Arg(plan, plan.run_steps[1], 1).offset);
+  EXPECT_EQ(plan.arena_bytes, 256);
+}
+
 TEST(Planner, FunctionsSayWhatTheyAre) {
   ModuleBuilder b;
   b.Implement(Signature("f").In(kT).In(kT).Out(kT).Constant({1}));

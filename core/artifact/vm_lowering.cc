@@ -28,7 +28,8 @@ using runtime::VmRegister;
 // What is common to all functions: the values that loading makes, the kernel calls, the functions' numbers.
 class ModuleLowering {
  public:
-  ModuleLowering(const ir::IRModule& module, const FunctionTable& functions) : module_(module), functions_(functions) {}
+  ModuleLowering(const ir::IRModule& module, const FunctionTable& functions, const std::vector<Update>& updates)
+      : module_(module), functions_(functions), updates_(updates) {}
 
   absl::StatusOr<LoweredModule> Run();
 
@@ -113,6 +114,7 @@ class ModuleLowering {
 
   const ir::IRModule& module_;
   const FunctionTable& functions_;
+  const std::vector<Update>& updates_;
   LoweredModule out_;
   OpenShapesBuilder shapes_;
   std::map<std::string, int64_t> index_;
@@ -122,7 +124,9 @@ class ModuleLowering {
 
 class FunctionLowering {
  public:
-  FunctionLowering(ModuleLowering* module, const ir::Function& function) : module_(*module), function_(function) {}
+  // `updates`: main's, else empty.
+  FunctionLowering(ModuleLowering* module, const ir::Function& function, std::vector<Update> updates)
+      : module_(*module), function_(function), updates_(std::move(updates)) {}
 
   // `lifted`: of main alone, the values of its last parameters.
   absl::StatusOr<VmFunction> Run(const std::string& name, const std::vector<int>& lifted) {
@@ -144,7 +148,7 @@ class FunctionLowering {
       for (auto& type : types) results.push_back(NewRegister(RegisterKind::kResult, std::move(type)));
     }
     out_.num_results = static_cast<int32_t>(results.size());
-    INLAY_RETURN_IF_ERROR(LowerBlock(function_.body, results));
+    INLAY_RETURN_IF_ERROR(LowerBlock(function_.body, results, updates_));
     Emit({static_cast<int64_t>(VmOp::kReturn)});
     INLAY_RETURN_IF_ERROR(AssignFrame());
     return std::move(out_);
@@ -237,7 +241,9 @@ class FunctionLowering {
   }
 
   // A result that a call of the block makes is made where it belongs; everything else is copied there.
-  absl::Status LowerBlock(const Block& block, const std::vector<int>& results) {
+  // `updates`: of main's results, else empty.
+  absl::Status LowerBlock(const Block& block, const std::vector<int>& results,
+                          const std::vector<Update>& updates = {}) {
     std::unordered_map<const ir::Var*, std::pair<const ir::Var*, int>> makers;  // of tensors: the call and which of it
     for (const Binding& binding : block.bindings) {
       if (binding.kind == Binding::Kind::kTuple) continue;
@@ -252,19 +258,30 @@ class FunctionLowering {
       makers[binding.var.get()] = {tuple->second.first, tuple->second.second + static_cast<int>(before.size())};
     }
     size_t at = 0;
-    for (const Operand& result : block.results) {
+    for (size_t i = 0; i < block.results.size(); ++i) {
+      const Operand& result = block.results[i];
       std::vector<ir::TensorType> types;
       AppendLeaves(result.type(), &types);
       const auto maker = result.is_var() && result.var->type.is_tensor() ? makers.find(result.var.get()) : makers.end();
-      if (maker != makers.end()) wanted_.insert({maker->second, results[at]});
+      if (maker != makers.end() && (updates.empty() || updates[i].direct)) wanted_.insert({maker->second, results[at]});
       at += types.size();
     }
     for (const Binding& binding : block.bindings) INLAY_RETURN_IF_ERROR(LowerBinding(binding));
     at = 0;
-    for (const Operand& result : block.results) {
-      INLAY_ASSIGN_OR_RETURN(Leaves leaves, LeavesOf(result, "a result"));
-      for (const Leaf& leaf : leaves) Copy(leaf, results[at++]);
+    std::vector<std::pair<Leaf, int>> later;  // into inputs
+    for (size_t i = 0; i < block.results.size(); ++i) {
+      INLAY_ASSIGN_OR_RETURN(Leaves leaves, LeavesOf(block.results[i], "a result"));
+      for (Leaf leaf : leaves) {
+        if (!updates.empty() && updates[i].staged) {
+          const int copy = NewRegister(RegisterKind::kFrame, leaf.type);
+          Copy(leaf, copy);
+          leaf = {copy, -1, leaf.type};
+        }
+        const bool updating = !updates.empty() && updates[i].input >= 0;
+        updating ? later.push_back({leaf, results[at++]}) : Copy(leaf, results[at++]);
+      }
     }
+    for (const auto& [from, to] : later) Copy(from, to);
     return absl::OkStatus();
   }
 
@@ -507,6 +524,7 @@ class FunctionLowering {
 
   ModuleLowering& module_;
   const ir::Function& function_;
+  const std::vector<Update> updates_;
   VmFunction out_;
   int position_ = 0;                 // of the next instruction, counted in instructions
   std::vector<Lifetime> lifetimes_;  // of registers
@@ -528,7 +546,7 @@ absl::StatusOr<LoweredModule> ModuleLowering::Run() {
   IndexOf("main");
   for (size_t i = 0; i < order_.size(); ++i) {
     const std::string name = order_[i];
-    FunctionLowering lowering(this, module_.functions.at(name));
+    FunctionLowering lowering(this, module_.functions.at(name), i == 0 ? updates_ : std::vector<Update>());
     absl::StatusOr<VmFunction> lowered = lowering.Run(name, i == 0 ? lifted : std::vector<int>());
     if (i == 0) INLAY_RETURN_IF_ERROR(lowered.status());
     INLAY_RETURN_IF_ERROR(Annotate(lowered.status(), absl::StrCat("function '", name, "'")));
@@ -544,8 +562,9 @@ absl::StatusOr<LoweredModule> ModuleLowering::Run() {
 
 }  // namespace
 
-absl::StatusOr<LoweredModule> LowerToBytecode(const ir::IRModule& partitioned, const FunctionTable& functions) {
-  return ModuleLowering(partitioned, functions).Run();
+absl::StatusOr<LoweredModule> LowerToBytecode(const ir::IRModule& partitioned, const FunctionTable& functions,
+                                              const std::vector<Update>& updates) {
+  return ModuleLowering(partitioned, functions, updates).Run();
 }
 
 }  // namespace inlay::artifact

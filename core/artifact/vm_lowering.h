@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "core/artifact/call_graph.h"
+#include "core/artifact/updates.h"
 #include "core/runtime/open_shapes.h"
 #include "core/runtime/vm/bytecode.h"
 
@@ -24,8 +25,9 @@ struct LoweredModule {
   std::vector<int> constants_read;                   // values that a run reads
 };
 
-// Errors as BuildPlan's.
-absl::StatusOr<LoweredModule> LowerToBytecode(const ir::IRModule& partitioned, const FunctionTable& functions);
+// `updates`: PlanUpdates'. Errors as BuildPlan's.
+absl::StatusOr<LoweredModule> LowerToBytecode(const ir::IRModule& partitioned, const FunctionTable& functions,
+                                              const std::vector<Update>& updates);
 
 }  // namespace inlay::artifact
 

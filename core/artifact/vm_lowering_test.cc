@@ -73,6 +73,31 @@ TEST(VmLowering, OpenShapes) {
             "'x')");
 }
 
+// In a register of which kind the first call of main makes the new value of an input.
+runtime::RegisterKind WhereItIsMade(bool read_later) {
+  const auto type = F32({S("batch"), 8});
+  ModuleBuilder b;
+  b.Implement(Signature("write").In(type).In(type).Out(type).Symbols({"batch"}).InPlace({0}));
+  ir::VarPtr cache = b.Input("cache", type), x = b.Input("x", type);
+  ir::VarPtr made = b.Call("write", {cache, x});
+  std::vector<ir::Operand> results = {made};
+  if (read_later) results.push_back(b.Call("write", {cache, made}));
+  b.Return(results, {});
+  b.main().attrs.Set("updates", read_later ? std::vector<int64_t>{0, -1} : std::vector<int64_t>{0});
+  UseVm(&b);
+  auto built = BuildPlan(b.module(), b.manifests());
+  EXPECT_TRUE(built.ok()) << built.status();
+  EXPECT_EQ(built->plan.updates[0], 0);
+  const VmFunction& main = built->plan.bytecode.functions[0];
+  EXPECT_EQ(main.code[0], static_cast<int64_t>(runtime::VmOp::kOpenKernel));
+  return main.registers[main.code[5]].kind;
+}
+
+TEST(VmLowering, AnInputIsUpdatedByTheLastCallThatReadsIt) {
+  EXPECT_EQ(WhereItIsMade(false), runtime::RegisterKind::kResult);
+  EXPECT_EQ(WhereItIsMade(true), runtime::RegisterKind::kSlot);
+}
+
 TEST(VmLowering, ASymbolThatNoInputHasIsRefused) {
   ModuleBuilder b;
   b.Implement(Signature("f").In(F32({S("a*b")})).Out(F32({S("a*b")})).Symbols({"a", "b"}));

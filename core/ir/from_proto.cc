@@ -1,12 +1,15 @@
+#include <functional>
 #include <map>
 #include <vector>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
+#include "core/ir/batch.h"
 #include "core/ir/dim_expr.h"
 #include "core/ir/infer_binding.h"
 #include "core/ir/proto_conversion.h"
+#include "core/ir/updates.h"
 
 namespace inlay::ir {
 namespace {
@@ -338,12 +341,41 @@ class FunctionReader {
   bool in_body_ = true;  // not inside an if
 };
 
+absl::Status CheckBlocks(const Block& block, const std::function<absl::Status(const Binding&)>& check) {
+  for (const Binding& binding : block.bindings) {
+    INLAY_RETURN_IF_ERROR(check(binding));
+    for (const Block& nested : binding.blocks) INLAY_RETURN_IF_ERROR(CheckBlocks(nested, check));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckMain(const Function& main) {
   for (size_t i = 0; i < main.body.results.size(); ++i) {
     if (!main.body.results[i].type().is_tensor()) {
       return absl::InvalidArgumentError(
           absl::StrCat("function 'main': result ", i, " is a tuple; the results of main must be tensors"));
     }
+  }
+  return UpdatedInputs(main).status();
+}
+
+// What the compiler itself says in attributes (core/README.md, core/ir/batch.h) is not a client's to say.
+absl::Status CheckReserved(const IRModule& module) {
+  auto check = [](const Attrs& attrs, std::initializer_list<absl::string_view> reserved, absl::string_view what) {
+    for (absl::string_view name : reserved) {
+      if (attrs.Has(name)) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(what, " has the attribute '", name, "', which is the compiler's own"));
+      }
+    }
+    return absl::OkStatus();
+  };
+  for (const auto& [name, function] : module.functions) {
+    const std::string where = absl::StrCat("function '", Shown(name), "'");
+    INLAY_RETURN_IF_ERROR(check(function.attrs, {"num_lifted_params", "backend", "symbol", "constant_params"}, where));
+    INLAY_RETURN_IF_ERROR(CheckBlocks(function.body, [&](const Binding& binding) {
+      return check(binding.attrs, {kMicroBatches}, absl::StrCat(where, ": ", Describe(binding)));
+    }));
   }
   return absl::OkStatus();
 }
@@ -387,6 +419,7 @@ absl::StatusOr<IRModule> FromProto(const proto::IRModule& proto) {
   }
   INLAY_ASSIGN_OR_RETURN(target::CompilationConfig config, target::CompilationConfig::FromProto(proto.config()));
   INLAY_ASSIGN_OR_RETURN(IRModule module, PartitionsFromProto(proto));
+  INLAY_RETURN_IF_ERROR(CheckReserved(module));
   INLAY_RETURN_IF_ERROR(CheckMain(module.functions.at("main")));
   module.set_config(std::move(config));
   return module;

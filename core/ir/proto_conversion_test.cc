@@ -94,6 +94,48 @@ TEST(FromProtoTest, EveryMalformationIsNamed) {
               IsInvalid("2 result_names for 1 results"));
 }
 
+TEST(FromProtoTest, WhatTheCompilerSaysInAttributesIsNotAClientsToSay) {
+  for (const char* name : {"num_lifted_params", "backend", "symbol", "constant_params"}) {
+    proto::IRModule m = Valid();
+    (*Main(m).mutable_attrs())[name].set_s("x");
+    EXPECT_THAT(Error(m), IsInvalid(absl::StrCat("function 'main' has the attribute '", name, "'")));
+  }
+  proto::IRModule m = Valid();
+  (*m.mutable_functions())["f"] = Main(m);
+  B(m, 0).clear_call();
+  B(m, 0).mutable_call_function()->set_function("f");
+  EXPECT_TRUE(Error(m).ok()) << Error(m);
+  (*B(m, 0).mutable_attrs())["micro_batches"].set_s("x");
+  EXPECT_THAT(Error(m), IsInvalid("has the attribute 'micro_batches', which is the compiler's own"));
+}
+
+TEST(FromProtoTest, UpdatesMustFitTheirInputs) {
+  auto with = [](std::vector<int64_t> updates, auto change) {
+    proto::IRModule m = Valid();
+    auto* ints = (*Main(m).mutable_attrs())["updates"].mutable_ints();
+    for (int64_t i : updates) ints->add_v(i);
+    change(m);
+    return Error(m);
+  };
+  using M = proto::IRModule;
+  auto as_is = [](M&) {};
+  EXPECT_TRUE(with({0}, as_is).ok());
+  EXPECT_TRUE(with({-1}, as_is).ok());
+  EXPECT_THAT(with({}, as_is), IsInvalid("'updates' must be 1 ints, one a result (the input that it updates, or -1)"));
+  EXPECT_THAT(with({0, -1}, as_is), IsInvalid("must be 1 ints"));
+  EXPECT_THAT(with({1}, as_is), IsInvalid("names input 1 for result 0; there are 1"));
+  EXPECT_THAT(with({-2}, as_is), IsInvalid("names input -2"));
+  EXPECT_THAT(with({0, 0}, [](M& m) { Main(m).mutable_body()->add_results()->set_var(1); }),
+              IsInvalid("names input 0 'x' twice"));
+  EXPECT_THAT(with({0},
+                   [](M& m) {
+                     Main(m).mutable_vars(0)->clear_type();
+                     SetType(Main(m).mutable_vars(0)->mutable_type(), {2, 1});
+                   }),
+              IsInvalid("says that result 0, f32[2, 2], is the new value of input 0 'x', which is f32[2, 1]"));
+  EXPECT_THAT(with({}, [](M& m) { (*Main(m).mutable_attrs())["updates"].set_i(0); }), IsInvalid("must be 1 ints"));
+}
+
 TEST(FromProtoTest, HostileTypesAndData) {
   auto dims = [](std::vector<int64_t> shape) {
     proto::IRModule m = Valid();

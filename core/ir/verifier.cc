@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/ir/infer_binding.h"
+#include "core/ir/updates.h"
 
 namespace inlay::ir {
 namespace {
@@ -133,7 +134,7 @@ absl::Status Verify(const IRModule& module) {
   for (const auto& [name, function] : module.functions) {
     INLAY_RETURN_IF_ERROR(Annotate(FunctionVerifier(lookup).Run(function), absl::StrCat("function '", name, "'")));
   }
-  return absl::OkStatus();
+  return UpdatedInputs(module.functions.at("main")).status();
 }
 
 absl::Status Verify(const Function& function) {

@@ -89,6 +89,8 @@ absl::StatusOr<std::unique_ptr<LoadedModule>> LoadedModule::Load(
 const std::vector<runtime::NamedTensor>& LoadedModule::inputs() const { return impl_->executor->plan().inputs; }
 const std::vector<runtime::NamedTensor>& LoadedModule::outputs() const { return impl_->executor->plan().outputs; }
 
+const std::vector<int32_t>& LoadedModule::updates() const { return impl_->executor->plan().updates; }
+
 const runtime::OpenShapes& LoadedModule::shapes() const { return impl_->executor->plan().shapes; }
 
 absl::Status LoadedModule::Run(absl::Span<const void* const> inputs, absl::Span<void* const> outputs,

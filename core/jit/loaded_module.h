@@ -43,7 +43,8 @@ class LoadedModule {
 
   const std::vector<runtime::NamedTensor>& inputs() const;
   const std::vector<runtime::NamedTensor>& outputs() const;
-  const runtime::OpenShapes& shapes() const;  // not empty: what of these is open
+  const std::vector<int32_t>& updates() const;  // ExecutionPlan::updates
+  const runtime::OpenShapes& shapes() const;    // not empty: what of these is open
 
   // Dense row-major data, one pointer an input and an output, of the sizes that inputs() and outputs() say; no output
   // overlaps anything else.

@@ -33,7 +33,8 @@ class Executor {
   virtual ~Executor() = default;
 
   // Dense data of each input and output, aligned to its element at least. Outputs overlap neither inputs nor each
-  // other. INTERNAL, naming the partition, where compiled code reports an error.
+  // other, but one that updates an input (ExecutionPlan::updates) may be that input's memory, which is written then:
+  // where the run fails, with anything. INTERNAL, naming the partition, where compiled code reports an error.
   // `shapes`: of this run, where the plan's are open (CallTypes::shapes); else null, as in the other two.
   virtual Status Run(const void* const* inputs, void* const* outputs, const ShapeValues* shapes = nullptr) const = 0;
 

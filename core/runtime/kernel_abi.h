@@ -6,8 +6,9 @@
  *   int32_t p_run(const InlayCallContext* ctx, void* const* args);
  *     args: pointers to the dense row-major data of all inputs, then of all outputs, in the manifest's order.
  *     Every pointer is 64-byte aligned unless it is a caller's own tensor (then aligned to its element); inputs may
- *     alias each other but no output. Where the manifest lists symbols (dimensions that its types leave open), one more
- *     pointer follows: to their values, an int64_t each. Returns 0, or an INLAY_E code after ctx->set_error.
+ *     alias each other but no output, unless the manifest's in_place says that an output may be an input's memory.
+ *     Where the manifest lists symbols (dimensions that its types leave open), one more pointer follows: to their
+ *     values, an int64_t each. Returns 0, or an INLAY_E code after ctx->set_error.
  *
  * And where the manifest says has_state:
  *

@@ -164,6 +164,22 @@ Status CheckEntry(const ExecutionPlan& plan) {
   return Status();
 }
 
+Status CheckUpdates(const ExecutionPlan& plan) {
+  if (plan.updates.empty()) return Status();
+  if (plan.updates.size() != plan.outputs.size()) return Bad("updates are not one an output");
+  std::vector<bool> updated(plan.inputs.size(), false);
+  for (size_t i = 0; i < plan.outputs.size(); ++i) {
+    const int32_t input = plan.updates[i];
+    if (input == -1) continue;
+    const bool there = input >= 0 && input < static_cast<int64_t>(plan.inputs.size());
+    if (!there || updated[input] || !(plan.inputs[input].type == plan.outputs[i].type)) {
+      return Bad("output " + std::to_string(i) + " updates what it may not");
+    }
+    updated[input] = true;
+  }
+  return Status();
+}
+
 }  // namespace
 
 Status ExecutionPlan::Check() const {
@@ -205,6 +221,7 @@ Status ExecutionPlan::Check() const {
       if (!s.ok()) return s;
     }
   }
+  if (Status s = CheckUpdates(*this); !s.ok()) return s;
   if (Status s = CheckEntry(*this); !s.ok()) return s;
   if (Status s = CheckStates(*this); !s.ok()) return s;
   if (bytecode.empty()) return Status();

@@ -1,4 +1,5 @@
 // The JSON form of an ExecutionPlan. nlohmann's exceptions stay in this file.
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "core/runtime/plan.h"
@@ -239,7 +240,12 @@ ExecutionPlan Parse(const Json& json) {
   }
   ExecutionPlan plan;
   for (const Json& t : json.at("inputs")) plan.inputs.push_back(TensorFromJson(t));
-  for (const Json& t : json.at("outputs")) plan.outputs.push_back(TensorFromJson(t));
+  for (const Json& t : json.at("outputs")) {
+    plan.outputs.push_back(TensorFromJson(t));
+    plan.updates.push_back(t.value("updates", -1));
+  }
+  const auto none = std::count(plan.updates.begin(), plan.updates.end(), -1);
+  if (none == static_cast<std::ptrdiff_t>(plan.updates.size())) plan.updates.clear();
   for (const Json& t : json.at("params")) {
     plan.params.push_back(TensorFromJson(t));
     plan.param_load_only.push_back(t.value("load_only", false));
@@ -286,7 +292,10 @@ std::string ExecutionPlan::ToJson() const {
                {"arena_bytes", arena_bytes},
                {"num_threads", num_threads}};
   for (const NamedTensor& t : inputs) json["inputs"].push_back(TensorJson(t));
-  for (const NamedTensor& t : outputs) json["outputs"].push_back(TensorJson(t));
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    json["outputs"].push_back(TensorJson(outputs[i]));
+    if (!updates.empty() && updates[i] >= 0) json["outputs"].back()["updates"] = updates[i];
+  }
   for (size_t i = 0; i < params.size(); ++i) {
     json["params"].push_back(TensorJson(params[i]));
     if (param_load_only[i]) json["params"].back()["load_only"] = true;

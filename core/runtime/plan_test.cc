@@ -53,6 +53,24 @@ TEST(Plan, JsonRoundTrip) {
   EXPECT_EQ(again->functions[0].info.ops, (std::vector<std::string>{"matmul", "add"}));
   EXPECT_EQ(again->functions[0].info.flops.value, int64_t{1} << 40);
   EXPECT_EQ(again->functions[0].info.bytes.extent, "4*batch");
+  EXPECT_TRUE(again->updates.empty());
+}
+
+TEST(Plan, UpdatesAreOfInputsOfTheSameType) {
+  ExecutionPlan plan = SmallPlan();
+  plan.updates = {-1, 0};
+  ASSERT_EQ(CheckText(plan), "");
+  StatusOr<ExecutionPlan> again = ExecutionPlan::FromJson(plan.ToJson());
+  ASSERT_TRUE(again.ok()) << again.status().message();
+  EXPECT_EQ(again->updates, plan.updates);
+  for (std::vector<int32_t> wrong : {std::vector<int32_t>{0}, {0, 0}, {-1, 1}, {-2, 0}}) {
+    plan.updates = wrong;
+    EXPECT_NE(CheckText(plan), "");
+  }
+  plan.updates = {-1, 0};
+  plan.inputs.push_back({"z", {DType::kF32, {3, 2}}});
+  plan.updates = {-1, 1};
+  EXPECT_THAT(CheckText(plan), HasSubstr("output 1 updates what it may not"));
 }
 
 TEST(Plan, InfoOfFunctionsMayBeAbsent) {

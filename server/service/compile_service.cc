@@ -339,6 +339,7 @@ grpc::Status CompileServiceImpl::Jit(grpc::ServerContext* context, const proto::
     *response->add_inputs() = ToNamedType(input, shared->shapes());
   for (const runtime::NamedTensor& output : shared->outputs())
     *response->add_outputs() = ToNamedType(output, shared->shapes());
+  for (int32_t input : shared->updates()) response->add_updates(input);
   auto handle = deps_.handles->Add((*loaded)->digest, std::move(shared), absl::Seconds(request->idle_expiry_s()));
   if (!handle.ok()) return ToGrpc(handle.status());
   response->set_handle(*handle);

@@ -33,6 +33,7 @@ class Manifest:
 
     Attributes:
         inputs, outputs: [(name, dtype, shape)] in call order; an open dimension is a text, "2*batch".
+        updates: of each output the input whose memory it is written to; -1: none.
         target_features: what the CPU must have, "+avx2,+fma".
         compatibility: what a machine must have to run it, in one line.
         required_libraries: what it loads.
@@ -41,6 +42,7 @@ class Manifest:
 
     inputs: list[TensorSpec]
     outputs: list[TensorSpec]
+    updates: list[int]
     target_triple: str
     target_cpu: str
     target_features: str
@@ -63,6 +65,7 @@ class Manifest:
         return Manifest(
             inputs=tensors("inputs"),
             outputs=tensors("outputs"),
+            updates=[t.get("updates", -1) for t in data["plan"]["outputs"]],
             target_triple=target.get("triple", ""),
             target_cpu=target.get("cpu", ""),
             target_features=target.get("features", ""),
@@ -171,7 +174,7 @@ def _open(path: pathlib.Path, manifest: Manifest, what: str, num_threads: int) -
         module = tvm_ffi.load_module(path)
     except (RuntimeError, OSError) as error:
         raise LoadError(f"{what} can't be loaded: {_first_line(error)}") from None
-    loaded = LibraryModule(module, manifest.inputs, manifest.outputs, what)
+    loaded = LibraryModule(module, manifest.inputs, manifest.outputs, what, manifest.updates)
     try:
         # Now, and not at the first call: parameters are packed, and what is wrong with them comes out here.
         loaded.load(num_threads)

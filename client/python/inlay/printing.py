@@ -104,7 +104,11 @@ def print_manifest(path: str, manifest: Manifest, problems: Sequence[str]) -> No
     def text(spec: TensorSpec) -> str:
         return f"{spec[0]}: {spec[1]}[{', '.join(map(str, spec[2]))}]"
 
-    rows = [["input", text(s)] for s in manifest.inputs] + [["output", text(s)] for s in manifest.outputs]
+    rows = [["input", text(s)] for s in manifest.inputs]
+    for spec, updated in zip(manifest.outputs, manifest.updates, strict=True):
+        rows.append(
+            ["output", text(spec) + (f", written to input {manifest.inputs[updated][0]}" if updated >= 0 else "")]
+        )
     rows.append(["target", f"{manifest.target_triple} {manifest.target_cpu}"])
     for needed in manifest.required_libraries:
         functions = f", {len(needed.functions)} functions" if needed.functions else ""

@@ -12,7 +12,7 @@ from inlay._proto import compile_service_pb2 as pb
 from inlay._proto import ir_pb2
 from inlay.client import CHUNK_BYTES, Client
 from inlay.ir.types import TensorType
-from inlay.runtime import TensorSpec, order_inputs
+from inlay.runtime import TensorSpec, check_updated, order_inputs
 from inlay.server_errors import RunError
 from inlay.tensors import to_numpy
 
@@ -41,11 +41,17 @@ class RemoteFunction:
         self._name = name
 
     def __call__(self, *args: Any, timeout: float | None = None, **named: Any) -> Any:
-        """Runs it; returns a NumPy array, or a tuple of them. Raises TypeError, RunError, NotFoundError (the handle
-        was unloaded or expired)."""
+        """Runs it; returns a NumPy array, or a tuple of them. Inputs that the model updates are written to when all of
+        the answer is here. Raises TypeError, RunError, NotFoundError (the handle was unloaded or expired)."""
         ordered = order_inputs(self._name, self._module.inputs, args, named)
+        updates = self._module.updates
+        check_updated(self._module.inputs, [i for i in updates if i >= 0], ordered)
         arrays = [to_numpy(v, f"input {s[0]!r}") for s, v in zip(self._module.inputs, ordered, strict=True)]
         outputs = self._module._run(arrays, timeout)
+        for output, i in enumerate(updates):
+            if i >= 0:
+                arrays[i][...] = outputs[output]
+                outputs[output] = arrays[i]
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
 
@@ -55,6 +61,7 @@ class RemoteModule:
     Attributes:
         handle: the server's name for it.
         inputs, outputs: [(name, dtype, shape)] in call order.
+        updates: of each output the input that it is the new value of; -1: none.
         load_ms: what loading took the server.
         last_run_ms: what the last run took the server, without the transfer.
     """
@@ -64,6 +71,7 @@ class RemoteModule:
         self.handle = response.handle
         self.inputs = specs(response.inputs)
         self.outputs = specs(response.outputs)
+        self.updates = list(response.updates) or [-1] * len(self.outputs)
         self.load_ms = response.load_ms
         self.last_run_ms = 0.0
 

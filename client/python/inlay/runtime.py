@@ -1,7 +1,8 @@
 """Running compiled models: LibraryModule (in this process), Tensor results, and VirtualMachine.
 
 `module["main"](*inputs)` takes NumPy arrays, PyTorch tensors, or whatever speaks DLPack or the buffer protocol, in the
-order of the model's inputs, and returns a tensor, or a tuple of tensors, that `numpy.from_dlpack` reads.
+order of the model's inputs, and returns a tensor, or a tuple of tensors, that `numpy.from_dlpack` reads. Inputs that the
+model updates (`IRModule.with_updates`) are written to, and returned.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 from inlay.ir.dims import Shape
 from inlay.modules import Module, ModuleError, ModuleProperty
 from inlay.server_errors import RunError
-from inlay.tensors import to_tensor
+from inlay.tensors import check_writeable, to_tensor
 
 TensorSpec = tuple[str, str, Shape]  # name, dtype ("f32"), shape; a text in it: a dimension that is open ("2*batch")
 MODEL_FUNCTIONS = ("main",)  # take the model's inputs (core/artifact/FORMAT.md)
@@ -24,18 +25,20 @@ MODEL_FUNCTIONS = ("main",)  # take the model's inputs (core/artifact/FORMAT.md)
 class Function:
     """One function of a Module. Thread-safe as far as the module is (exported libraries are)."""
 
-    def __init__(self, function: Any, name: str, inputs: Sequence[TensorSpec]):
+    def __init__(self, function: Any, name: str, inputs: Sequence[TensorSpec], updates: Sequence[int] = ()):
         self._function = function
         self._name = name
         self._inputs = inputs
+        self._updated = [i for i in updates if i >= 0]
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         """Runs it. Inputs by position, or all by name.
 
-        Raises TypeError for a wrong number of inputs or something that is no tensor, RunError for a wrong dtype or
-        shape and for what goes wrong inside.
+        Raises TypeError for a wrong number of inputs, something that is no tensor, or one that can't be written to
+        where the model updates it; RunError for a wrong dtype or shape and for what goes wrong inside.
         """
         ordered = order_inputs(self._name, self._inputs, args, named)
+        check_updated(self._inputs, self._updated, ordered)
         tensors, alive = [], []
         for spec, value in zip(self._inputs, ordered, strict=True):
             tensor, owner = to_tensor(value, f"input {spec[0]!r}")
@@ -55,17 +58,22 @@ class LibraryModule(Module):
 
     Attributes:
         inputs, outputs: [(name, dtype, shape)] in call order.
+        updates: of each output the input whose memory it is written to, and which it is then; -1: none.
         ffi: the underlying tvm_ffi.Module.
     """
 
     kind = "library"
     properties = ModuleProperty.RUNNABLE
 
-    def __init__(self, ffi: Any, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], name: str = ""):
+    def __init__(
+        self, ffi: Any, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], name: str = "",
+        updates: Sequence[int] | None = None,
+    ):  # fmt: skip
         super().__init__(name)
         self.ffi = ffi
         self.inputs = list(inputs)
         self.outputs = list(outputs)
+        self.updates = list(updates) if updates is not None else [-1] * len(self.outputs)
 
     def own_function(self, name: str) -> Any | None:
         try:
@@ -73,7 +81,7 @@ class LibraryModule(Module):
         except AttributeError:
             return None
         # Functions that a user linked in have signatures of their own.
-        return Function(function, name, self.inputs) if name in MODEL_FUNCTIONS else function
+        return Function(function, name, self.inputs, self.updates) if name in MODEL_FUNCTIONS else function
 
     def __call__(self, *inputs: Any, **named: Any) -> Any:
         return self["main"](*inputs, **named)
@@ -92,6 +100,7 @@ class LibraryModule(Module):
         except AttributeError:
             raise RunError("the library can't time its steps: it is of an older inlay; export it again") from None
         ordered = order_inputs("profile", self.inputs, (), inputs) if inputs else ()
+        check_updated(self.inputs, [i for i in self.updates if i >= 0], ordered)
         pairs = [to_tensor(value, f"input {spec[0]!r}") for spec, value in zip(self.inputs, ordered, strict=True)]
         try:
             return np.from_dlpack(function(runs, *(tensor for tensor, _ in pairs)))
@@ -146,6 +155,12 @@ def order_inputs(name: str, specs: Sequence[TensorSpec], args: Sequence[Any], na
     if len(args) != len(names):
         raise TypeError(f"{name} takes {len(names)} input(s) ({', '.join(names)}), not {len(args)}")
     return args
+
+
+def check_updated(specs: Sequence[TensorSpec], updated: Sequence[int], values: Sequence[Any]) -> None:
+    """Raises TypeError naming an input that is to be written to and can't be."""
+    for i in updated:
+        check_writeable(values[i], f"input {specs[i][0]!r}")
 
 
 def as_numpy(tensor: Any) -> np.ndarray:

@@ -108,6 +108,21 @@ def to_tensor(value: Any, what: str = "input") -> tuple[Any, Any]:
     return tvm_ffi.from_dlpack(array if array.flags.writeable else _writeable(array)), array
 
 
+def check_writeable(value: Any, what: str) -> None:
+    """Raises TypeError where a compiled function that is given `value` could not write to its memory: a number, an array
+    that is read-only or not dense in native byte order."""
+    if isinstance(value, np.ndarray):
+        fits = value.flags.writeable and value.flags.c_contiguous and value.dtype.isnative
+    else:
+        dense = getattr(value, "is_contiguous", lambda: True)
+        fits = not isinstance(value, np.generic) and hasattr(value, "__dlpack__") and bool(dense())
+    if not fits:
+        raise TypeError(
+            f"{what}: the model updates it in place; give a tensor that is writeable, dense and row-major, not a "
+            f"{type(value).__name__} that is not"
+        )
+
+
 def _from_dlpack(value: Any, what: str) -> tuple[Any, Any]:
     import tvm_ffi
 

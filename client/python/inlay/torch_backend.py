@@ -15,6 +15,7 @@ Parameters and buffers are weights of the compiled graph, not inputs: what depen
 call compares their identity, address and version; where one changed (load_state_dict, an optimizer), the graph is built
 again with the new values, which compiles nothing, since no weight's value is in a cache key. A change through
 `parameter.data` in place is not seen (PyTorch keeps no version of it): call torch.compiler.reset().
+What a graph writes to (the static cache of a language model) is written to in place by the compiled code.
 Graphs with dynamic sizes are compiled for each size that occurs. Calls are thread-safe.
 """
 
@@ -43,7 +44,7 @@ from inlay.runtime import LibraryModule
 from inlay.server_errors import UnsupportedError
 from inlay.tensors import to_tensor
 from inlay.torch_import import decompose
-from inlay.torch_import.importer import GraphImporter
+from inlay.torch_import.importer import GraphImporter, is_write
 from inlay.torch_import.registry import Var
 
 log = logging.getLogger("inlay.torch")
@@ -112,7 +113,10 @@ def compile_graph(
 
     may_train = torch.is_grad_enabled() and any(isinstance(x, torch.Tensor) and x.requires_grad for x in example_inputs)
     backend = aot_autograd(
-        fw_compiler=training, inference_compiler=inference, decompositions=decompose.below_autograd()
+        fw_compiler=training,
+        inference_compiler=inference,
+        decompositions=decompose.below_autograd(),
+        keep_inference_input_mutations=True,
     )
     try:
         with contextlib.nullcontext() if may_train else decompose.composites_kept():
@@ -138,7 +142,7 @@ def _static_inputs(graph: fx.GraphModule, example_inputs: Sequence[Any]) -> dict
 
 
 def _written(example_inputs: Sequence[Any]) -> frozenset[int]:
-    """ids of the inputs that the graph writes to: these are no weights."""
+    """ids of the inputs that are written to outside the graph: these are no weights."""
     context = torch._guards.TracingContext.try_get()
     metadata = context.fw_metadata if context is not None else None
     indices = metadata.mutated_inp_runtime_indices if metadata is not None else []
@@ -161,6 +165,7 @@ class CompiledGraph:
         self._written = written
         self._options = options
         self._placeholders = [node for node in aten.graph.nodes if node.op == "placeholder"]
+        self._writes = {self._placeholders.index(node.args[0]) for node in aten.graph.nodes if is_write(node)}
         self._dynamic = any(_is_dynamic(node.meta.get("val")) for node in self._placeholders)
         self._built: dict[Any, Specialised] = {}
         self._weight_at: dict[int, str] | None = None
@@ -204,7 +209,7 @@ class CompiledGraph:
         if self._weight_at is None:
             self._weight_at = {}
             for i, value in enumerate(args):
-                if id(value) in self._static and id(value) not in self._written:
+                if id(value) in self._static and id(value) not in self._written and i not in self._writes:
                     reference, name = self._static[id(value)]
                     if reference() is value:
                         self._weight_at[i] = name
@@ -233,10 +238,16 @@ class Specialised:
         results: list[Any] = []
         self._outputs = _outputs(aten, placeholders, importer, results)
         importer.raise_problems()
+        self._num_results = len(results)
+        self._written = [placeholders.index(node) for node in importer.writes]
+        results += importer.writes.values()
         self._main: Callable[..., Any] | None = None
         if not results:
             return
-        module = importer.finish(results, [f"output_{i}" for i in range(len(results))])
+        names = [f"output_{i}" for i in range(len(results))]
+        written = [node.name for node in importer.writes]
+        module = importer.finish(results, names)
+        module = module.with_updates(dict(zip(names[self._num_results :], written, strict=True)))
         executable = build(module, options.config(), server=options.server)
         self._module: LibraryModule = executable.jit()  # type: ignore[assignment]
         self._main = self._module.ffi.get_function("main")
@@ -262,7 +273,13 @@ class Specialised:
             pairs = [to_tensor(args[i].detach(), "input") for i in self._inputs]
             result = self._main(*(tensor for tensor, _ in pairs))
             made = (result,) if hasattr(result, "__dlpack__") else result
-        values = [torch.from_dlpack(tensor) for tensor in made]
+            for i in self._written:
+                dense = pairs[self._inputs.index(i)][1]
+                if dense.data_ptr() != args[i].data_ptr():
+                    args[i].copy_(dense)
+                elif not args[i].is_inference():
+                    torch.autograd.graph.increment_version(args[i])  # other graphs may have it as a weight
+        values = [torch.from_dlpack(tensor) for tensor in made[: self._num_results]]
         return [output.of(args, values) if isinstance(output, _View) else output for output in self._outputs]
 
 

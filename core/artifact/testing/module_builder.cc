@@ -29,6 +29,10 @@ Signature& Signature::InitOnly(std::vector<int> inputs) {
   for (int i : inputs) entry_.add_init_only_inputs(i);
   return State();
 }
+Signature& Signature::InPlace(std::vector<int> inputs) {
+  for (int i : inputs) entry_.add_in_place(i);
+  return *this;
+}
 Signature& Signature::State() {
   entry_.set_has_state(true);
   return *this;

@@ -22,6 +22,7 @@ class Signature {
   Signature& InitOnly(std::vector<int> inputs);  // implies State
   Signature& State();
   Signature& Workspace(int64_t bytes);
+  Signature& InPlace(std::vector<int> inputs);  // one an output
   Signature& Symbols(const std::vector<std::string>& names);
   Signature& WorkspaceExpr(std::string expr);
 

@@ -111,6 +111,7 @@ class NativeCodegen : public backend::BackendCodegen {
       if (graph.param_is_constant[i]) entry->add_constant_inputs(static_cast<int>(i));
     }
     for (int i : emitted.init_only_params) entry->add_init_only_inputs(i);
+    for (int i : emitted.in_place) entry->add_in_place(i);
     entry->set_has_state(emitted.has_state);
     if (emitted.workspace_bytes.is_static()) {
       entry->set_workspace_bytes(emitted.workspace_bytes.value());

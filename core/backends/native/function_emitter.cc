@@ -151,6 +151,7 @@ absl::StatusOr<EmittedFunction> FunctionEmitter::Emit() {
   for (int i = 0; i < static_cast<int>(graph_->params.size()); ++i) {
     if (init_args_.count(i) > 0 && run_args_.count(i) == 0) result.init_only_params.push_back(i);
   }
+  result.in_place = in_place_;
   if (result.has_state) {
     EmitEntry(Phase::kInit);
     EmitDestroy();
@@ -198,6 +199,20 @@ void FunctionEmitter::CopyRemainingResults() {
     if ((from.kind == to.kind && from.value == to.value) || result.IsEmpty()) continue;
     Parallel(1, 0, [&](Kernel& k, Value, Value) { k.o.CopyBytes(k.Pointer(to), k.Pointer(from), result.Bytes()); });
   }
+}
+
+bool FunctionEmitter::MayBeOne(const Tensor& from, const Tensor& to) {
+  const Tensor* param = &from;
+  while (param->alias_of != nullptr && param->users.size() == 1 && !param->is_result) param = param->alias_of;
+  if (param->param < 0 || param->users.size() != 1 || param->is_result || graph_->param_is_constant[param->param]) {
+    return false;
+  }
+  const auto of_to = [&](const Tensor* result) { return result->Base() == &to; };
+  const auto result = std::find_if(graph_->results.begin(), graph_->results.end(), of_to);
+  if (result == graph_->results.end() || from.dtype != to.dtype || (*result)->dims != param->dims) return false;
+  in_place_.resize(graph_->results.size(), -1);
+  in_place_[result - graph_->results.begin()] = param->param;
+  return true;
 }
 
 Buffer FunctionEmitter::BufferOf(const Tensor& tensor) {

@@ -26,6 +26,7 @@ struct EmittedFunction {
   bool has_state = false;
   Extent workspace_bytes;  // a number or a polynomial
   std::vector<int> init_only_params;
+  std::vector<int> in_place;  // of each result, as in proto/artifact.proto; empty: none
 };
 
 enum class Phase { kRun, kInit };
@@ -81,6 +82,9 @@ class FunctionEmitter {
   Buffer BufferOf(const Tensor& tensor);
   // Whether a tensor is a parameter that is constant after load (perhaps reshaped): then an init kernel may read it.
   bool IsConstantParam(const Tensor& tensor) const;
+  // Whether a call may be given one memory for `from`, a parameter, and `to`, a result, for which a kernel that calls
+  // this must be right: nothing else reads the parameter.
+  bool MayBeOne(const Tensor& from, const Tensor& to);
 
   // Calls `f` with `plan` as what is being emitted: for one within another's kernel.
   void For(const KernelPlan& plan, const std::function<void()>& f);
@@ -216,7 +220,8 @@ class FunctionEmitter {
   std::map<const Tensor*, ByteTable> byte_tables_;
   std::map<const Tensor*, Buffer> buffers_;  // of bases
   std::vector<Buffer> temporaries_;
-  std::vector<Block> live_;  // of the workspace, sorted by offset
+  std::vector<int> in_place_;  // EmittedFunction::in_place
+  std::vector<Block> live_;    // of the workspace, sorted by offset
   int64_t workspace_bytes_ = 0;
   struct OpenSlot {
     Extent bytes;

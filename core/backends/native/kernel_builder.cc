@@ -76,6 +76,9 @@ Value KernelBuilder::And(Value x, Value y) { return b.createOrFold<arith::AndIOp
 Value KernelBuilder::Equal(Value x, Value y) {
   return b.createOrFold<arith::CmpIOp>(loc, arith::CmpIPredicate::eq, x, y);
 }
+Value KernelBuilder::Differ(Value x, Value y) {
+  return b.create<mlir::LLVM::ICmpOp>(loc, mlir::LLVM::ICmpPredicate::ne, x, y);
+}
 Value KernelBuilder::Select(Value condition, Value x, Value y) {
   return b.createOrFold<arith::SelectOp>(loc, condition, x, y);
 }

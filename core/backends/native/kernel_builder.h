@@ -34,6 +34,7 @@ class KernelBuilder {
   mlir::Value Max(mlir::Value x, mlir::Value y);
   mlir::Value Less(mlir::Value x, mlir::Value y);
   mlir::Value Equal(mlir::Value x, mlir::Value y);
+  mlir::Value Differ(mlir::Value x, mlir::Value y);  // pointers
   mlir::Value Select(mlir::Value condition, mlir::Value x, mlir::Value y);
   // The same with extents that may be open: then a value of the run. Nothing divides by one that is 0.
   mlir::Value Int(const Extent& e) { return e.is_static() ? Int(e.value()) : open(e); }

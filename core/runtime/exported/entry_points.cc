@@ -108,12 +108,18 @@ struct Tensors {
   }
 };
 
+// None where there is no object.
+TVMFFIAny AsAny(TVMFFIObjectHandle tensor) {
+  TVMFFIAny any = {};
+  any.type_index = tensor == nullptr ? kTVMFFINone : kTVMFFITensor;
+  any.v_obj = static_cast<TVMFFIObject*>(tensor);
+  return any;
+}
+
 // One tensor as itself, several as an Array, made inside libtvm_ffi.
 Status Return(Tensors* tensors, TVMFFIAny* result) {
   if (tensors->handles.size() == 1) {
-    result->type_index = kTVMFFITensor;
-    result->zero_padding = 0;
-    result->v_obj = static_cast<TVMFFIObject*>(tensors->handles[0]);
+    *result = AsAny(tensors->handles[0]);
     tensors->handles[0] = nullptr;
     return Status();
   }
@@ -123,23 +129,57 @@ Status Return(Tensors* tensors, TVMFFIAny* result) {
   if (TVMFFIFunctionGetGlobal(&name, &make_array) != 0 || make_array == nullptr) {
     return Internal("this tvm-ffi has no ffi.Array");
   }
-  std::vector<TVMFFIAny> items(tensors->handles.size());
-  for (size_t i = 0; i < items.size(); ++i) {
-    items[i] = {};
-    items[i].type_index = kTVMFFITensor;
-    items[i].v_obj = static_cast<TVMFFIObject*>(tensors->handles[i]);
-  }
+  std::vector<TVMFFIAny> items;
+  for (TVMFFIObjectHandle tensor : tensors->handles) items.push_back(AsAny(tensor));
   const int rc = TVMFFIFunctionCall(make_array, items.data(), static_cast<int32_t>(items.size()), result);
   TVMFFIObjectDecRef(make_array);
   return rc == 0 ? Status() : Internal("tvm-ffi could not make an Array of the outputs");
 }
 
-// Appends a tensor for each type, and its memory to `data`.
-Status AllocateEach(const std::vector<NamedTensor>& types, Tensors* tensors, std::vector<void*>* data) {
-  for (const NamedTensor& named : types) {
+bool Overlap(const void* a, int64_t a_bytes, const void* b, int64_t b_bytes) {
+  const char* pa = static_cast<const char*>(a);
+  const char* pb = static_cast<const char*>(b);
+  return a_bytes > 0 && b_bytes > 0 && pa < pb + b_bytes && pb < pa + a_bytes;
+}
+
+// Input `i` is to be written in place.
+Status CheckMayUpdate(const Inputs& inputs, const TVMFFIAny* args, size_t i) {
+  const std::vector<NamedTensor>& types = inputs.types().inputs();
+  const int64_t bytes = types[i].type.NumBytes();
+  const void* data = inputs.data()[i];
+  if (bytes > 0 && data != DataOf(*AsTensor(args[i]))) {
+    return InvalidArgument(Where("input", i, types[i]) +
+                           " is updated in place: it must be dense, row-major and aligned");
+  }
+  for (size_t other = 0; other < types.size(); ++other) {
+    if (other != i && Overlap(data, bytes, inputs.data()[other], types[other].type.NumBytes())) {
+      return InvalidArgument(Where("input", i, types[i]) + " is updated in place, and overlaps " +
+                             Where("input", other, types[other]));
+    }
+  }
+  return Status();
+}
+
+// The outputs of a run, and their memory: those that update an input are the caller's own tensors (of a bare DLTensor
+// there is no object to give back), others are new.
+Status MakeOutputs(const ExecutionPlan& plan, const Inputs& inputs, const TVMFFIAny* args, Tensors* tensors,
+                   std::vector<void*>* data) {
+  const std::vector<NamedTensor>& types = inputs.types().outputs();
+  for (size_t o = 0; o < types.size(); ++o) {
     TVMFFIObjectHandle tensor = nullptr;
-    if (Status s = TheLibrary().results().Get(named.type, types.size(), &tensor); !s.ok()) return s;
-    data->push_back(tensors->Take(tensor));
+    const int32_t input = plan.updates.empty() ? -1 : plan.updates[o];
+    if (input < 0) {
+      if (Status s = TheLibrary().results().Get(types[o].type, types.size(), &tensor); !s.ok()) return s;
+      data->push_back(tensors->Take(tensor));
+      continue;
+    }
+    if (Status s = CheckMayUpdate(inputs, args, input); !s.ok()) return s;
+    if (args[input].type_index == kTVMFFITensor) {
+      tensor = args[input].v_obj;
+      TVMFFIObjectIncRef(tensor);
+    }
+    tensors->handles.push_back(tensor);
+    data->push_back(const_cast<void*>(inputs.data()[input]));
   }
   return Status();
 }
@@ -153,7 +193,7 @@ Status Main(const TVMFFIAny* args, int32_t num_args, TVMFFIAny* result) {
   if (Status s = inputs.Bind(plan, args); !s.ok()) return s;
   Tensors outputs;
   std::vector<void*> output_data;
-  if (Status s = AllocateEach(inputs.types().outputs(), &outputs, &output_data); !s.ok()) return s;
+  if (Status s = MakeOutputs(plan, inputs, args, &outputs, &output_data); !s.ok()) return s;
   const ShapeValues* shapes = inputs.types().shapes();
   if (Status s = (*executor)->Run(inputs.data().data(), output_data.data(), shapes); !s.ok()) return s;
   return Return(&outputs, result);
@@ -178,7 +218,7 @@ Status Profile(const TVMFFIAny* args, int32_t num_args, TVMFFIAny* result) {
   if (Status s = inputs.Bind(plan, args + 1); !s.ok()) return s;
   Tensors outputs, times;
   std::vector<void*> output_data;
-  if (Status s = AllocateEach(inputs.types().outputs(), &outputs, &output_data); !s.ok()) return s;
+  if (Status s = MakeOutputs(plan, inputs, args + 1, &outputs, &output_data); !s.ok()) return s;
   const int64_t steps = static_cast<int64_t>(plan.run_steps.size());
   TVMFFIObjectHandle table = nullptr;
   if (Status s = AllocateOutput({DType::kI64, {runs, steps}}, &table); !s.ok()) return s;
@@ -190,24 +230,22 @@ Status Profile(const TVMFFIAny* args, int32_t num_args, TVMFFIAny* result) {
   return Return(&times, result);
 }
 
-// No output may overlap another one or an input: compiled code reads inputs after it has begun to write.
-Status CheckOverlaps(const CallTypes& types, const std::vector<const void*>& inputs,
+// No output may overlap another one or an input, but be the one that it updates: compiled code reads inputs after it
+// has begun to write.
+Status CheckOverlaps(const ExecutionPlan& plan, const CallTypes& types, const std::vector<const void*>& inputs,
                      const std::vector<void*>& outputs) {
-  auto overlap = [](const void* a, int64_t a_bytes, const void* b, int64_t b_bytes) {
-    const char* pa = static_cast<const char*>(a);
-    const char* pb = static_cast<const char*>(b);
-    return a_bytes > 0 && b_bytes > 0 && pa < pb + b_bytes && pb < pa + a_bytes;
-  };
   for (size_t o = 0; o < outputs.size(); ++o) {
     const int64_t bytes = types.outputs()[o].type.NumBytes();
     for (size_t i = 0; i < inputs.size(); ++i) {
-      if (overlap(outputs[o], bytes, inputs[i], types.inputs()[i].type.NumBytes())) {
+      const bool updates = !plan.updates.empty() && plan.updates[o] == static_cast<int64_t>(i);
+      if (updates && outputs[o] == inputs[i]) continue;
+      if (Overlap(outputs[o], bytes, inputs[i], types.inputs()[i].type.NumBytes())) {
         return InvalidArgument(Where("output", o, types.outputs()[o]) + " overlaps " +
                                Where("input", i, types.inputs()[i]));
       }
     }
     for (size_t p = 0; p < o; ++p) {
-      if (overlap(outputs[o], bytes, outputs[p], types.outputs()[p].type.NumBytes())) {
+      if (Overlap(outputs[o], bytes, outputs[p], types.outputs()[p].type.NumBytes())) {
         return InvalidArgument(Where("output", o, types.outputs()[o]) + " overlaps output " + std::to_string(p));
       }
     }
@@ -235,7 +273,7 @@ Status MainInto(const TVMFFIAny* args, int32_t num_args) {
     }
     outputs.push_back(data);
   }
-  if (Status s = CheckOverlaps(inputs.types(), inputs.data(), outputs); !s.ok()) return s;
+  if (Status s = CheckOverlaps(plan, inputs.types(), inputs.data(), outputs); !s.ok()) return s;
   return (*executor)->Run(inputs.data().data(), outputs.data(), inputs.types().shapes());
 }
 

@@ -56,7 +56,7 @@ void RunContext::Bind(const void* const* inputs, void* const* outputs) {
 
 inline bool RunContext::Execute(const Call& call, int32_t* rc) {
   if (call.run == nullptr) {
-    if (call.bytes > 0) std::memcpy(call.args[1], call.args[0], call.bytes);
+    if (call.bytes > 0 && call.args[0] != call.args[1]) std::memcpy(call.args[1], call.args[0], call.bytes);
     return true;
   }
   context_.state = call.state;

@@ -198,7 +198,9 @@ class VmExecutor::Context {
         }
         case VmOp::kCopy: {
           const int64_t bytes = layout.register_bytes(word[1]);
-          if (bytes > 0) std::memmove(registers[word[2]], registers[word[1]], bytes);
+          if (bytes > 0 && registers[word[1]] != registers[word[2]]) {
+            std::memmove(registers[word[2]], registers[word[1]], bytes);
+          }
           pc += 3;
           break;
         }

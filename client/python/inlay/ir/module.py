@@ -31,7 +31,7 @@ def digest_of(array: np.ndarray) -> bytes:
 class IRModule:
     """A module of proto/ir.proto plus its weights.
 
-    Modules are values: `with_attr` and `with_configuration` return a new one that shares the weights.
+    Modules are values: `with_attr`, `with_updates` and `with_configuration` return a new one that shares the weights.
 
     Attributes:
         proto: the `ir_pb2.IRModule`; treat as read-only.
@@ -78,6 +78,32 @@ class IRModule:
         """A copy with the module attribute set (a bool, int, float, str, or list of ints, floats or strings)."""
         proto = self._copy()
         proto.attrs[name].CopyFrom(encode_attr(value))
+        return IRModule(proto, self.weights)
+
+    def updates(self) -> dict[str, str]:
+        """{output: input} of main's outputs that are new values of its inputs, as `with_updates` says them."""
+        main, names = self._function("main"), [name for name, _ in self.inputs()]
+        given = main.attrs["updates"].ints.v if "updates" in main.attrs else ()
+        return {main.result_names[o]: names[i] for o, i in enumerate(given) if i >= 0}
+
+    def with_updates(self, updates: Mapping[str, str]) -> IRModule:
+        """A copy whose "main" gives these outputs by writing to inputs of the same type: {"present.0.key":
+        "past.0.key"}, for a decoder's caches. A compiled module's call then writes to the caller's own tensors, which
+        must be dense, and returns them; what is only changed in part is not copied. Replaces what was said before; {}:
+        no input is written to. Raises ValueError where a name is unknown, or an input named twice; the server refuses
+        types that differ."""
+        inputs, outputs = [name for name, _ in self.inputs()], self.outputs()
+        for kind, named, known in (("output", updates.keys(), outputs), ("input", updates.values(), inputs)):
+            unknown = sorted(set(named) - set(known))
+            if unknown:
+                raise ValueError(f"no {kind} {', '.join(map(repr, unknown))}; main has {', '.join(map(repr, known))}")
+        if len(set(updates.values())) != len(updates):
+            raise ValueError("two outputs update one input")
+        proto = self._copy()
+        proto.functions["main"].attrs.pop("updates", None)
+        if updates:
+            given = [inputs.index(updates[name]) if name in updates else -1 for name in outputs]
+            proto.functions["main"].attrs["updates"].CopyFrom(encode_attr(given))
         return IRModule(proto, self.weights)
 
     def with_configuration(

@@ -13,6 +13,7 @@ from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
 from inlay.errors import InvalidModelError, UnsupportedNode, UnsupportedOperatorError
+from inlay.ir import Var
 from inlay.ir.module import IRModule
 from inlay.torch_import import decompose
 from inlay.torch_import.importer import GraphImporter
@@ -43,10 +44,15 @@ def from_torch(
         outputs, named by their keys ("logits") or output_0, output_1, ... Parameters and buffers are its weights, by
         their names; they are shared, not copied, and must not change before the module is built. Integers and floats of
         16 bits are computed as core/ir/OPS.md says (16-bit results between operators are kept in f32).
+        Buffers that the program writes to (a static cache's keys and values, a counter) are inputs behind the others,
+        by their names: a compiled module keeps no state, its caller does, and begins with
+        `program.state_dict[name].clone()` or `program.constants[name].clone()`. Such buffers, and inputs that the
+        program writes to, are updated in place and returned behind the program's own outputs
+        (`IRModule.with_updates`).
 
     Raises:
         UnsupportedOperatorError: lists every node that inlay cannot express, with its module's path and source line, at
-            once; also every dimension that is left open, and buffers or inputs that the program writes to.
+            once; also every dimension that is left open.
         InvalidModelError: the module is in training mode, the file is no program, or `shape` does not fit the program.
     """
     if isinstance(program, torch.nn.Module):
@@ -60,7 +66,6 @@ def from_torch(
             f"from_torch takes a torch.export.ExportedProgram or an nn.Module, not a {type(program).__name__}"
         )
     program = _decomposed(program)
-    _refuse_mutations(program)
     sizes = Sizes(program, dict(shape or {}))
     importer = GraphImporter()
     _start(program, importer, sizes)
@@ -98,60 +103,62 @@ def _decomposed(program: ExportedProgram) -> ExportedProgram:
         raise UnsupportedOperatorError([node]) from error
 
 
-def _refuse_mutations(program: ExportedProgram) -> None:
-    """A compiled module is a function; what the program writes to would be lost."""
-    problems = []
-    for spec in program.graph_signature.output_specs:
-        if spec.kind is OutputKind.BUFFER_MUTATION:
-            why = "the program writes to this buffer, and a compiled module keeps no state; make it an input and an output"
-            problems.append(UnsupportedNode(str(spec.target), "buffer", None, why))
-        elif spec.kind is OutputKind.USER_INPUT_MUTATION:
-            why = "the program writes to this input, and a compiled module returns new tensors; write to a clone of it"
-            problems.append(UnsupportedNode(str(spec.target), "input", None, why))
-    if problems:
-        raise UnsupportedOperatorError(problems)
+_WRITES = (OutputKind.BUFFER_MUTATION, OutputKind.PARAMETER_MUTATION, OutputKind.USER_INPUT_MUTATION)
 
 
 def _start(program: ExportedProgram, importer: GraphImporter, sizes: Sizes) -> None:
-    """Binds the placeholders."""
+    """Binds the placeholders; buffers that are written to are inputs behind the others."""
     signature = program.graph_signature
+    written = {str(spec.target) for spec in signature.output_specs if spec.kind in _WRITES}
     nodes = [node for node in program.graph.nodes if node.op == "placeholder"]
+    states = []
     for node, spec in zip(nodes, signature.input_specs, strict=True):
-        if spec.kind in (InputKind.PARAMETER, InputKind.BUFFER):
+        if spec.kind in (InputKind.PARAMETER, InputKind.BUFFER) and str(spec.target) in written:
+            states.append((node, str(spec.target)))
+        elif spec.kind in (InputKind.PARAMETER, InputKind.BUFFER):
             target = str(spec.target)
             tensor = program.state_dict.get(target)
             importer.constant(node, target, program.constants[target] if tensor is None else tensor)
         elif spec.kind is InputKind.CONSTANT_TENSOR:
             importer.constant(node, str(spec.target), program.constants[str(spec.target)])
         elif spec.kind is InputKind.USER_INPUT and isinstance(spec.arg, TensorArgument):
-            val = node.meta["val"]
-            importer.param(node, node.name, val.dtype, sizes.of(node))
+            importer.param(node, node.name, node.meta["val"].dtype, sizes.of(node))
         elif isinstance(spec.arg, ConstantArgument):
             importer.number(node, spec.arg.value)
         elif isinstance(node.meta.get("val"), (int, float, bool, torch.SymInt)):
             importer.number(node, sizes.value(node.meta["val"]))
         else:
             importer.problems.append(UnsupportedNode(node.name, "input", None, f"inputs of kind {spec.kind.name}"))
+    for node, target in states:
+        importer.param(node, target, node.meta["val"].dtype, sizes.of(node))
 
 
 def _finish(program: ExportedProgram, importer: GraphImporter) -> IRModule:
+    """The program's own results, then the new values of what it writes to, by the names of these where they are free."""
     output = next(node for node in program.graph.nodes if node.op == "output")
     names = _names(program)
-    results, kept = [], []
+    results: list[tuple[str, Var]] = []
+    updates: list[tuple[str, Var]] = []
     for spec, value in zip(program.graph_signature.output_specs, output.args[0], strict=True):
-        name = names.pop(0)
-        if spec.kind is not OutputKind.USER_OUTPUT:
+        if spec.kind in _WRITES:
+            kept, name = updates, str(spec.target)
+        elif spec.kind is OutputKind.USER_OUTPUT:
+            kept, name = results, names.pop(0)
+        else:
             continue
         if not isinstance(value, torch.fx.Node):  # None, or a number that was fixed at export
             continue
         made = importer.output(value, importer.env[value])
         if made is not None:
-            results.append(made)
-            kept.append(name)
+            kept.append((name, made))
     importer.raise_problems()
-    if not results:
+    if not results and not updates:
         raise InvalidModelError("the program returns no tensor")
-    return importer.finish(results, kept)
+    taken = {name for name, _ in results}
+    update_names = {f"{name}.new" if name in taken else name: name for name, _ in updates}
+    values = [value for _, value in results + updates]
+    module = importer.finish(values, [*(name for name, _ in results), *update_names])
+    return module.with_updates(update_names) if updates else module
 
 
 def _names(program: ExportedProgram) -> list[str]:

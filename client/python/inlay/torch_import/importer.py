@@ -54,12 +54,17 @@ class GraphImporter:
     """Converts one FX graph of ATen operators, whose mutations were made functional, into one function.
 
     Every size must be known: a placeholder that stands for a size is given as a number.
+
+    Attributes:
+        env: what each node is.
+        writes: {placeholder: its new value}, of what the graph copies into its placeholders in the end.
     """
 
     def __init__(self) -> None:
         self.builder = HalfBuilder("main")
         self.problems: list[UnsupportedNode] = []
         self.env: dict[fx.Node, Any] = {}
+        self.writes: dict[fx.Node, Var] = {}
 
     # --- What the graph starts from ---
 
@@ -120,6 +125,8 @@ class GraphImporter:
             return None
         if name in ("sym_size.int", "sym_numel.default"):
             return args[0].shape[args[1]] if name == "sym_size.int" else math.prod(args[0].shape)
+        if name == "copy_.default" and is_write(node):
+            return self.write(node.args[0], *args[:2])  # type: ignore[arg-type]
         if name not in CONVERTERS:
             raise Unsupported("there is no converter for this operator")
         schema = node.target._schema  # type: ignore[union-attr]
@@ -141,6 +148,12 @@ class GraphImporter:
             else:
                 _check(results[i], vals[i])
         return results
+
+    def write(self, placeholder: fx.Node, old: Any, new: Any) -> Any:
+        if not isinstance(old, Var) or not isinstance(new, Var) or old.type != new.type:
+            raise Unsupported("an input is written to with a tensor of another type")
+        self.writes[placeholder] = self.env[placeholder] = new
+        return new
 
     def python(self, node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """What is no ATen operator: arithmetic on sizes, items of tuples."""
@@ -181,6 +194,16 @@ class GraphImporter:
         where = source_line(node)
         why = f"{error} [{where}]" if where else str(error)
         self.problems.append(UnsupportedNode(label(node), target_name(node), None, why))
+
+
+def is_write(node: fx.Node) -> bool:
+    """Whether it copies into a placeholder."""
+    return (
+        node.op == "call_function"
+        and overload(node.target) == "copy_.default"
+        and isinstance(node.args[0], fx.Node)
+        and node.args[0].op == "placeholder"
+    )
 
 
 def _contains_poison(value: Any) -> bool:
@@ -264,4 +287,4 @@ def source_line(node: fx.Node) -> str:
     return f"{path}:{line}: {code.strip()}"
 
 
-__all__ = ["POISON", "GraphImporter", "label", "source_line", "target_name"]
+__all__ = ["POISON", "GraphImporter", "is_write", "label", "source_line", "target_name"]

@@ -122,6 +122,8 @@ def index_put(ctx: NodeContext, x: Var, indices: Sequence[Var | None], values: V
     if masked is not None:
         return masked
     axes, given, shape = _advanced(ctx, x, indices)
+    if len(axes) == 1 and len(shape) <= 1:
+        return _put_rows(ctx, x, axes[0], given[0], values, "add" if accumulate else "none")
     rest = [i for i in range(x.rank) if i not in axes]
     turned = ctx.transpose(x, [*axes, *rest])
     to = _place(axes)
@@ -139,6 +141,16 @@ def index_put(ctx: NodeContext, x: Var, indices: Sequence[Var | None], values: V
     for i, axis in enumerate([*axes, *rest]):
         inverse[axis] = i
     return ctx.transpose(made, inverse)
+
+
+def _put_rows(ctx: NodeContext, x: Var, axis: int, index: Var, values: Var, reduction: str) -> Var:
+    """Into the rows of one axis that an index names: x stays as it lies, so that it can be written to in place."""
+    count = math.prod(index.shape)
+    kept = [*index.shape, *x.shape[axis + 1 :]]
+    values = ctx.expand(values, [*x.shape[:axis], *kept])
+    shape = [count if i == axis else d for i, d in enumerate(x.shape)]
+    index = ctx.reshape(index, [count if i == axis else 1 for i in range(x.rank)])
+    return _scatter(ctx, x, axis, ctx.expand(index, shape), ctx.reshape(values, shape), reduction)
 
 
 def _masked_put(ctx: NodeContext, x: Var, indices: Sequence[Var | None], values: Var, accumulate: bool) -> Var | None:

@@ -19,6 +19,7 @@
 #include "core/backends/native/lowerings/attention_parts.h"
 #include "core/backends/native/lowerings/few_rows.h"
 #include "core/backends/native/lowerings/matrix_tiles.h"
+#include "core/backends/native/lowerings/seen_keys.h"
 #include "core/backends/native/lowerings/word_products.h"
 #include "core/backends/native/rounding.h"
 
@@ -181,6 +182,9 @@ class AttentionEmitter {
       rows_.result = BeforeRounding(rows_.result, rows_.weights);
     }
     rows_.lanes = LanesOf(f_, rows_);
+    // Rows of v that do not count are left out where it is read row by row.
+    const bool by_rows = !plan_.few_context || plan_.few_context->order == FewRows::Order::kRows;
+    if (by_rows) seen_keys_ = SeenKeys::Of(rows_);
   }
 
   void Emit() {
@@ -209,27 +213,40 @@ class AttentionEmitter {
     const FewRows &scores = *plan_.few_scores, &context = *plan_.few_context;
     const int64_t head_elements = plan_.rows * plan_.row_elements;
     const Buffer block = f_.Temporary(plan_.heads * head_elements * plan_.element_bytes);
+    if (seen_keys_) {
+      seen_ = f_.Temporary(plan_.heads * static_cast<int64_t>(sizeof(int64_t)));
+      f_.ParallelEach(plan_.heads, static_cast<double>(plan_.keys), [&](Kernel& k, Value head) {
+        const Indices at = Delinearise(k.o, head, parts_.batch);
+        k.o.Store(seen_keys_->Emit(k, rows_, at, k.o.Int(0), k.o.Int(plan_.rows)), SeenOf(k, head));
+      });
+    }
     auto block_of = [&](Kernel& k, Value head) {
       return k.o.At(k.Pointer(block), k.o.Mul(head, head_elements), types_.Accumulator(k.o));
     };
     f_.Parallel(plan_.heads * scores.tasks(), scores.task_cycles(), [&](Kernel& k, Value begin, Value end) {
       const Value scratch = k.Scratch(plan_.scratch_bytes()), q = Bytes(k, scratch, plan_.q_offset());
       ForMatrices(k.o, scores, begin, end, [&](Value head, Value first, Value stop) {
+        if (seen_keys_) stop = k.o.Max(first, k.o.Min(stop, scores.WholeUnits(k.o, LoadSeen(k, head))));
         CopyQ(k, Delinearise(k.o, head, parts_.batch), k.o.Int(0), k.o.Int(plan_.rows), q);
         FewScores(k, head, q, first, stop, scratch, block_of(k, head));
       });
     });
     f_.ParallelEach(plan_.heads, static_cast<double>(head_elements), [&](Kernel& k, Value head) {
-      EmitScoreRows(k, rows_, block_of(k, head), Delinearise(k.o, head, parts_.batch), k.o.Int(0), k.o.Int(plan_.rows));
+      EmitScoreRows(k, rows_, block_of(k, head), Delinearise(k.o, head, parts_.batch), k.o.Int(0), k.o.Int(plan_.rows),
+                    LoadSeen(k, head));
     });
     f_.Parallel(plan_.heads * context.tasks(), context.task_cycles(), [&](Kernel& k, Value begin, Value end) {
       const Value scratch = k.Scratch(plan_.scratch_bytes());
       ForMatrices(k.o, context, begin, end, [&](Value head, Value first, Value stop) {
-        FewContext(k, Delinearise(k.o, head, parts_.batch), head, first, stop, scratch, block_of(k, head));
+        FewContext(k, Delinearise(k.o, head, parts_.batch), head, first, stop, scratch, block_of(k, head),
+                   LoadSeen(k, head));
       });
     });
   }
 
+  // How many keys the rows of a head see; null: all, always.
+  Value SeenOf(Kernel& k, Value head) { return k.o.At(k.Pointer(seen_), head, k.o.b.getI64Type()); }
+  Value LoadSeen(Kernel& k, Value head) { return seen_keys_ ? k.o.Load(k.o.b.getI64Type(), SeenOf(k, head)) : nullptr; }
   // Scores of keys [first, stop), in `block`.
   void FewScores(Kernel& k, Value head, Value q, Value first, Value stop, Value scratch, Value block) {
     const mlir::Type element = types_.Accumulator(k.o);
@@ -240,11 +257,13 @@ class AttentionEmitter {
                 });
   }
 
-  // Columns [first, stop) of the result, of the weights in `block`.
-  void FewContext(Kernel& k, const Indices& at, Value head, Value first, Value stop, Value scratch, Value block) {
-    EmitFewRows(k.o, *plan_.few_context, value_types_, {block, value_types_.Accumulator(k.o), 1, plan_.row_elements},
-                parts_.Values(k, head), first, stop, Bytes(k, scratch, plan_.gemm_offset()),
-                [&](Value row, Value column, Value sums) { parts_.StoreContext(k, at, row, column, sums); });
+  // Columns [first, stop) of the result, of the weights in `block` of `seen` keys.
+  void FewContext(Kernel& k, const Indices& at, Value head, Value first, Value stop, Value scratch, Value block,
+                  Value seen) {
+    EmitFewRows(
+        k.o, *plan_.few_context, value_types_, {block, value_types_.Accumulator(k.o), 1, plan_.row_elements},
+        parts_.Values(k, head), first, stop, Bytes(k, scratch, plan_.gemm_offset()),
+        [&](Value row, Value column, Value sums) { parts_.StoreContext(k, at, row, column, sums); }, seen);
   }
 
   Value Bytes(Kernel& k, Value from, int64_t offset) { return k.o.At(from, offset, k.o.b.getI8Type()); }
@@ -265,16 +284,18 @@ class AttentionEmitter {
     Value rows = o.Min(o.Int(plan_.block_rows), o.Sub(o.Int(plan_.rows), first));
     Value q = Bytes(k, scratch, plan_.q_offset());
     CopyQ(k, at, first, rows, q);
+    const Value seen = seen_keys_ ? seen_keys_->Emit(k, rows_, at, first, rows) : nullptr;
     if (plan_.few_scores) {
-      FewScores(k, head, q, o.Int(0), o.Int(plan_.keys), scratch, scratch);
+      const Value stop = seen_keys_ ? plan_.few_scores->WholeUnits(o, seen) : o.Int(plan_.keys);
+      FewScores(k, head, q, o.Int(0), stop, scratch, scratch);
     } else {
-      Scores(k, head, block, q, packed, scratch);
+      Scores(k, head, block, q, packed, scratch, seen);
     }
-    EmitScoreRows(k, rows_, scratch, at, first, rows);
+    EmitScoreRows(k, rows_, scratch, at, first, rows, seen);
     if (plan_.few_context) {
-      FewContext(k, at, head, o.Int(0), o.Int(plan_.value_size), scratch, scratch);
+      FewContext(k, at, head, o.Int(0), o.Int(plan_.value_size), scratch, scratch, seen);
     } else {
-      Context(k, at, head, block, packed, scratch);
+      Context(k, at, head, block, packed, scratch, seen);
     }
   }
 
@@ -300,8 +321,8 @@ class AttentionEmitter {
     parts_.CopyQ(k, at, first, rows, to, stored, stride);
   }
 
-  // Runs the plan's tasks for one block of rows; P begins with that block.
-  void Multiply(Kernel& k, GemmKernel* gemm, int64_t p_stride, Value block, Value scratch) {
+  // Runs the plan's tasks for one block of rows, and `panels` of columns; P begins with that block.
+  void Multiply(Kernel& k, GemmKernel* gemm, int64_t p_stride, Value block, Value panels, Value scratch) {
     const GemmPlan& plan = gemm->plan;
     if (plan_.brains) gemm->multiply_add = kBrainProducts.multiply_add(k.o, /*p_is_x=*/true);
     gemm->p.element = gemm->accumulator;
@@ -314,8 +335,7 @@ class AttentionEmitter {
       gemm->inline_epilogue = false;
     }
     Value task = k.o.Mul(block, plan.panels());
-    EmitGemmTasks(k.o, *gemm, task, k.o.KernelBuilder::Add(task, plan.panels()),
-                  Bytes(k, scratch, plan_.gemm_offset()));
+    EmitGemmTasks(k.o, *gemm, task, k.o.KernelBuilder::Add(task, panels), Bytes(k, scratch, plan_.gemm_offset()));
   }
 
   // gemm's Q.
@@ -330,7 +350,8 @@ class AttentionEmitter {
     gemm->q.column_stride = from.j_stride.value();
   }
 
-  void Scores(Kernel& k, Value head, Value block, Value q, Value packed, Value scratch) {
+  // Of keys that are `seen`, if that is not null.
+  void Scores(Kernel& k, Value head, Value block, Value q, Value packed, Value scratch, Value seen) {
     GemmKernel gemm;
     gemm.plan = plan_.scores;
     gemm.accumulator = types_.Accumulator(k.o);
@@ -341,10 +362,15 @@ class AttentionEmitter {
       Value line = kb.Mul(kb.Sub(row, kb.Mul(block, plan_.block_rows)), plan_.row_elements);
       kb.Store(acc, kb.At(scratch, kb.Add(line, column), gemm.accumulator));
     };
-    Multiply(k, &gemm, plan_.scores.k, block, scratch);
+    Value panels = k.o.Int(plan_.scores.panels());
+    if (seen != nullptr) {
+      const int64_t nr = plan_.scores.nr();
+      panels = k.o.Min(panels, k.o.Div(k.o.KernelBuilder::Add(seen, nr - 1), nr));
+    }
+    Multiply(k, &gemm, plan_.scores.k, block, panels, scratch);
   }
 
-  void Context(Kernel& k, const Indices& at, Value head, Value block, Value packed, Value scratch) {
+  void Context(Kernel& k, const Indices& at, Value head, Value block, Value packed, Value scratch, Value seen) {
     Ops& o = k.o;
     GemmKernel gemm;
     gemm.plan = plan_.context;
@@ -359,7 +385,12 @@ class AttentionEmitter {
     gemm.epilogue = [&](KernelBuilder&, Value, Value row, Value column, Value sums) {
       parts_.StoreContext(k, at, row, column, sums);
     };
-    Multiply(k, &gemm, plan_.row_elements, block, scratch);
+    if (seen != nullptr) {
+      gemm.steps = [&](KernelBuilder& kb, Value, Value begin, Value end) {
+        return GemmKernel::Steps(begin, kb.Min(end, seen));
+      };
+    }
+    Multiply(k, &gemm, plan_.row_elements, block, o.Int(plan_.context.panels()), scratch);
   }
 
   const AttentionParts& parts_;
@@ -369,7 +400,8 @@ class AttentionEmitter {
   Plan plan_;
   std::optional<MatrixTiles> registers_;
   ScoreRows rows_;
-  Buffer packed_;
+  std::optional<SeenKeys> seen_keys_;
+  Buffer packed_, seen_;
 };
 
 absl::Status EmitAttention(FunctionEmitter& f, const Node& n) {

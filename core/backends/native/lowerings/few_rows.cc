@@ -49,7 +49,7 @@ Value SumsOfLanes(Ops& o, Values vectors, int64_t element_bytes) {
 class Emitter {
  public:
   Emitter(Ops& o, const FewRows& plan, const GemmTypes& types, const StridedMatrix& p, const StridedMatrix& q,
-          Value scratch, const StoreSums& store)
+          Value scratch, const StoreSums& store, Value k)
       : o_(o),
         plan_(plan),
         p_(p),
@@ -58,7 +58,8 @@ class Emitter {
         accumulator_bytes_(types.accumulator_bytes),
         vector_(KernelBuilder::Vector(plan.lanes, accumulator_)),
         scratch_(scratch),
-        store_(store) {}
+        store_(store),
+        k_(k) {}
 
   void Columns(Value begin, Value end) {
     const int64_t lanes = plan_.lanes;
@@ -183,7 +184,7 @@ class Emitter {
         o_.If(o_.Less(whole, width), [&] { Block(begin, whole, vectors, in_last, k_begin, k_end); });
       }
     };
-    const Value k = o_.Int(plan_.k);
+    const Value k = k_ == nullptr ? o_.Int(plan_.k) : k_;
     if (columns <= unit && plan_.rows <= kRowsAtOnce) {
       block(o_.Int(0), k);
     } else {
@@ -242,6 +243,7 @@ class Emitter {
   const Type vector_;
   const Value scratch_;
   const StoreSums& store_;
+  const Value k_;
   int64_t stride_ = 0;  // of the sums' rows
 };
 
@@ -250,6 +252,11 @@ class Emitter {
 int64_t FewRows::scratch_bytes(int64_t accumulator_bytes) const {
   const int64_t elements = order == Order::kRows ? rows * Emitter::SegmentColumns(*this, accumulator_bytes) : lanes;
   return RoundUp(elements * accumulator_bytes, kLineBytes);
+}
+
+Value FewRows::WholeUnits(Ops& o, Value some) const {
+  if (order == Order::kColumns) return some;
+  return o.Min(o.Mul(o.Div(o.KernelBuilder::Add(some, unit() - 1), unit()), unit()), o.Int(columns));
 }
 
 double FewRows::task_cycles() const {
@@ -295,8 +302,8 @@ std::optional<FewRows> PlanFewRows(const Core& core, const GemmTypes& types, con
 }
 
 void EmitFewRows(Ops& o, const FewRows& plan, const GemmTypes& types, const StridedMatrix& p, const StridedMatrix& q,
-                 Value begin, Value end, Value scratch, const StoreSums& store) {
-  Emitter emitter(o, plan, types, p, q, scratch, store);
+                 Value begin, Value end, Value scratch, const StoreSums& store, Value k) {
+  Emitter emitter(o, plan, types, p, q, scratch, store, k);
   plan.order == FewRows::Order::kRows ? emitter.Rows(begin, end) : emitter.Columns(begin, end);
 }
 

@@ -33,6 +33,8 @@ struct FewRows {
   // Of columns, that a task has: tasks begin at multiples of it.
   int64_t unit() const { return order == Order::kRows ? vectors * lanes : kColumnsOfTask; }
   int64_t scratch_bytes(int64_t accumulator_bytes) const;
+  // At least so many columns, of those that are: as many as a product may end at.
+  mlir::Value WholeUnits(Ops& o, mlir::Value some) const;
   // Of one matrix; at least one.
   Extent tasks() const { return Extent::Max(CeilDiv(columns, unit()), 1); }
   double task_cycles() const;
@@ -48,9 +50,10 @@ std::optional<FewRows> PlanFewRows(const Core& core, const GemmTypes& types, con
 using StoreSums = std::function<void(mlir::Value row, mlir::Value column, mlir::Value sums)>;
 
 // Columns [begin, end): begin a multiple of unit(), end too, or all columns. P's rows are `p.j_stride` apart.
-// `scratch`: plan.scratch_bytes().
+// `scratch`: plan.scratch_bytes(). `k`: unless null, of kRows, how many rows of Q count.
 void EmitFewRows(Ops& o, const FewRows& plan, const GemmTypes& types, const StridedMatrix& p, const StridedMatrix& q,
-                 mlir::Value begin, mlir::Value end, mlir::Value scratch, const StoreSums& store);
+                 mlir::Value begin, mlir::Value end, mlir::Value scratch, const StoreSums& store,
+                 mlir::Value k = nullptr);
 
 // Tasks [begin, end) of as many matrices as there are: columns [first, stop) of each that they have a part of.
 void ForMatrices(Ops& o, const FewRows& plan, mlir::Value begin, mlir::Value end,

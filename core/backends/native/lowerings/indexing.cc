@@ -82,7 +82,12 @@ absl::Status Scatter(FunctionEmitter& f, const Node& n, const std::function<Indi
   const Tensor &x = n.in(0), &updates = n.in(2), &out = n.out();
   if (out.IsEmpty()) return absl::OkStatus();
   Extent bytes = out.Bytes();
-  f.Parallel(1, bytes, [&](Kernel& k, Value, Value) { k.o.CopyBytes(k.Pointer(out), k.Pointer(x), bytes); });
+  const bool may_be_one = f.MayBeOne(x, out);
+  f.Parallel(1, bytes, [&](Kernel& k, Value, Value) {
+    const Value to = k.Pointer(out), from = k.Pointer(x);
+    const auto copy = [&] { k.o.CopyBytes(to, from, bytes); };
+    may_be_one ? k.o.If(k.o.Differ(to, from), copy) : copy();
+  });
   std::string reduction = n.attrs->StringOr("reduction", "none");
   f.Parallel(updates.IsEmpty() ? 0 : 1, updates.Elements(), [&](Kernel& k, Value, Value) {
     Ops& o = k.o;

@@ -6,10 +6,12 @@
 // row are computed of zeros, and not stored. A run of a few rows, as a decoder's steps are, packs nothing: they meet
 // keys and values where they lie (few_rows.h).
 #include <algorithm>
+#include <optional>
 
 #include "core/backends/native/function_emitter.h"
 #include "core/backends/native/lowerings/attention_parts.h"
 #include "core/backends/native/lowerings/few_rows.h"
+#include "core/backends/native/lowerings/seen_keys.h"
 #include "core/backends/native/microkernel.h"
 #include "core/backends/native/rounding.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -60,6 +62,7 @@ class OpenAttention {
     key_panels_ = CeilDiv(parts.keys, nr());
     scores_.stride = key_panels_ * Extent(nr()) + lanes_;
     scores_.lanes = LanesOf(f_, scores_);
+    seen_keys_ = SeenKeys::Of(scores_);
   }
 
   void Emit() {
@@ -105,18 +108,36 @@ class OpenAttention {
   // Scores of some keys, softmax of whole heads, some columns of the result: a kernel each.
   void EmitFewOfFewHeads(const FewRows& keys, const FewRows& values) {
     const Buffer blocks = f_.Temporary(heads_ * TileElements() * bytes_);
+    if (SeesByRows(values)) {
+      seen_ = f_.Temporary(heads_ * static_cast<int64_t>(sizeof(int64_t)));
+      f_.ParallelEach(heads_, Cycles(parts_.keys), [&](Kernel& k, Value head) {
+        const Indices at = Delinearise(k.o, head, parts_.batch);
+        k.o.Store(seen_keys_->Emit(k, scores_, at, k.o.Int(0), k.o.Int(all_rows_)), SeenOf(k, head));
+      });
+    }
     f_.Parallel(heads_ * keys.tasks(), keys.task_cycles(), [&](Kernel& k, Value begin, Value end) {
       Task task(*this, k);
-      ForMatrices(k.o, keys, begin, end,
-                  [&](Value head, Value first, Value stop) { task.EmitFewScores(head, blocks, keys, first, stop); });
+      ForMatrices(k.o, keys, begin, end, [&](Value head, Value first, Value stop) {
+        task.EmitFewScores(head, LoadSeen(k, head, values), blocks, keys, first, stop);
+      });
     });
-    f_.ParallelEach(heads_, Cycles(parts_.keys) * static_cast<double>(keys.rows),
-                    [&](Kernel& k, Value head) { Task(*this, k).EmitFewSoftmax(head, blocks); });
+    f_.ParallelEach(heads_, Cycles(parts_.keys) * static_cast<double>(keys.rows), [&](Kernel& k, Value head) {
+      Task(*this, k).EmitFewSoftmax(head, LoadSeen(k, head, values), blocks);
+    });
     f_.Parallel(heads_ * values.tasks(), values.task_cycles(), [&](Kernel& k, Value begin, Value end) {
       Task task(*this, k);
-      ForMatrices(k.o, values, begin, end,
-                  [&](Value head, Value first, Value stop) { task.EmitFewContext(head, blocks, values, first, stop); });
+      ForMatrices(k.o, values, begin, end, [&](Value head, Value first, Value stop) {
+        task.EmitFewContext(head, LoadSeen(k, head, values), blocks, values, first, stop);
+      });
     });
+  }
+
+  // Whether rows of v behind what is seen are left out by a product of few rows.
+  bool SeesByRows(const FewRows& values) const { return seen_keys_ && values.order == FewRows::Order::kRows; }
+  Value SeenOf(Kernel& k, Value head) const { return k.o.At(k.Pointer(seen_), head, k.o.b.getI64Type()); }
+  // Null: all, always.
+  Value LoadSeen(Kernel& k, Value head, const FewRows& values) const {
+    return SeesByRows(values) ? k.o.Load(k.o.b.getI64Type(), SeenOf(k, head)) : nullptr;
   }
 
   void EmitMany() {
@@ -227,6 +248,7 @@ class OpenAttention {
         TakeHead(head);
         o_.For(o_.Int(0), rows, keys.rows, [&](Value first) {
           const Value here = o_.Min(o_.Int(keys.rows), o_.Sub(rows, first));
+          seen_ = g_.SeesByRows(values) ? g_.seen_keys_->Emit(k_, g_.scores_, at_, first, here) : nullptr;
           FewScores(keys, first, here, o_.Int(0), o_.Int(parts_.keys));
           Softmax(first, here);
           FewContext(values, first, here, o_.Int(0), o_.Int(g_.value_size_));
@@ -234,17 +256,18 @@ class OpenAttention {
       });
     }
 
-    // Of all rows, which are no more than the plan's, in the head's block of `blocks`.
-    void EmitFewScores(Value head, const Buffer& blocks, const FewRows& plan, Value first, Value stop) {
-      TakeBlock(head, blocks);
+    // Of all rows, which are no more than the plan's, in the head's block of `blocks`. `seen`: how many keys they see;
+    // null: all.
+    void EmitFewScores(Value head, Value seen, const Buffer& blocks, const FewRows& plan, Value first, Value stop) {
+      TakeBlock(head, seen, blocks);
       FewScores(plan, o_.Int(0), o_.Int(g_.all_rows_), first, stop);
     }
-    void EmitFewSoftmax(Value head, const Buffer& blocks) {
-      TakeBlock(head, blocks);
+    void EmitFewSoftmax(Value head, Value seen, const Buffer& blocks) {
+      TakeBlock(head, seen, blocks);
       Softmax(o_.Int(0), o_.Int(g_.all_rows_));
     }
-    void EmitFewContext(Value head, const Buffer& blocks, const FewRows& plan, Value first, Value stop) {
-      TakeBlock(head, blocks);
+    void EmitFewContext(Value head, Value seen, const Buffer& blocks, const FewRows& plan, Value first, Value stop) {
+      TakeBlock(head, seen, blocks);
       FewContext(plan, o_.Int(0), o_.Int(g_.all_rows_), first, stop);
     }
 
@@ -261,8 +284,9 @@ class OpenAttention {
       head_ = head;
       at_ = Delinearise(o_, head, parts_.batch);
     }
-    void TakeBlock(Value head, const Buffer& blocks) {
+    void TakeBlock(Value head, Value seen, const Buffer& blocks) {
       TakeHead(head);
+      seen_ = seen;
       block_ = o_.At(k_.Pointer(blocks), o_.Mul(head, g_.TileElements()), element_);
     }
     void ForShare(Value worker, const Extent& items, const std::function<void(Value item)>& body) {
@@ -282,6 +306,7 @@ class OpenAttention {
     // Of rows [first, first + rows), with the keys [begin, end).
     void FewScores(const FewRows& plan, Value first, Value rows, Value begin, Value end) {
       CopyQ(first, rows, o_.Int(plan.rows));
+      if (seen_ != nullptr) end = o_.Max(begin, o_.Min(end, plan.WholeUnits(o_, seen_)));
       const StridedMatrix q{q_, element_, 1, parts_.head_size};
       EmitFewRows(o_, plan, parts_.types, q, parts_.Keys(k_, head_), begin, end,
                   k_.Scratch(plan.scratch_bytes(g_.bytes_)), [&](Value row, Value column, Value sums) {
@@ -293,18 +318,21 @@ class OpenAttention {
     // Columns [begin, end) of the same rows' results.
     void FewContext(const FewRows& plan, Value first, Value rows, Value begin, Value end) {
       const StridedMatrix weights{block_, element_, 1, g_.scores_.stride};
-      EmitFewRows(o_, plan, parts_.value_types, weights, parts_.Values(k_, head_), begin, end,
-                  k_.Scratch(plan.scratch_bytes(g_.bytes_)), [&](Value row, Value column, Value sums) {
-                    const Value at = o_.KernelBuilder::Add(first, row);
-                    o_.If(o_.Less(row, rows), [&] { parts_.StoreContext(k_, at_, at, column, sums); });
-                  });
+      EmitFewRows(
+          o_, plan, parts_.value_types, weights, parts_.Values(k_, head_), begin, end,
+          k_.Scratch(plan.scratch_bytes(g_.bytes_)),
+          [&](Value row, Value column, Value sums) {
+            const Value at = o_.KernelBuilder::Add(first, row);
+            o_.If(o_.Less(row, rows), [&] { parts_.StoreContext(k_, at_, at, column, sums); });
+          },
+          seen_);
     }
 
     void Softmax(Value first, Value rows) {
       auto emit = [&](int64_t lanes) {
         ScoreRows s = g_.scores_;
         s.lanes = lanes;
-        EmitScoreRows(k_, s, block_, at_, first, rows);
+        EmitScoreRows(k_, s, block_, at_, first, rows, seen_);
       };
       const int64_t lanes = g_.scores_.lanes;
       if (lanes == 1) return emit(1);
@@ -314,6 +342,7 @@ class OpenAttention {
     void Rows(Value first, Value rows) {
       const Value tiles = o_.Div(o_.Add(rows, g_.mr_ - 1), g_.mr_);
       CopyQ(first, rows, o_.Mul(tiles, g_.mr_));
+      seen_ = g_.seen_keys_ ? g_.seen_keys_->Emit(k_, g_.scores_, at_, first, rows) : nullptr;
       Scores(tiles);
       Softmax(first, rows);
       o_.For(o_.Int(0), tiles, 1, [&](Value tile) {
@@ -341,9 +370,12 @@ class OpenAttention {
       return o_.At(block_, o_.Mul(o_.Add(o_.Mul(tile, g_.mr_), r), stride_), element_);
     }
 
+    Value SeenKeysOrAll() { return seen_ != nullptr ? seen_ : o_.Int(parts_.keys); }
+
     void Scores(Value tiles) {
       const int64_t nv = g_.context_.nv, head_size = parts_.head_size;
-      o_.For(o_.Int(0), o_.Int(g_.key_panels_), 1, [&](Value panel) {
+      const Value panels = o_.Div(o_.KernelBuilder::Add(SeenKeysOrAll(), g_.nr() - 1), g_.nr());
+      o_.For(o_.Int(0), panels, 1, [&](Value panel) {
         const Value first = o_.Mul(panel, g_.nr());
         o_.For(o_.Int(0), tiles, 1, [&](Value tile) {
           RegisterTile t = Tile(nv, o_.At(keys_, o_.Mul(first, head_size), element_));
@@ -363,9 +395,10 @@ class OpenAttention {
     void Context(const ValuePanel& panel, Value tiles) {
       const int64_t nv = panel.vectors, width = nv * g_.lanes_;
       const Value q = o_.At(values_, panel.elements, element_);
-      o_.For(o_.Int(0), o_.Int(CeilDiv(parts_.keys, kBlockK)), 1, [&](Value block) {
+      const Value keys = SeenKeysOrAll();
+      o_.For(o_.Int(0), o_.Div(o_.KernelBuilder::Add(keys, kBlockK - 1), kBlockK), 1, [&](Value block) {
         const Value begin = o_.Mul(block, kBlockK);
-        const Value steps = o_.Min(o_.Int(kBlockK), o_.Sub(o_.Int(parts_.keys), begin));
+        const Value steps = o_.Min(o_.Int(kBlockK), o_.Sub(keys, begin));
         o_.For(o_.Int(0), tiles, 1, [&](Value tile) {
           RegisterTile t = Tile(nv, o_.At(q, o_.Mul(begin, width), element_));
           std::vector<Value> lines, sums;
@@ -408,6 +441,7 @@ class OpenAttention {
     Value stride_, near_, q_, sums_;
     Value block_, rows_at_once_;  // of a worker: where its scores lie, and of how many rows
     Value head_;
+    Value seen_;  // keys that the rows see; null: all
     Indices at_;
     Value keys_, values_;  // of the head, packed
   };
@@ -416,11 +450,12 @@ class OpenAttention {
   FunctionEmitter& f_;
   int64_t bytes_, lanes_, value_size_;
   ScoreRows scores_;
+  std::optional<SeenKeys> seen_keys_;
   GemmPlan context_;  // its tile, and the panels of v; those of k are as wide
   int64_t mr_, tiles_of_task_, task_rows_, steps_of_scores_, steps_of_context_;
   bool few_heads_;
   Extent all_rows_, blocks_, heads_, key_panels_;
-  Buffer packed_, far_;
+  Buffer packed_, far_, seen_;
 };
 
 }  // namespace

@@ -24,9 +24,9 @@ struct ScoreRows {
 int64_t LanesOf(FunctionEmitter& f, const ScoreRows& s);
 
 // block[r][:] of the first product becomes that of `result`, r in [0, rows); row r stands for row first + r of those at
-// `batch`.
+// `batch`. `seen`: unless null, as SeenKeys gives it; what is behind so many keys is neither read nor written.
 void EmitScoreRows(Kernel& k, const ScoreRows& s, mlir::Value block, const Indices& batch, mlir::Value first,
-                   mlir::Value rows);
+                   mlir::Value rows, mlir::Value seen = nullptr);
 
 }  // namespace inlay::native
 

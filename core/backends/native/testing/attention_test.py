@@ -64,12 +64,30 @@ def inputs_of(s, form: Form) -> list[np.ndarray]:
 
 
 def mask_of(s, form: Form) -> list[np.ndarray]:
+    if form.mask.startswith("seen"):
+        return [seen_keys(s, form)]
     shape = (form.batch, 1, 1, form.keys) if form.mask == "add_keys" else (1, 1, form.rows, form.keys)
     if form.mask.startswith("add"):
         return [np.where(s.random.random(shape) < 0.3, -1e4, s.random.random(shape)).astype(NUMPY[form.dtype])]
     if form.mask.startswith("where"):
         return [np.tril(np.ones(shape, np.bool_))]
     return []
+
+
+def seen_keys(s, form: Form) -> np.ndarray:
+    """Masks whose rows see few keys. seen_causal: each one more; seen_filled: all those of a batch element the same,
+    less than there are; seen_rows: any number, some rows none."""
+    key = np.arange(form.keys)
+    if form.mask.startswith("seen_causal"):
+        seen = key <= np.arange(form.rows)[:, None] + (form.keys - form.rows) // 2
+    elif form.mask.startswith("seen_filled"):
+        seen = key < s.random.integers(1, form.keys, (form.batch, 1, 1, 1))
+    else:
+        seen = key < s.random.integers(-form.keys // 3, form.keys, (form.batch, 1, form.rows, 1))
+        seen = seen & (s.random.random(form.keys) < 0.7)
+    seen = seen[(None,) * (4 - seen.ndim)]
+    lowest = -np.inf if "inf" in form.mask else -3e38
+    return seen if "where" in form.mask else np.where(seen, 0, lowest).astype(NUMPY[form.dtype])
 
 
 def heads(b, form: Form, x, length: int, size: int):
@@ -108,16 +126,18 @@ def attention(b, form: Form, params):
     if form.scale == "div":
         scores = scaled(scores, 1 / factor, "div")
     lowest = b.literal(-1e4 if form.dtype == "f16" else -3e38, form.dtype)
-    if form.mask.startswith("add"):
+    if form.mask.startswith("add") or (form.mask.startswith("seen") and "where" not in form.mask):
         scores = b.op("add", params[-1], scores)
+    elif form.mask.startswith("seen"):
+        scores = b.op("where", params[-1], scores, b.literal(-np.inf if "inf" in form.mask else -3e38, form.dtype))
     if form.mask == "where":
         scores = b.op("where", params[-1], scores, lowest)
     if form.mask == "where_scores":
         scores = b.op("where", b.op("logical_not", params[-1]), lowest, scores)
     weights = b.op("softmax", scores, axis=3)
-    if form.mask == "at_least":
+    if form.mask == "at_least" or "at_least" in form.mask:
         weights = b.op("maximum", weights, b.literal(0.02, form.dtype))
-    if form.mask == "add_nan_to_zero":
+    if form.mask == "add_nan_to_zero" or "guarded" in form.mask:
         weights = b.op("where", b.op("isnan", weights), b.literal(0, form.dtype), weights)
     context = b.op("matmul", weights, v)
     if not form.join:
@@ -147,6 +167,25 @@ def test_scales(s, scale):
 def test_masks(s, mask):
     for keys in (1, 3, 16, 33, 70):
         add(s, Form(batch=2, heads=3, rows=19, keys=keys, mask=mask))
+    s.check()
+
+
+@pytest.mark.parametrize("mask", [
+    "seen_causal_where", "seen_causal_inf", "seen_filled", "seen_filled_where_inf", "seen_rows", "seen_rows_where_inf_guarded",
+    "seen_rows_at_least",
+])  # fmt: skip
+def test_what_no_row_sees(s, mask):
+    """Behind the last key that a mask lets through nothing is computed; as much as a row sees, rows that see none."""
+    for rows, keys, heads in [
+        (1, 256, 9),
+        (1, 515, 2),
+        (4, 131, 3),
+        (3, 400, 9),
+        (7, 200, 2),
+        (19, 160, 3),
+        (150, 301, 2),
+    ]:
+        add(s, Form(batch=2, rows=rows, keys=keys, heads=heads, size=24, mask=mask, scale="scores"))
     s.check()
 
 

@@ -110,6 +110,30 @@ def test_masks(s):
     s.check()
 
 
+def test_what_no_row_sees(s):
+    """Behind the last key that a mask lets through nothing is computed; causal, as much as a batch element has, and any
+    number a row, some rows none."""
+    pairs = [(1, 128), (1, 515), (3, 129), (4, 160), (7, 200), (8, 333), (9, 131), (20, 40), (30, 256), (140, 301)]
+
+    def mask(kind, batch, n, m):
+        key = np.arange(m)
+        if kind == "causal":
+            return (key <= np.arange(n)[:, None] + (m - n) // 2)[None, None]
+        if kind == "filled":
+            return key < s.random.integers(1, m, (batch, 1, 1, 1))
+        return (key < s.random.integers(-m // 3, m, (batch, 1, n, 1))) & (s.random.random(m) < 0.7)
+
+    def data(kind, heads, lookup):
+        q, k, v = (s.data("f32", (2, lookup(e), heads, 16), -2, 2) for e in "nmm")
+        return [q, k, v, mask(kind, 2, lookup("n"), lookup("m"))]
+
+    for kind, of in [("causal", (1, 1, "n", "m")), ("filled", (2, 1, 1, "m")), ("rows", (2, 1, "n", "m"))]:
+        for heads, form in [(2, "where"), (5, "where"), (2, "nan_to_zero"), (4, "nan_to_zero")]:
+            add(s, f"{kind}_{heads}_{form}", shapes(2, heads, 16, mask=of), attention(form), pairs,
+                ["f32", "f32", "f32", "bool"], lambda lookup, k=kind, h=heads: data(k, h, lookup))  # fmt: skip
+    s.check()
+
+
 def test_heads(s):
     for size in (1, 5, 24, 40, 64, 80, 129):
         add(s, f"size_{size}", shapes(1, 8, size), attention())
