@@ -236,10 +236,11 @@ class Counter(nn.Module):
         return x + self.count
 
 
-def test_state_is_refused_by_name():
-    text = refusal(Counter().eval(), torch.ones(2))
-    assert "count (buffer): the program writes to this buffer, and a compiled module keeps no state" in text
-    assert "x (input): the program writes to this input, and a compiled module returns new tensors" in text
+def test_what_a_program_writes_to_is_an_input_and_an_output():
+    module = inlay.from_torch(Counter().eval(), (torch.ones(2),))
+    assert [name for name, _ in module.inputs()] == ["x", "count"]
+    assert module.outputs() == ["output_0", "count", "x"]
+    assert module.updates() == {"count": "count", "x": "x"}
 
 
 @pytest.mark.parametrize(
