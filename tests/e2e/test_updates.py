@@ -6,6 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from conftest import ATOL, RTOL, check_close, reference
 from torch import nn
 
 import inlay
@@ -37,7 +38,9 @@ def cache_module(read_old: str = "") -> inlay.IRModule:
     if read_old == "after":
         # Of the result, so that it can't be computed before.
         new_sum = b.op("reduce_sum", new, axes=[2], keepdims=True)
-        results["old"] = b.op("reduce_max", b.op("matmul", cache, b.op("transpose", new_sum, perm=[0, 1, 3, 2])), axes=[2])
+        results["old"] = b.op(
+            "reduce_max", b.op("matmul", cache, b.op("transpose", new_sum, perm=[0, 1, 3, 2])), axes=[2]
+        )
     if read_old == "returned":
         results["old"] = cache
     results["sum"] = b.op("reduce_sum", new, axes=[2])
@@ -123,7 +126,9 @@ def test_what_can_not_be_written_to_is_refused(client):
     with executable.jit(remote=True) as remote:
         for run in (executable.jit()["main"], remote["main"]):
             for cache in (frozen, turned, torch.zeros(SHAPE[::-1]).permute(3, 2, 1, 0)):
-                with pytest.raises(TypeError, match="input 'cache': the model updates it in place; give a tensor that is"):
+                with pytest.raises(
+                    TypeError, match="input 'cache': the model updates it in place; give a tensor that is"
+                ):
                     run(cache, at, rows)
     memory = np.zeros(2 * 3 * 16 * 4 + 72, np.float32)
     cache, rows = memory[: 2 * 3 * 16 * 4].reshape(SHAPE), memory[300:372].reshape(2, 3, 3, 4)
@@ -268,3 +273,39 @@ def test_a_language_model_with_a_static_cache(client, tmp_path):
             tokens = {"input_ids": torch.tensor([[token]]), "cache_position": torch.tensor([at])}
             logits, *_ = run(**tokens, **state)
             torch.testing.assert_close(torch.from_dlpack(logits), exportable(**tokens), rtol=1e-4, atol=1e-4)
+
+
+# --- ONNX ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("capacity", [16, "capacity"])
+def test_group_query_attention_on_shared_caches(capacity, client, tmp_path):
+    """What onnxruntime's genai calls past_present_share_buffer: caches of the length that they may have, filled as the
+    mask says, against the model on caches of the length that they have."""
+    from contrib_language_model import HEADS, KV_HEADS, LAYERS, SIZE, LanguageModel
+
+    assert HEADS > KV_HEADS
+    language = LanguageModel(None)
+    model = language.model("new", "cached")
+    executor = "graph" if isinstance(capacity, int) else "vm"
+    names = [f"{layer}.{name}" for layer in range(LAYERS) for name in ("key", "value")]
+    runs = {}
+    for new in (1, 5):
+        module = inlay.from_onnx(model, {"new": new, "cached": capacity, "total": capacity}, executor=executor)
+        module = module.with_updates({f"present.{name}": f"past.{name}" for name in names})
+        executable = inlay.build(module, config(executor), server=client)
+        if executor == "graph":
+            assert copied(executable, tmp_path / f"{new}.so") == []
+        runs[new] = executable.jit()["main"]
+    random = np.random.default_rng(0)
+    shared = {f"past.{name}": random.standard_normal((1, KV_HEADS, 16, SIZE), dtype=np.float32) for name in names}
+    caches = None
+    for new in (5, 1, 1, 5, 1):
+        inputs = language.inputs(random.integers(0, 99, (1, new)), caches)
+        want, *caches = reference(model, inputs)
+        length = caches[0].shape[2]
+        mask = (np.arange(16) < length).astype(np.int64)[None]
+        logits, *_ = runs[new](input_ids=inputs["input_ids"], attention_mask=mask, **shared)
+        check_close(logits, [want])
+        for name, cache in zip(names, caches, strict=True):
+            np.testing.assert_allclose(shared[f"past.{name}"][:, :, :length], cache, RTOL, ATOL)

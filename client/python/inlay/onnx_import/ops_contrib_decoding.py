@@ -7,7 +7,7 @@ from inlay.ir.dims import Dim
 from inlay.onnx_import.contrib_common import only, part, without
 from inlay.onnx_import.ops_contrib_attention import LOWEST, additive, attend, join_heads, positions, split_heads
 from inlay.onnx_import.registry import NodeContext, contrib
-from inlay.onnx_import.value import Unsupported, Value
+from inlay.onnx_import.value import Unsupported, Value, extents_value
 
 # How many positions are in front of the new ones: of all of the batch, or of each ([batch, 1, 1, 1]).
 Past = Dim | Value
@@ -78,6 +78,10 @@ def group_query_attention(ctx: NodeContext) -> tuple:
     The total length decides the results' shapes, so it must be known. It says what the past is: nothing where it is
     that of the new positions alone (a prompt, padded on the right); with a batch of 1, all that is before them; else
     (one new position each) as many as seqlens_k says. local_window_size keys are seen, the newest among them.
+
+    Where the total is as long as the cache, that is as many as there may be (past and present share a buffer, as
+    onnxruntime calls it): seqlens_k says how many there are, and the new ones are written behind them, all else stays
+    as it is, so that the presents may update the caches in place (`IRModule.with_updates`).
     """
     for name, *accepted in (
         ("causal", 1), ("smooth_softmax", -1, 0), ("qk_output", 0), ("sliding_window_cache", 0),
@@ -127,10 +131,14 @@ def _operands(ctx: NodeContext, heads: int, kv_heads: int) -> list[Value]:
 
 def _past(ctx: NodeContext, batch: Dim, new: Dim, total: Dim) -> Past:
     lengths, cached = ctx[5], ctx[3].shape[2] if ctx.has(3) else 0
+    if cached != 0 and total == cached and (batch == 1 or new == 1):
+        before = ctx.cast(extents_value("", dims.sub(new, 1)), "i32")
+        return ctx.reshape(ctx.op("sub", ctx.cast(lengths, "i32"), before), [batch, 1, 1, 1])
     if not (dims.static([total, cached]) or cached == 0 or total == dims.add(cached, new)):
         known = f"shape={{{str(total)!r}: {str(dims.add(cached, new))!r}}}"
         raise Unsupported(
-            f"total_sequence_length {total} of a cache of {cached} and {new} new; {known} says that it is their sum"
+            f"total_sequence_length {total} of a cache of {cached} and {new} new; {known} says that it is their sum, "
+            f"shape={{{str(total)!r}: {str(cached)!r}}} that there are never more and seqlens_k says how many there are"
         )
     if total == new:
         return 0
@@ -146,12 +154,16 @@ def _past(ctx: NodeContext, batch: Dim, new: Dim, total: Dim) -> Past:
 
 
 def _appended(ctx: NodeContext, cache: Value | None, new: Value, past: Past, total: Dim) -> Value:
-    """The cache's first `past` positions, the new ones, and zeros up to its length."""
+    """The cache's first `past` positions, the new ones, and zeros up to its length; what is there, if they share it."""
     cached = cache.shape[2] if cache is not None else 0
     beyond = max(cached - total, 0) if isinstance(cached, int) and isinstance(total, int) else 0
     if not isinstance(past, Value):
         joined = new if cache is None or past == 0 else ctx.op("concat", part(ctx, cache, 2, 0, past), new, axis=2)
         return _lengthened(ctx, joined, beyond)
+    if cache is not None and cached == total:
+        at = ctx.op("add", positions(ctx, new.shape[2], 0, 4, 2), past)
+        at = ctx.op("expand", at, shape=list(new.shape))
+        return ctx.op("scatter_elements", cache, at, new, axis=2, reduction="none")
     if cache is None or not isinstance(total, int) or not isinstance(cached, int):
         raise Unsupported(f"a batch with a past, of total length {total} and a cache of {cached}; fix them with shape=")
     cache = _lengthened(ctx, cache, max(total - cached, 0))
@@ -176,7 +188,7 @@ def _angles_of(ctx: NodeContext, cache: Value, new: Dim, past: Past, prompt: boo
     if isinstance(past, int):
         return part(ctx, cache, 0, past, new)
     if isinstance(past, Value):
-        return angles(ctx, cache, ctx.reshape(past, [past.shape[0], 1]))
+        return angles(ctx, cache, ctx.op("add", ctx.reshape(past, [past.shape[0], 1]), positions(ctx, new, 0, 2, 1)))
     return angles(ctx, cache, positions(ctx, new, past, 2, 1))
 
 
@@ -186,7 +198,7 @@ def _masks(ctx: NodeContext, q: Value, total: Dim, past: Past) -> list[Value]:
     if new != 1 or window > 0 or isinstance(past, Value):
         key = positions(ctx, total, 0, 5, 4)
         if isinstance(past, Value):
-            query = ctx.reshape(past, [past.shape[0], 1, 1, 1, 1])
+            query = ctx.op("add", ctx.reshape(past, [past.shape[0], 1, 1, 1, 1]), positions(ctx, new, 0, 5, 3))
         else:
             query = positions(ctx, new, past, 5, 3)
         kept = ctx.op("less_equal", key, query)

@@ -2,12 +2,14 @@
 #include <algorithm>
 
 #include "core/backends/native/function_emitter.h"
+#include "core/backends/native/loops.h"
 #include "core/backends/native/lowering.h"
 
 namespace inlay::native {
 namespace {
 
 using mlir::Value;
+using Values = std::vector<Value>;
 
 Value Gather(Eval& e, const Node& n, int, const Indices& at) {
   int64_t axis = n.attrs->IntOr("axis", 0);
@@ -76,6 +78,40 @@ Value GatherNd(Eval& e, const Node& n, int, const Indices& at) {
   return e.At(n.in(0), from);
 }
 
+// Whether the elements along the last axis of the updates go to neighbours: indices are none of it.
+bool ScattersRows(const Node& n) {
+  const Tensor &which = n.in(1), &updates = n.in(2);
+  if (updates.rank() == 0 || !updates.dims.back().is_static()) return false;
+  if (n.op == "scatter_nd") return updates.rank() >= which.rank();
+  const Node* expand = which.inlined ? which.producer : nullptr;
+  return n.attrs->IntOr("axis", 0) != updates.rank() - 1 && expand != nullptr && expand->op == "expand" &&
+         expand->in(0).rank() == which.rank() && expand->in(0).dims.back() == Extent(1);
+}
+
+// Rows of updates as vectors, to where `target` says that each begins.
+void ScatterRows(FunctionEmitter& f, const Node& n, const std::function<Indices(Eval&, const Indices&)>& target) {
+  const Tensor &updates = n.in(2), &out = n.out();
+  const Shape rows(updates.dims.begin(), updates.dims.end() - 1);
+  const int64_t columns = updates.dims.back().value();
+  const int64_t lanes =
+      std::min(f.LanesFor(f.Expression(updates), columns), f.LanesForBytes(ir::ByteSize(updates.dtype), columns));
+  f.Parallel(1, updates.Elements(), [&](Kernel& k, Value, Value) {
+    Ops& o = k.o;
+    o.For(o.Int(0), o.Int(Product(rows)), 1, [&](Value row) {
+      Eval indices(k, 1);
+      Indices where = Delinearise(o, row, rows);
+      where.push_back(indices.Constant(0));
+      Indices to = target(indices, where);
+      VectorLoop(o, {columns}, lanes, {}, [&](const VectorPoint& p, const Values&) {
+        Eval e(k, lanes);
+        where.back() = to.back() = p.at[0];
+        k.StoreElement(out, to, e.At(updates, where));
+        return Values();
+      });
+    });
+  });
+}
+
 // Copies x, then lets each update in order change its element. Serial: updates may address one element several times,
 // and the last wins.
 absl::Status Scatter(FunctionEmitter& f, const Node& n, const std::function<Indices(Eval&, const Indices&)>& target) {
@@ -89,6 +125,10 @@ absl::Status Scatter(FunctionEmitter& f, const Node& n, const std::function<Indi
     may_be_one ? k.o.If(k.o.Differ(to, from), copy) : copy();
   });
   std::string reduction = n.attrs->StringOr("reduction", "none");
+  if (reduction == "none" && !updates.IsEmpty() && ScattersRows(n)) {
+    ScatterRows(f, n, target);
+    return absl::OkStatus();
+  }
   f.Parallel(updates.IsEmpty() ? 0 : 1, updates.Elements(), [&](Kernel& k, Value, Value) {
     Ops& o = k.o;
     o.For(o.Int(0), o.Int(updates.Elements()), 1, [&](Value i) {

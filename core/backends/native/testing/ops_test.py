@@ -754,6 +754,15 @@ def test_indexing(s):
         s.case("scatter_elements", [x, unique, s.data(dtype, (4, 5, 18))], axis=0, label="unique")
         pairs = np.array([[0, 1], [-1, 4], [3, -2]], np.int64)
         s.case("scatter_nd", [x, pairs, s.data(dtype, (3, 18))])
+        # Rows of it to the same place, as caches are written: some several times, of which the last stays.
+        for columns in (1, 7, 18, 33):
+            cache, rows = s.data(dtype, (2, 9, 3, columns)), s.data(dtype, (2, 5, 3, columns))
+            at = np.array([8, -9, 2, 8, 2], np.int64).reshape(1, 5, 1, 1)
+            s.build(
+                f"scatter_rows_{dtype}_{columns}",
+                [cache, at, rows],
+                lambda b, x, i, u: b.op("scatter_elements", x, b.op("expand", i, shape=list(u.shape)), u, axis=1),
+            )
         if dtype in N:
             for reduction in ("add", "mul", "max", "min"):
                 s.case("scatter_elements", [x, s.random.integers(0, 5, (2, 9, 18)).astype(np.int64)[:, :5], s.data(dtype, (2, 5, 18))],
