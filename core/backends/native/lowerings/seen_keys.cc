@@ -79,16 +79,22 @@ class Masks {
   const ScoreRows& s_;
 };
 
+bool IsZero(const Tensor& t) {
+  return t.literal != nullptr &&
+         std::all_of(t.literal->data.begin(), t.literal->data.end(), [](char c) { return c == 0; });
+}
+
 // Whether `result` of a weight of 0 is 0.
 bool KeepsZero(const Tensor& result, const Tensor& weights) {
-  if (&result == &weights) return true;
+  if (&result == &weights || IsZero(result)) return true;
   if (result.producer == nullptr) return false;
   const Node& n = *result.producer;
   if (n.op == "cast") return KeepsZero(n.in(0), weights);
-  // A number in place of NaN (PyTorch's guard).
-  const Node* condition = n.op == "where" ? n.in(0).producer : nullptr;
-  return condition != nullptr && condition->op == "isnan" && &condition->in(0) == &n.in(2) &&
-         KeepsZero(n.in(2), weights);
+  if (n.op != "where") return false;
+  // PyTorch's guards: a number in place of NaN; 0 for rows that see nothing.
+  const Node* condition = n.in(0).producer;
+  const bool of_nan = condition != nullptr && condition->op == "isnan" && &condition->in(0) == &n.in(2);
+  return (of_nan || KeepsZero(n.in(1), weights)) && KeepsZero(n.in(2), weights);
 }
 
 // Of the scores of raw values 0, in a vector from key `i` on: 1 where it is not masked, else 0.

@@ -137,6 +137,10 @@ def attention(b, form: Form, params):
     weights = b.op("softmax", scores, axis=3)
     if form.mask == "at_least" or "at_least" in form.mask:
         weights = b.op("maximum", weights, b.literal(0.02, form.dtype))
+    if "rows_zero" in form.mask:  # of those that see nothing
+        seen = b.op("reduce_max", b.op("cast", params[-1], dtype="f32"), axes=[3], keepdims=True)
+        seen = b.op("greater", seen, b.literal(0, "f32"))
+        weights = b.op("where", seen, weights, b.literal(0, form.dtype))
     if form.mask == "add_nan_to_zero" or "guarded" in form.mask:
         weights = b.op("where", b.op("isnan", weights), b.literal(0, form.dtype), weights)
     context = b.op("matmul", weights, v)
@@ -172,7 +176,7 @@ def test_masks(s, mask):
 
 @pytest.mark.parametrize("mask", [
     "seen_causal_where", "seen_causal_inf", "seen_filled", "seen_filled_where_inf", "seen_rows", "seen_rows_where_inf_guarded",
-    "seen_rows_at_least",
+    "seen_rows_zero_where_inf", "seen_rows_at_least",
 ])  # fmt: skip
 def test_what_no_row_sees(s, mask):
     """Behind the last key that a mask lets through nothing is computed; as much as a row sees, rows that see none."""
