@@ -56,6 +56,11 @@ class IRModule {
   // A copy that carries this one; Build without one takes it. INVALID_ARGUMENT: CompilationConfig::Check.
   absl::StatusOr<IRModule> WithConfiguration(const CompilationConfig& config) const;
 
+  // A copy whose "main" gives these outputs by writing to inputs of the same type, {"present.key", "past.key"}: a call
+  // then writes to its caller's own tensors, dense ones, and returns them. INVALID_ARGUMENT: an unknown name, an input
+  // named twice; the server refuses types that differ.
+  absl::StatusOr<IRModule> WithUpdates(const std::map<std::string, std::string>& updates) const;
+
   // Ad-hoc attributes beside it: a copy with it set.
   IRModule WithAttr(const std::string& name, const AttrValue& value) const;
   std::map<std::string, AttrValue> attrs() const;

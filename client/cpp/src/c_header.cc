@@ -42,6 +42,12 @@ std::string MemberName(const std::string& name, size_t index, std::set<std::stri
   return member;
 }
 
+// Of an output that may be the memory of the input whose new value it is.
+std::string UpdateNote(const nlohmann::json& tensor) {
+  const int input = tensor.value("updates", -1);
+  return input < 0 ? "" : absl::StrCat("; may be the memory of input ", input);
+}
+
 std::string Struct(const std::string& what, const std::string& constant, const nlohmann::json& tensors) {
   std::string text = absl::StrCat("struct inlay_model_", what, " {\n");
   std::set<std::string> taken = Keywords();
@@ -49,7 +55,8 @@ std::string Struct(const std::string& what, const std::string& constant, const n
     const std::string dtype = tensors[i].at("dtype").get<std::string>();
     const std::string name = MemberName(tensors[i].at("name").get<std::string>(), i, &taken);
     absl::StrAppend(&text, "  ", constant, CType(dtype), "* ", name, "; /* ", dtype, "[",
-                    absl::StrJoin(tensors[i].at("shape").get<std::vector<int64_t>>(), ", "), "] */\n");
+                    absl::StrJoin(tensors[i].at("shape").get<std::vector<int64_t>>(), ", "), "]",
+                    UpdateNote(tensors[i]), " */\n");
   }
   return text + "};\n\n";
 }

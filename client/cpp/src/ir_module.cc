@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -157,6 +158,30 @@ size_t IRModule::weight_bytes() const {
   size_t bytes = 0;
   for (const auto& [digest, weight] : *impl_->weights) bytes += weight.bytes.size();
   return bytes;
+}
+
+absl::StatusOr<IRModule> IRModule::WithUpdates(const std::map<std::string, std::string>& updates) const {
+  const Signature known = signature();
+  std::vector<int64_t> inputs(known.outputs.size(), -1);
+  for (const auto& [output, input] : updates) {
+    const auto named = [](const std::string& name) {
+      return [&](const TensorSpec& spec) { return spec.name == name; };
+    };
+    const auto o = std::find_if(known.outputs.begin(), known.outputs.end(), named(output));
+    const auto i = std::find_if(known.inputs.begin(), known.inputs.end(), named(input));
+    if (o == known.outputs.end()) return absl::InvalidArgumentError(absl::StrCat("main has no output '", output, "'"));
+    if (i == known.inputs.end()) return absl::InvalidArgumentError(absl::StrCat("main has no input '", input, "'"));
+    const int64_t at = i - known.inputs.begin();
+    if (std::count(inputs.begin(), inputs.end(), at) > 0) {
+      return absl::InvalidArgumentError(absl::StrCat("two outputs update input '", input, "'"));
+    }
+    inputs[o - known.outputs.begin()] = at;
+  }
+  proto::IRModule copy = impl_->proto;
+  auto* attrs = copy.mutable_functions()->at("main").mutable_attrs();
+  attrs->erase("updates");
+  if (!updates.empty()) (*attrs)["updates"] = ToProto(AttrValue(inputs));
+  return MakeIRModule(std::move(copy), impl_->weights);
 }
 
 CompilationConfig IRModule::config() const { return inlay::FromProto(impl_->proto.config()); }

@@ -2,6 +2,8 @@
 
 #include <tvm/ffi/container/array.h>
 
+#include <cstring>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/cpp/src/client_impl.h"
@@ -15,6 +17,7 @@ struct Handle {
   std::shared_ptr<Client> client;
   std::string name;
   Signature signature;
+  std::vector<int> updates;  // of each output the input whose new value it is, -1: none
   CallOptions run;
   ~Handle() { client->impl().Unload(name); }
 };
@@ -36,9 +39,23 @@ void Run(const Handle& handle, tvm::ffi::PackedArgs args, Any* result) {
   }
   std::vector<Tensor> inputs;
   for (int i = 0; i < args.size(); ++i) inputs.push_back(args[i].cast<Tensor>());
+  for (const int updated : handle.updates) {
+    if (updated < 0 || inputs[updated].IsContiguous()) continue;
+    TVM_FFI_THROW(ValueError) << "input " << updated << " '" << specs[updated].name
+                              << "' is updated in place: it must be dense and row-major";
+  }
   absl::StatusOr<std::vector<Tensor>> outputs =
       handle.client->impl().Run(handle.name, inputs, handle.signature.outputs.size(), handle.run);
   if (!outputs.ok()) Throw(outputs.status());
+  for (size_t o = 0; o < outputs->size() && o < handle.updates.size(); ++o) {
+    if (handle.updates[o] < 0) continue;
+    const Tensor& input = inputs[handle.updates[o]];
+    const absl::string_view bytes = BytesOf((*outputs)[o]);
+    if (!bytes.empty()) {
+      std::memcpy(static_cast<char*>(input.data_ptr()) + input.byte_offset(), bytes.data(), bytes.size());
+    }
+    (*outputs)[o] = input;
+  }
   if (outputs->size() == 1) {
     *result = (*outputs)[0];
   } else {
@@ -73,6 +90,9 @@ Module RemoteModule(std::shared_ptr<Client> client, const proto::JitResponse& re
   for (const auto& input : response.inputs()) handle->signature.inputs.push_back(SpecOf(input.name(), input.type()));
   for (const auto& output : response.outputs()) {
     handle->signature.outputs.push_back(SpecOf(output.name(), output.type()));
+  }
+  for (const int input : response.updates()) {
+    handle->updates.push_back(input < static_cast<int>(handle->signature.inputs.size()) ? input : -1);
   }
   return tvm::ffi::Module(tvm::ffi::make_object<RemoteObj>(std::move(handle)));
 }

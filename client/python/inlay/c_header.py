@@ -75,8 +75,8 @@ def c_header(plan: dict[str, Any], library: str) -> str:
         "/* Bytes that one run needs beside inputs and outputs; the library takes them once for each caller at a time. */",
         f"#define INLAY_MODEL_WORKSPACE_SIZE {plan['arena_bytes']}",
         "",
-        *_struct("inputs", "const ", plan["inputs"], {}),
-        *_struct("outputs", "", plan["outputs"], {i: t["name"] for i, t in enumerate(plan["inputs"])}),
+        *_struct("inputs", "const ", plan["inputs"]),
+        *_struct("outputs", "", plan["outputs"]),
         "/* Loads what the first run would; NULL, or the path of the parameters' file. */",
         "int32_t inlay_model_load(const char* params_path);",
         "int32_t inlay_model_run(const struct inlay_model_inputs* inputs, const struct inlay_model_outputs* outputs);",
@@ -92,7 +92,7 @@ def c_header(plan: dict[str, Any], library: str) -> str:
     return "\n".join(text)
 
 
-def _struct(what: str, const: str, tensors: list[dict[str, Any]], inputs: dict[int, str]) -> list[str]:
+def _struct(what: str, const: str, tensors: list[dict[str, Any]]) -> list[str]:
     lines, taken = [f"struct inlay_model_{what} {{"], set(_KEYWORDS)
     for i, tensor in enumerate(tensors):
         name = re.sub(r"\W", "_", tensor["name"], flags=re.ASCII)
@@ -100,7 +100,7 @@ def _struct(what: str, const: str, tensors: list[dict[str, Any]], inputs: dict[i
         name = f"{name}_{i}" if name in taken else name
         taken.add(name)
         shape = ", ".join(map(str, tensor["shape"]))
-        updated = inputs.get(tensor.get("updates", -1))
-        note = f"; may be the memory of the input {re.sub('[^ -~]|[*]/', '_', updated)}" if updated is not None else ""
+        updates = tensor.get("updates", -1)
+        note = f"; may be the memory of input {updates}" if updates >= 0 else ""
         lines.append(f"  {const}{_C_TYPES[tensor['dtype']]}* {name}; /* {tensor['dtype']}[{shape}]{note} */")
     return [*lines, "};", ""]

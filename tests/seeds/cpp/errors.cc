@@ -56,6 +56,34 @@ TEST_F(Errors, WrongModules) {
   EXPECT_EQ(inlay::Build(lost).status().code(), absl::StatusCode::kFailedPrecondition);
 }
 
+// What can't be updated in place, and what can: in this process and in the daemon.
+TEST_F(Errors, Updates) {
+  inlay::FunctionBuilder b;
+  const auto cache = b.Param("cache", "f32", {4, 3}), row = b.Param("row", "f32", {1, 3}),
+             at = b.Param("at", "i64", {1, 1});
+  const auto made = b.Op("scatter_nd", {cache, at, row});
+  const inlay::IRModule module = Get(b.Finish({b.Op("neg", {made}), made}, {"y", "new"}));
+  EXPECT_THAT(Text(module.WithUpdates({{"now", "cache"}})), HasSubstr("no output 'now'"));
+  EXPECT_THAT(Text(module.WithUpdates({{"new", "cash"}})), HasSubstr("no input 'cash'"));
+  EXPECT_THAT(Text(module.WithUpdates({{"new", "cache"}, {"y", "cache"}})),
+              HasSubstr("two outputs update input 'cache'"));
+  EXPECT_THAT(Text(inlay::Build(Get(module.WithUpdates({{"new", "row"}})))),
+              HasSubstr("is the new value of input 1 'row'"));
+  const inlay::Executable ex = Get(inlay::Build(Get(module.WithUpdates({{"new", "cache"}}))));
+  const inlay::Tensor place = Get(inlay::MakeTensor<int64_t>({1, 1}, {2})),
+                      values = Get(inlay::MakeTensor<float>({1, 3}, {7, 8, 9}));
+  for (const inlay::Module& run : {Get(ex.Jit()), Get(ex.RemoteJit())}) {
+    SCOPED_TRACE(run.kind());
+    const inlay::Tensor rows = Get(inlay::MakeTensor<float>({4, 3}, std::vector<float>(12, 1.0f)));
+    const std::vector<inlay::Tensor> results = Get(run.Run({rows, values, place}));
+    ASSERT_EQ(results.size(), 2);
+    EXPECT_EQ(results[1].data_ptr(), rows.data_ptr());
+    EXPECT_EQ(static_cast<const float*>(rows.data_ptr())[5], 1);
+    EXPECT_EQ(static_cast<const float*>(rows.data_ptr())[7], 8);
+    EXPECT_EQ(static_cast<const float*>(results[0].data_ptr())[8], -9);
+  }
+}
+
 TEST_F(Errors, DamagedLibraries) {
   ASSERT_TRUE(Build().ExportLibrary(File("a.so")).ok());
   const std::string good = Bytes(File("a.so"));
