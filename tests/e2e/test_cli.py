@@ -93,6 +93,39 @@ def test_compile_and_run(inlay, model, tmp_path):
     assert json.loads(out)["plan"]["inputs"][0]["name"] == "input"
 
 
+def test_updates(inlay, tmp_path):
+    """A library whose runs write to their inputs, said with one pattern for all caches."""
+    nodes, inputs, outputs = [], [], []
+    for i in range(2):
+        nodes.append(onnx.helper.make_node("ScatterND", [f"past.{i}", "at", "row"], [f"present.{i}"]))
+        inputs.append(onnx.helper.make_tensor_value_info(f"past.{i}", onnx.TensorProto.FLOAT, [5, 3]))
+        outputs.append(onnx.helper.make_tensor_value_info(f"present.{i}", onnx.TensorProto.FLOAT, [5, 3]))
+    inputs.append(onnx.helper.make_tensor_value_info("at", onnx.TensorProto.INT64, [1, 1]))
+    inputs.append(onnx.helper.make_tensor_value_info("row", onnx.TensorProto.FLOAT, [1, 3]))
+    graph = onnx.helper.make_graph(nodes, "caches", inputs, outputs)
+    model, library = tmp_path / "caches.onnx", tmp_path / "caches.so"
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8), model)
+    inlay("compile", model, "--update", "present.*=past.*", "-o", library)
+    _, out, _ = inlay("inspect", library)
+    assert "present.1: f32[5, 3], written to input past.1" in " ".join(out.split())
+    values = {"past.0": np.zeros((5, 3), np.float32), "past.1": np.ones((5, 3), np.float32)}
+    np.savez(tmp_path / "x.npz", at=np.array([[2]]), row=np.full((1, 3), 7, np.float32), **values)
+    inlay("run", library, "--input", tmp_path / "x.npz", "--output", tmp_path / "y.npz")
+    result = np.load(tmp_path / "y.npz")
+    for i in range(2):
+        want = values[f"past.{i}"].copy()
+        want[2] = 7
+        np.testing.assert_array_equal(result[f"present.{i}"], want)
+    for wrong, text in [
+        ("present.*=past", "is not OUTPUT=INPUT, each with one * or none"),
+        ("now.*=past.*", "no output is called so; there are present.0, present.1"),
+        ("present.0=then", "no input 'then'; main has 'past.0', 'past.1', 'at', 'row'"),
+    ]:
+        code, _, err = inlay("compile", model, "--update", wrong, check=False)
+        assert code == 2
+        assert text in err
+
+
 def test_measured_search_and_its_plan(inlay, model, tmp_path):
     """The fastest plan is chosen by real measurements; a saved plan is repeated without a search, on this model only."""
     plan = tmp_path / "plan.json"

@@ -296,6 +296,18 @@ def mutate_no_results(proto):
     del proto.functions["main"].body.results[:]
 
 
+def mutate_attribute_of_the_compiler(proto):
+    proto.functions["main"].attrs["num_lifted_params"].s = "x"
+
+
+def mutate_updates_of_no_numbers(proto):
+    proto.functions["main"].attrs["updates"].s = "x"
+
+
+def mutate_updates_of_no_input(proto):
+    proto.functions["main"].attrs["updates"].ints.v.append(1 << 40)
+
+
 def mutate_bad_target(proto):
     proto.config.targets.add(kind="llvm").attrs["mcpu"] = "no-such-cpu"
 

@@ -47,6 +47,13 @@ shape_option = click.option(
 size_option = click.option(
     "--size", "sizes", multiple=True, metavar="NAME=N", help="Of seeded inputs: what a dimension that is open shall be."
 )
+update_option = click.option(
+    "--update",
+    "updates",
+    multiple=True,
+    metavar="OUTPUT=INPUT",
+    help="The output is the input's new value: a run writes it to the input's own memory. present.*=past.* for all such.",
+)
 bundle_option = click.option(
     "--bundle",
     type=click.Path(file_okay=False),
@@ -55,15 +62,34 @@ bundle_option = click.option(
 )
 
 
-def _imported(model, shape, config):
+def _imported(model, shape, config, updates=()):
     """The module of an .onnx or .pt2 file."""
     if model.endswith(".pt2"):
         from inlay.torch_import import from_torch
 
-        return from_torch(model, shape=_shapes(shape))
+        return _with_updates(from_torch(model, shape=_shapes(shape)), updates)
     from inlay import onnx_import
 
-    return onnx_import.from_onnx(model, shape=_shapes(shape), executor=config.executor.kind)
+    module = onnx_import.from_onnx(model, shape=_shapes(shape), executor=config.executor.kind)
+    return _with_updates(module, updates)
+
+
+def _with_updates(module, values: tuple[str, ...]):
+    """--update present.0.key=past.0.key, or with one * on each side for all outputs that fit."""
+    updates = module.updates()
+    for value in values:
+        output, equals, source = value.partition("=")
+        if not equals or not output or not source or not output.count("*") == source.count("*") < 2:
+            raise click.BadParameter(f"{value!r} is not OUTPUT=INPUT, each with one * or none")
+        pattern = re.compile(re.escape(output).replace(r"\*", "(.*)"))
+        found = {name: match for name in module.outputs() if (match := pattern.fullmatch(name))}
+        if not found:
+            raise click.BadParameter(f"{value!r}: no output is called so; there are {', '.join(module.outputs())}")
+        updates |= {name: source.replace("*", match[1]) if "*" in output else source for name, match in found.items()}
+    try:
+        return module.with_updates(updates)
+    except ValueError as error:
+        raise click.BadParameter(f"--update: {error}") from None
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -80,6 +106,7 @@ for _command in cli_server.COMMANDS:
 @click.argument("model", type=click.Path(dir_okay=False))
 @config_options
 @shape_option
+@update_option
 @click.option("-o", "--output", type=click.Path(dir_okay=False), help="Write the shared library here.")
 @bundle_option
 @click.option("--save-plan", type=click.Path(dir_okay=False), metavar="FILE", help="Write the plan here, for --plan.")
@@ -88,7 +115,9 @@ for _command in cli_server.COMMANDS:
 @click.option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="Stop the work then.")
 @server_option
 @command
-def compile_(model, shape, output, bundle, save_plan, params_beside, dump_ir, timeout, server, as_json, **options):
+def compile_(
+    model, shape, updates, output, bundle, save_plan, params_beside, dump_ir, timeout, server, as_json, **options
+):  # fmt: skip
     """Compile MODEL (.onnx, or .pt2 of torch.export.save); with -o, write a shared library."""
     from inlay import executable
     from inlay.bundle import check_replaceable
@@ -103,7 +132,7 @@ def compile_(model, shape, output, bundle, save_plan, params_beside, dump_ir, ti
     if bundle:
         check_replaceable(pathlib.Path(bundle))
     started = time.perf_counter()
-    module = _imported(model, shape, config)
+    module = _imported(model, shape, config, updates)
     imported = time.perf_counter()
     with CompileProgress(enabled=not as_json) as progress, PassContext(instruments=dumps):
         ex = executable.build(module, config, server=server, progress=progress, timeout=timeout)
@@ -142,10 +171,11 @@ def compile_(model, shape, output, bundle, save_plan, params_beside, dump_ir, ti
 @bundle_option
 @config_options
 @shape_option
+@update_option
 @server_option
 @click.option("--timeout", type=float, metavar="SECONDS", help="Stop the work after so long.")
 @command
-def export(model, bundle, shape, server, timeout, as_json, **options):
+def export(model, bundle, shape, updates, server, timeout, as_json, **options):
     """Make a bundle of MODEL: an .onnx or .pt2 file, or a library that was exported before (whose configuration is fixed)."""
     from inlay import executable, profiling
     from inlay.bundle import check_replaceable, of_library
@@ -159,7 +189,7 @@ def export(model, bundle, shape, server, timeout, as_json, **options):
         of_library(model, bundle, connect(server))
     else:
         config = make_config(options)
-        module = _imported(model, shape, config)
+        module = _imported(model, shape, config, updates)
         with CompileProgress(enabled=not as_json) as progress:
             ex = executable.build(module, config, server=server, progress=progress, timeout=timeout)
         ex.export_bundle(bundle)
