@@ -16,8 +16,6 @@ using ir::PatternPtr;
 
 constexpr int kMaxPointwise = 6;  // operators in f or g
 constexpr int kMaxViews = 8;      // operators in front of q, k or v
-// A few rows of scores are kept on a task's stack, with the rows of q that they belong to.
-constexpr int64_t kMaxKeys = 8192;
 constexpr int64_t kMaxHeadSize = 512;
 
 // One pointwise operator on the scores `x`, or a number in place of NaN, as PyTorch gives queries that see no key.
@@ -98,16 +96,12 @@ absl::Status CheckAttention(const ir::PatternMatch& match) {
       BatchOf(c) != BatchOf(s)) {
     return absl::UnimplementedError("attention with a mask or values of more dimensions than the scores");
   }
-  const ir::Dim &rows = s.dims[s.rank() - 2], &keys = s.dims.back();
   const ir::Dim &head = scores.args[0].tensor_type().dims.back(), &value = c.dims.back();
   if (std::any_of(s.dims.begin(), s.dims.end(), IsNothing) || IsNothing(head) || IsNothing(value)) {
     return absl::UnimplementedError("attention of nothing");
   }
   if (!IsAtMost(head, kMaxHeadSize) || !IsAtMost(value, kMaxHeadSize)) {
     return absl::UnimplementedError(absl::StrCat("attention with heads of more than ", kMaxHeadSize));
-  }
-  if (keys.is_static() && keys.value() > kMaxKeys) {
-    return absl::UnimplementedError(absl::StrCat("attention to more than ", kMaxKeys, " positions"));
   }
   return absl::OkStatus();
 }

@@ -3,6 +3,8 @@
 //
 // Of bf16, where the processor multiplies it, q, k, v and softmax's result are words (word_products.h).
 //
+// More keys than a few rows' scores have room for on the stack are open_attention.cc's, known or not.
+//
 // k and v are packed into the panels that the contraction reads. A task does it for itself, once for all the row blocks
 // of a head that it is given; where they are too big for its stack, a kernel before it does so for all heads. A few
 // rows meet them where they lie (few_rows.h); of a few heads then threads share the keys, and the columns of v.
@@ -32,6 +34,7 @@ constexpr int64_t kBlockBytes = 64 << 10;      // scores of a block of rows
 constexpr int64_t kMaxBlockBytes = 512 << 10;  // where few rows are that much
 constexpr int64_t kMinTasks = 8;               // for threads
 constexpr int64_t kFewRows = 16;               // packing k and v whole would not pay
+constexpr int64_t kMaxKeysOnStack = 8192;      // of a few rows, with the rows of q that they belong to
 constexpr int64_t kSharedElements = 64 << 10;  // of a head's k and v, for threads to share them
 
 struct Plan {
@@ -410,7 +413,8 @@ absl::Status EmitAttention(FunctionEmitter& f, const Node& n) {
   if (!k.ok()) return k.status();
   if (!v.ok()) return v.status();
   const AttentionParts parts(f, n, *std::move(k), *std::move(v));
-  if (IsStatic(n.parts.at("scores")->out().dims) && IsStatic(n.out().dims)) {
+  const bool known = IsStatic(n.parts.at("scores")->out().dims) && IsStatic(n.out().dims);
+  if (known && parts.keys.value() <= kMaxKeysOnStack) {
     AttentionEmitter(parts).Emit();
   } else {
     EmitOpenAttention(parts);

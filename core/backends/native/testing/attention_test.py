@@ -208,6 +208,14 @@ def test_sizes(s):
     s.check()
 
 
+def test_many_keys(s):
+    """More than the stack has room for the scores of."""
+    for rows, keys, heads in [(1, 8200, 9), (4, 12001, 2), (5, 8224, 8), (40, 9001, 2)]:
+        for mask in ("add", "seen_filled", "seen_causal_where_inf"):
+            add(s, Form(rows=rows, keys=keys, heads=heads, mask=mask, scale="scores"))
+    s.check()
+
+
 def test_layouts(s):
     for joint in ("split", "slice"):
         for scale in ("q", "scores"):
