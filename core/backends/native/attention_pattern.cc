@@ -41,6 +41,13 @@ PatternPtr OneView(const PatternPtr& x) {
   return Or({OpOf({"transpose", "reshape", "slice", "expand"}, {x}), ir::TupleItem(Op("split", {x}))});
 }
 
+// 16 bits as f32: k and v are read as they are, and widened by the products.
+PatternPtr Widened(const PatternPtr& x) {
+  return If(Op("cast", {x}),
+            [](const Binding& b) { return IsWidening(b.args[0].tensor_type(), b.var->type.tensor()); });
+}
+
+PatternPtr ViewOrWidened(const PatternPtr& x) { return Or({OneView(x), Widened(x)}); }
 PatternPtr ViewOrScale(const PatternPtr& x) { return Or({OneView(x), Scaled(x, "", "")}); }
 
 bool PlainLeft(const Binding& matmul) {
@@ -68,6 +75,10 @@ bool IsDouble(const Binding& binding) { return binding.var->type.tensor().dtype 
 
 }  // namespace
 
+bool IsWidening(const ir::TensorType& from, const ir::TensorType& to) {
+  return (from.dtype == ir::DType::kBF16 || from.dtype == ir::DType::kF16) && to.dtype == ir::DType::kF32;
+}
+
 const PatternPtr& AttentionCore() {
   static const auto* pattern =
       new PatternPtr(Core(Any("q"), Or({Scaled(Any("k"), "k_scaled", "k_scale"), Any("k")}), Any("v")));
@@ -76,8 +87,9 @@ const PatternPtr& AttentionCore() {
 
 const PatternPtr& AttentionWithViews() {
   static const auto* pattern = [] {
-    PatternPtr q = Chain(Any(), kMaxViews, ViewOrScale), v = Chain(Any(), kMaxViews, OneView);
-    PatternPtr core = Core(q, q, v);
+    PatternPtr q = Chain(Any(), kMaxViews, ViewOrScale), v = Chain(Any(), kMaxViews, ViewOrWidened);
+    PatternPtr k = Chain(Any(), kMaxViews, [](const PatternPtr& x) { return Or({ViewOrScale(x), Widened(x)}); });
+    PatternPtr core = Core(q, k, v);
     PatternPtr joined = Op("transpose", {core});
     return new PatternPtr(Or({Op("reshape", {Or({joined, core})}), joined, core}));
   }();

@@ -13,9 +13,12 @@ namespace inlay::native {
 // "v", and "k_scale" where k itself is scaled by a literal ("k_scaled" is then that binding).
 const ir::PatternPtr& AttentionCore();
 
-// The same together with what only moves data around it: heads split off q, k and v (also out of one product), the
-// context's heads joined. Rooted at the last of these.
+// The same together with what only moves data around it: heads split off q, k and v (also out of one product), k and v
+// made f32 of 16 bits, the context's heads joined. Rooted at the last of these.
 const ir::PatternPtr& AttentionWithViews();
+
+// Whether a cast between these makes f32 of 16 bits.
+bool IsWidening(const ir::TensorType& from, const ir::TensorType& to);
 
 // Whether the kernel serves this match of either (types, shapes, sizes).
 absl::Status CheckAttention(const ir::PatternMatch& match);

@@ -80,6 +80,7 @@ class Folder {
         if (std::find(inputs.begin() + 3, inputs.end(), in) == inputs.end()) inputs.push_back(in);
       }
     }
+    for (int operand : {1, 2}) ReadNarrow(&composite->inputs[operand], &inside);
     composite->outputs = context->outputs;
     if (Node* transpose = TransposeBehind(*context)) {
       composite->parts["transpose"] = transpose;
@@ -87,6 +88,34 @@ class Folder {
       inside.insert(transpose);
     }
     Replace(inside, std::move(composite));
+  }
+
+  // What is made f32 of 16 bits, and moved since, for `operand` alone: moved as it is. The cast goes to `inside`.
+  static void ReadNarrow(Tensor** operand, std::set<Node*>* inside) {
+    auto for_this_alone = [](const Tensor* t) {
+      return t->producer != nullptr && !t->is_result && t->users.size() == 1;
+    };
+    std::vector<Tensor*> moved;
+    Tensor* wide = *operand;
+    const std::set<std::string> moves = {"transpose", "reshape", "slice", "expand"};
+    while (for_this_alone(wide) && moves.count(wide->producer->op) > 0) {
+      moved.push_back(wide);
+      wide = wide->producer->inputs[0];
+    }
+    if (!for_this_alone(wide) || wide->producer->op != "cast") return;
+    Node* cast = wide->producer;
+    Tensor* narrow = cast->inputs[0];
+    if (!IsWidening(narrow->type, wide->type)) return;
+    for (Tensor* t : moved) t->dtype = t->type.dtype = narrow->dtype;
+    if (moved.empty()) {
+      *operand = narrow;
+    } else {
+      Node* first = moved.back()->producer;
+      first->inputs[0] = narrow;
+      narrow->users.push_back(first);
+    }
+    wide->users.clear();
+    inside->insert(cast);
   }
 
   // Heads moved back behind the positions; not one that would scatter what the kernel stores as vectors.

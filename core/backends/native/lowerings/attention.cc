@@ -147,7 +147,7 @@ Plan PlanAttention(const AttentionParts& parts) {
   p.padded_keys = RoundUp(p.keys, lanes);
   p.pack_keys = p.rows > kFewRows;
   if (!p.pack_keys) {
-    p.few_scores = PlanFewRows(cpu.core, parts.types, p.rows, 1, parts.k);
+    p.few_scores = PlanFewRows(cpu.core, parts.key_types, p.rows, 1, parts.k);
     p.few_context = PlanFewRows(cpu.core, parts.value_types, p.rows, 1, v);
   }
   p.pack_values = p.pack_keys || (!p.few_context && v.column_stride != Extent(1));

@@ -34,6 +34,7 @@ AttentionParts::AttentionParts(FunctionEmitter& f, const Node& n, Matrices keys_
     : f(f),
       n(n),
       types(f, n.in(0).dtype),
+      key_types(f, n.in(1).dtype),
       value_types(f, n.in(2).dtype),
       k(std::move(keys_of)),
       v(std::move(values_of)),

@@ -16,7 +16,7 @@ class AttentionParts {
   AttentionParts(FunctionEmitter& f, const Node& n, Matrices k, Matrices v);
 
   // The head's matrix where it lies.
-  StridedMatrix Keys(Kernel& kernel, mlir::Value head) const { return MatrixOf(kernel, k, types, head); }
+  StridedMatrix Keys(Kernel& kernel, mlir::Value head) const { return MatrixOf(kernel, k, key_types, head); }
   StridedMatrix Values(Kernel& kernel, mlir::Value head) const { return MatrixOf(kernel, v, value_types, head); }
   // Of the scores, q and the result, but for the last index.
   Indices AtRow(Kernel& kernel, const Indices& at, mlir::Value row) const;
@@ -30,7 +30,7 @@ class AttentionParts {
 
   FunctionEmitter& f;
   const Node& n;
-  GemmTypes types, value_types;
+  GemmTypes types, key_types, value_types;  // of q and the scores, k, v
   Matrices k, v;
   Shape batch, rows;  // heads; what each has as rows
   int64_t head_size;

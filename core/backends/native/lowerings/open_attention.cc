@@ -72,7 +72,7 @@ class OpenAttention {
     const std::vector<int64_t> all = RowsOfFew();
     const int64_t most_few = f_.cpu().core.has_few_registers() ? kMostFewRowsOfFewRegisters : kMostFewRows;
     for (int64_t rows : all) {
-      const auto keys = PlanFewRows(f_.cpu().core, parts_.types, rows, 1, parts_.k);
+      const auto keys = PlanFewRows(f_.cpu().core, parts_.key_types, rows, 1, parts_.k);
       const auto values = PlanFewRows(f_.cpu().core, parts_.value_types, rows, 1, parts_.v);
       if (!keys || !values) break;
       if (all_rows_.is_static()) return EmitFew(*keys, *values);

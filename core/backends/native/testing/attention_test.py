@@ -232,6 +232,53 @@ def test_types(dtype):
     s.check()
 
 
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+def test_narrow_keys_and_values_of_f32(dtype):
+    """As 16-bit caches are read: k and v made f32 in front of, between or behind what moves them, or used elsewhere too."""
+    s = Ops()
+
+    def wide(b, x):
+        return b.op("cast", x, dtype="f32")
+
+    def split(b, x):
+        return b.op("transpose", x, perm=[0, 2, 1, 3])
+
+    def context(b, q, k, v, mask):
+        scores = b.op("mul", b.op("matmul", q, k, transpose_b=True), b.literal(0.25, "f32"))
+        return b.op("matmul", b.op("softmax", b.op("add", scores, mask), axis=3), v)
+
+    ways = {
+        "at_once": lambda b, q, k, v, m: context(b, q, split(b, wide(b, k)), wide(b, split(b, v)), m),
+        "between": lambda b, q, k, v, m: context(
+            b, q, split(b, wide(b, b.op("slice", k, begins=[0, 0, 0, 0], ends=[1, 99999, 99, 99], steps=[1] * 4))),
+            split(b, b.op("reshape", wide(b, v), shape=list(v.shape))), m,
+        ),
+        "scaled": lambda b, q, k, v, m: context(
+            b, q, b.op("mul", split(b, wide(b, k)), b.literal(0.5, "f32")), split(b, wide(b, v)), m
+        ),
+        "used_twice": lambda b, q, k, v, m: _twice(b, context, q, split(b, wide(b, k)), split(b, wide(b, v)), m),
+    }  # fmt: skip
+    for rows, keys, heads, size in [
+        (1, 200, 9, 16),
+        (4, 131, 2, 24),
+        (7, 9000, 2, 16),
+        (12, 40, 3, 16),
+        (40, 150, 2, 37),
+    ]:
+        arrays = [
+            s.data("f32", (1, heads, rows, size), -2, 2), s.data(dtype, (1, keys, heads, size), -2, 2),
+            s.data(dtype, (1, keys, heads, size), -2, 2), s.data("f32", (1, 1, rows, keys)),
+        ]  # fmt: skip
+        for name, make in ways.items():
+            s.build(f"{name}_{rows}_{keys}_{dtype}", arrays, make, TOLERANCE["f32"])
+    s.check()
+
+
+def _twice(b, context, q, k, v, mask):
+    """k and v, made f32, are results as well."""
+    return [context(b, q, k, v, mask), b.op("exp", k), b.op("neg", v)]
+
+
 @pytest.mark.skipif(not BRAINS, reason="this processor has no AVX512-BF16")
 def test_products_of_bf16_between_f32():
     """As mixed precision leaves it: scale, mask and softmax are f32."""

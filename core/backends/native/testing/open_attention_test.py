@@ -188,6 +188,19 @@ def test_types(s, dtype):
     s.check()
 
 
+def test_narrow_keys_and_values_of_f32(s):
+    """As 16-bit caches are read: k and v are made f32 in front of what moves them."""
+
+    def narrow(b, lookup, q, k, v, mask):
+        return attention("add")(b, lookup, q, b.op("cast", k, dtype="f32"), b.op("cast", v, dtype="f32"), mask)
+
+    for dtype in ("bf16", "f16"):
+        for heads in (2, 9):
+            of = shapes(2, heads, 24, mask=(1, 1, "n", "m"))
+            add(s, f"{dtype}_{heads}", of, narrow, dtype=["f32", dtype, dtype, "f32"])
+    s.check()
+
+
 def test_masks_of_other_types(s):
     """As exporters write them: from i64, in f32, for all heads."""
 
