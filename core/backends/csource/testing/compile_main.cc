@@ -45,7 +45,7 @@ absl::StatusOr<inlay::ir::IRModule> Read(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   inlay::proto::IRModule proto;
   if (!proto.ParseFromIstream(&file)) return absl::InvalidArgumentError("not an IRModule");
-  auto module = inlay::ir::FromProto(proto);
+  auto module = inlay::ir::PartitionsFromProto(proto);
   if (!module.ok()) return module.status();
   inlay::ir::IRModule one;
   inlay::ir::Function& function = one.functions[path.stem().string()] = module->functions["main"];
