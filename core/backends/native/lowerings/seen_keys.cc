@@ -1,6 +1,7 @@
 #include "core/backends/native/lowerings/seen_keys.h"
 
 #include <algorithm>
+#include <map>
 
 #include "core/ir/op_registry.h"
 
@@ -46,16 +47,20 @@ class Masks {
   // Whether what `scores` are made of beside raw values has several rows.
   bool DifferByRow(const Tensor& scores) const {
     if (&scores == s_.raw) return false;
+    const auto [known, fresh] = differs_.emplace(&scores, false);
+    if (!fresh) return known->second;
+    bool differs = false;
     if (scores.producer == nullptr || !scores.inlined) {
       const int rows = static_cast<int>(s_.rows.size());
       for (int axis = 2; axis <= rows + 1 && axis <= scores.rank(); ++axis) {  // from behind, before the keys
-        if (scores.dims[scores.rank() - axis] != Extent(1)) return true;
+        differs |= scores.dims[scores.rank() - axis] != Extent(1);
       }
-      return false;
+    } else {
+      const auto& inputs = scores.producer->inputs;
+      differs = !IsElementwise(scores.producer->op) ||
+                std::any_of(inputs.begin(), inputs.end(), [&](const Tensor* t) { return DifferByRow(*t); });
     }
-    const auto& inputs = scores.producer->inputs;
-    return !IsElementwise(scores.producer->op) ||
-           std::any_of(inputs.begin(), inputs.end(), [&](const Tensor* t) { return DifferByRow(*t); });
+    return differs_[&scores] = differs;
   }
 
  private:
@@ -72,11 +77,15 @@ class Masks {
   bool DependsOnRaw(const Tensor& t) const {
     if (&t == s_.raw) return true;
     if (t.producer == nullptr) return false;
+    const auto [known, fresh] = depends_.emplace(&t, false);
+    if (!fresh) return known->second;
     const auto& inputs = t.producer->inputs;
-    return std::any_of(inputs.begin(), inputs.end(), [&](const Tensor* in) { return DependsOnRaw(*in); });
+    return depends_[&t] =
+               std::any_of(inputs.begin(), inputs.end(), [&](const Tensor* in) { return DependsOnRaw(*in); });
   }
 
   const ScoreRows& s_;
+  mutable std::map<const Tensor*, bool> depends_, differs_;  // as found: what is read many times is looked at once
 };
 
 bool IsZero(const Tensor& t) {

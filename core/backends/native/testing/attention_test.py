@@ -208,6 +208,20 @@ def test_sizes(s):
     s.check()
 
 
+def test_a_mask_that_is_read_many_times(s):
+    """Each time by two arguments of the next operator: looking at it takes no longer than it is long."""
+
+    def doubled(b, q, k, v, mask):
+        for _ in range(40):
+            mask = b.op("add", mask, mask)
+        scores = b.op("add", b.op("matmul", q, k, transpose_b=True), mask)
+        return b.op("matmul", b.op("softmax", scores, axis=3), v)
+
+    shapes = [(1, 2, 3, 8), (1, 2, 140, 8), (1, 2, 140, 8)]
+    s.build("doubled", [*map(s.floats, shapes), np.zeros((1, 2, 3, 140), NUMPY[s.dtype])], doubled, s.tolerance)
+    s.check()
+
+
 def test_many_keys(s):
     """More than the stack has room for the scores of."""
     for rows, keys, heads in [(1, 8200, 9), (4, 12001, 2), (5, 8224, 8), (40, 9001, 2)]:
