@@ -124,12 +124,11 @@ class ModuleLowering {
 
 class FunctionLowering {
  public:
-  // `updates`: main's, else empty.
-  FunctionLowering(ModuleLowering* module, const ir::Function& function, std::vector<Update> updates)
-      : module_(*module), function_(function), updates_(std::move(updates)) {}
+  FunctionLowering(ModuleLowering* module, const ir::Function& function) : module_(*module), function_(function) {}
 
-  // `lifted`: of main alone, the values of its last parameters.
-  absl::StatusOr<VmFunction> Run(const std::string& name, const std::vector<int>& lifted) {
+  // Of main alone: `lifted`, the values of its last parameters; `updates`, of its results.
+  absl::StatusOr<VmFunction> Run(const std::string& name, const std::vector<int>& lifted,
+                                 const std::vector<Update>& updates) {
     out_.name = name;
     const size_t num_params = function_.params.size() - lifted.size();
     for (size_t i = 0; i < function_.params.size(); ++i) {
@@ -148,7 +147,7 @@ class FunctionLowering {
       for (auto& type : types) results.push_back(NewRegister(RegisterKind::kResult, std::move(type)));
     }
     out_.num_results = static_cast<int32_t>(results.size());
-    INLAY_RETURN_IF_ERROR(LowerBlock(function_.body, results, updates_));
+    INLAY_RETURN_IF_ERROR(LowerBlock(function_.body, results, updates));
     Emit({static_cast<int64_t>(VmOp::kReturn)});
     INLAY_RETURN_IF_ERROR(AssignFrame());
     return std::move(out_);
@@ -257,13 +256,14 @@ class FunctionLowering {
       for (int i = 0; i < binding.index; ++i) AppendLeaves(binding.args[0].type().tuple().fields[i], &before);
       makers[binding.var.get()] = {tuple->second.first, tuple->second.second + static_cast<int>(before.size())};
     }
+    const auto update_of = [&](size_t result) { return updates.empty() ? Update() : updates[result]; };
     size_t at = 0;
     for (size_t i = 0; i < block.results.size(); ++i) {
       const Operand& result = block.results[i];
       std::vector<ir::TensorType> types;
       AppendLeaves(result.type(), &types);
       const auto maker = result.is_var() && result.var->type.is_tensor() ? makers.find(result.var.get()) : makers.end();
-      if (maker != makers.end() && (updates.empty() || updates[i].direct)) wanted_.insert({maker->second, results[at]});
+      if (maker != makers.end() && update_of(i).direct) wanted_.insert({maker->second, results[at]});
       at += types.size();
     }
     for (const Binding& binding : block.bindings) INLAY_RETURN_IF_ERROR(LowerBinding(binding));
@@ -272,13 +272,12 @@ class FunctionLowering {
     for (size_t i = 0; i < block.results.size(); ++i) {
       INLAY_ASSIGN_OR_RETURN(Leaves leaves, LeavesOf(block.results[i], "a result"));
       for (Leaf leaf : leaves) {
-        if (!updates.empty() && updates[i].staged) {
+        if (update_of(i).staged) {
           const int copy = NewRegister(RegisterKind::kFrame, leaf.type);
           Copy(leaf, copy);
           leaf = {copy, -1, leaf.type};
         }
-        const bool updating = !updates.empty() && updates[i].input >= 0;
-        updating ? later.push_back({leaf, results[at++]}) : Copy(leaf, results[at++]);
+        update_of(i).input >= 0 ? later.push_back({leaf, results[at++]}) : Copy(leaf, results[at++]);
       }
     }
     for (const auto& [from, to] : later) Copy(from, to);
@@ -524,7 +523,6 @@ class FunctionLowering {
 
   ModuleLowering& module_;
   const ir::Function& function_;
-  const std::vector<Update> updates_;
   VmFunction out_;
   int position_ = 0;                 // of the next instruction, counted in instructions
   std::vector<Lifetime> lifetimes_;  // of registers
@@ -546,8 +544,8 @@ absl::StatusOr<LoweredModule> ModuleLowering::Run() {
   IndexOf("main");
   for (size_t i = 0; i < order_.size(); ++i) {
     const std::string name = order_[i];
-    FunctionLowering lowering(this, module_.functions.at(name), i == 0 ? updates_ : std::vector<Update>());
-    absl::StatusOr<VmFunction> lowered = lowering.Run(name, i == 0 ? lifted : std::vector<int>());
+    FunctionLowering lowering(this, module_.functions.at(name));
+    absl::StatusOr<VmFunction> lowered = i == 0 ? lowering.Run(name, lifted, updates_) : lowering.Run(name, {}, {});
     if (i == 0) INLAY_RETURN_IF_ERROR(lowered.status());
     INLAY_RETURN_IF_ERROR(Annotate(lowered.status(), absl::StrCat("function '", name, "'")));
     out_.bytecode.functions.push_back(*std::move(lowered));

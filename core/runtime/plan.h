@@ -90,6 +90,7 @@ struct ExecutionPlan {
   std::vector<NamedTensor> outputs;
   // Of each output: the input whose new value it is, and whose memory it may be; -1: none. Empty: all -1.
   std::vector<int32_t> updates;
+  int32_t UpdatedBy(size_t output) const { return updates.empty() ? -1 : updates[output]; }
   std::vector<NamedTensor> params;  // names are unique
   // Of each param: nothing reads it once loading is over, so its memory may go.
   std::vector<bool> param_load_only;

@@ -294,7 +294,7 @@ std::string ExecutionPlan::ToJson() const {
   for (const NamedTensor& t : inputs) json["inputs"].push_back(TensorJson(t));
   for (size_t i = 0; i < outputs.size(); ++i) {
     json["outputs"].push_back(TensorJson(outputs[i]));
-    if (!updates.empty() && updates[i] >= 0) json["outputs"].back()["updates"] = updates[i];
+    if (UpdatedBy(i) >= 0) json["outputs"].back()["updates"] = UpdatedBy(i);
   }
   for (size_t i = 0; i < params.size(); ++i) {
     json["params"].push_back(TensorJson(params[i]));

@@ -134,6 +134,10 @@ def test_what_can_not_be_written_to_is_refused(client):
     cache, rows = memory[: 2 * 3 * 16 * 4].reshape(SHAPE), memory[300:372].reshape(2, 3, 3, 4)
     with pytest.raises(inlay.RunError, match="input 0 'cache' is updated in place, and overlaps input 2 'rows'"):
         executable.jit()["main"](cache, at, rows)
+    cache, rows = memory[72:].reshape(SHAPE), memory[1:73].reshape(2, 3, 3, 4)  # begins before
+    with pytest.raises(inlay.RunError, match="input 0 'cache' is updated in place, and overlaps input 2 'rows'"):
+        executable.jit()["main"](cache, at, rows)
+    executable.jit()["main"](cache, at, memory[:72].reshape(2, 3, 3, 4))  # neighbours
     into = executable.jit().ffi.get_function("main_into")
     cache, rows, total = (np.zeros(s, np.float32) for s in (SHAPE, (2, 3, 3, 4), (2, 3, 1, 4)))
     total = total.reshape([int(d) for d in executable.outputs[0][2]])

@@ -45,7 +45,7 @@ class RemoteFunction:
         the answer is here. Raises TypeError, RunError, NotFoundError (the handle was unloaded or expired)."""
         ordered = order_inputs(self._name, self._module.inputs, args, named)
         updates = self._module.updates
-        check_updated(self._module.inputs, [i for i in updates if i >= 0], ordered)
+        check_updated(self._module.inputs, updates, ordered)
         arrays = [to_numpy(v, f"input {s[0]!r}") for s, v in zip(self._module.inputs, ordered, strict=True)]
         outputs = self._module._run(arrays, timeout)
         for output, i in enumerate(updates):

@@ -29,7 +29,7 @@ class Function:
         self._function = function
         self._name = name
         self._inputs = inputs
-        self._updated = [i for i in updates if i >= 0]
+        self._updates = updates
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         """Runs it. Inputs by position, or all by name.
@@ -38,7 +38,7 @@ class Function:
         where the model updates it; RunError for a wrong dtype or shape and for what goes wrong inside.
         """
         ordered = order_inputs(self._name, self._inputs, args, named)
-        check_updated(self._inputs, self._updated, ordered)
+        check_updated(self._inputs, self._updates, ordered)
         tensors, alive = [], []
         for spec, value in zip(self._inputs, ordered, strict=True):
             tensor, owner = to_tensor(value, f"input {spec[0]!r}")
@@ -100,7 +100,7 @@ class LibraryModule(Module):
         except AttributeError:
             raise RunError("the library can't time its steps: it is of an older inlay; export it again") from None
         ordered = order_inputs("profile", self.inputs, (), inputs) if inputs else ()
-        check_updated(self.inputs, [i for i in self.updates if i >= 0], ordered)
+        check_updated(self.inputs, self.updates, ordered)
         pairs = [to_tensor(value, f"input {spec[0]!r}") for spec, value in zip(self.inputs, ordered, strict=True)]
         try:
             return np.from_dlpack(function(runs, *(tensor for tensor, _ in pairs)))
@@ -157,10 +157,11 @@ def order_inputs(name: str, specs: Sequence[TensorSpec], args: Sequence[Any], na
     return args
 
 
-def check_updated(specs: Sequence[TensorSpec], updated: Sequence[int], values: Sequence[Any]) -> None:
-    """Raises TypeError naming an input that is to be written to and can't be."""
-    for i in updated:
-        check_writeable(values[i], f"input {specs[i][0]!r}")
+def check_updated(specs: Sequence[TensorSpec], updates: Sequence[int], values: Sequence[Any]) -> None:
+    """Raises TypeError naming an input that is to be written to (`LibraryModule.updates`) and can't be."""
+    for i in updates:
+        if i >= 0:
+            check_writeable(values[i], f"input {specs[i][0]!r}")
 
 
 def as_numpy(tensor: Any) -> np.ndarray:

@@ -239,7 +239,8 @@ class Specialised:
         self._outputs = _outputs(aten, placeholders, importer, results)
         importer.raise_problems()
         self._num_results = len(results)
-        self._written = [placeholders.index(node) for node in importer.writes]
+        written_at = [placeholders.index(node) for node in importer.writes]
+        self._written = [(i, self._inputs.index(i)) for i in written_at]  # among the arguments, among main's inputs
         results += importer.writes.values()
         self._main: Callable[..., Any] | None = None
         if not results:
@@ -273,8 +274,8 @@ class Specialised:
             pairs = [to_tensor(args[i].detach(), "input") for i in self._inputs]
             result = self._main(*(tensor for tensor, _ in pairs))
             made = (result,) if hasattr(result, "__dlpack__") else result
-            for i in self._written:
-                dense = pairs[self._inputs.index(i)][1]
+            for i, at in self._written:
+                dense = pairs[at][1]
                 if dense.data_ptr() != args[i].data_ptr():
                     args[i].copy_(dense)
                 elif not args[i].is_inference():

@@ -2,6 +2,7 @@
 // used, so that nothing it keeps points into this library. No exception leaves a function here.
 #include <tvm/ffi/c_api.h>
 
+#include <algorithm>
 #include <exception>
 #include <vector>
 
@@ -136,26 +137,42 @@ Status Return(Tensors* tensors, TVMFFIAny* result) {
   return rc == 0 ? Status() : Internal("tvm-ffi could not make an Array of the outputs");
 }
 
-bool Overlap(const void* a, int64_t a_bytes, const void* b, int64_t b_bytes) {
-  const char* pa = static_cast<const char*>(a);
-  const char* pb = static_cast<const char*>(b);
-  return a_bytes > 0 && b_bytes > 0 && pa < pb + b_bytes && pb < pa + a_bytes;
-}
-
-// Input `i` is to be written in place.
-Status CheckMayUpdate(const Inputs& inputs, const TVMFFIAny* args, size_t i) {
+// What is to be written in place must be the caller's own memory, and overlap no other input.
+Status CheckUpdated(const ExecutionPlan& plan, const Inputs& inputs, const TVMFFIAny* args) {
+  if (plan.updates.empty()) return Status();
   const std::vector<NamedTensor>& types = inputs.types().inputs();
-  const int64_t bytes = types[i].type.NumBytes();
-  const void* data = inputs.data()[i];
-  if (bytes > 0 && data != DataOf(*AsTensor(args[i]))) {
-    return InvalidArgument(Where("input", i, types[i]) +
-                           " is updated in place: it must be dense, row-major and aligned");
+  std::vector<bool> updated(types.size(), false);
+  for (int32_t input : plan.updates) {
+    if (input >= 0) updated[input] = true;
   }
-  for (size_t other = 0; other < types.size(); ++other) {
-    if (other != i && Overlap(data, bytes, inputs.data()[other], types[other].type.NumBytes())) {
-      return InvalidArgument(Where("input", i, types[i]) + " is updated in place, and overlaps " +
+  struct Range {
+    const char *begin, *end;
+    size_t input;
+  };
+  std::vector<Range> ranges;
+  for (size_t i = 0; i < types.size(); ++i) {
+    const int64_t bytes = types[i].type.NumBytes();
+    if (bytes == 0) continue;
+    const auto* data = static_cast<const char*>(inputs.data()[i]);
+    if (updated[i] && data != DataOf(*AsTensor(args[i]))) {
+      return InvalidArgument(Where("input", i, types[i]) +
+                             " is updated in place: it must be dense, row-major and aligned");
+    }
+    ranges.push_back({data, data + bytes, i});
+  }
+  std::sort(ranges.begin(), ranges.end(), [](const Range& a, const Range& b) { return a.begin < b.begin; });
+  // Of those that begin before: which reaches farthest, of all, and of what is updated.
+  const Range *farthest = nullptr, *farthest_updated = nullptr;
+  for (const Range& range : ranges) {
+    const bool writes = updated[range.input];
+    const Range* before = writes ? farthest : farthest_updated;
+    if (before != nullptr && range.begin < before->end) {
+      const size_t input = writes ? range.input : before->input, other = writes ? before->input : range.input;
+      return InvalidArgument(Where("input", input, types[input]) + " is updated in place, and overlaps " +
                              Where("input", other, types[other]));
     }
+    if (farthest == nullptr || range.end > farthest->end) farthest = &range;
+    if (writes && (farthest_updated == nullptr || range.end > farthest_updated->end)) farthest_updated = &range;
   }
   return Status();
 }
@@ -164,16 +181,16 @@ Status CheckMayUpdate(const Inputs& inputs, const TVMFFIAny* args, size_t i) {
 // there is no object to give back), others are new.
 Status MakeOutputs(const ExecutionPlan& plan, const Inputs& inputs, const TVMFFIAny* args, Tensors* tensors,
                    std::vector<void*>* data) {
+  if (Status s = CheckUpdated(plan, inputs, args); !s.ok()) return s;
   const std::vector<NamedTensor>& types = inputs.types().outputs();
   for (size_t o = 0; o < types.size(); ++o) {
     TVMFFIObjectHandle tensor = nullptr;
-    const int32_t input = plan.updates.empty() ? -1 : plan.updates[o];
+    const int32_t input = plan.UpdatedBy(o);
     if (input < 0) {
       if (Status s = TheLibrary().results().Get(types[o].type, types.size(), &tensor); !s.ok()) return s;
       data->push_back(tensors->Take(tensor));
       continue;
     }
-    if (Status s = CheckMayUpdate(inputs, args, input); !s.ok()) return s;
     if (args[input].type_index == kTVMFFITensor) {
       tensor = args[input].v_obj;
       TVMFFIObjectIncRef(tensor);
@@ -230,6 +247,12 @@ Status Profile(const TVMFFIAny* args, int32_t num_args, TVMFFIAny* result) {
   return Return(&times, result);
 }
 
+bool Overlap(const void* a, int64_t a_bytes, const void* b, int64_t b_bytes) {
+  const char* pa = static_cast<const char*>(a);
+  const char* pb = static_cast<const char*>(b);
+  return a_bytes > 0 && b_bytes > 0 && pa < pb + b_bytes && pb < pa + a_bytes;
+}
+
 // No output may overlap another one or an input, but be the one that it updates: compiled code reads inputs after it
 // has begun to write.
 Status CheckOverlaps(const ExecutionPlan& plan, const CallTypes& types, const std::vector<const void*>& inputs,
@@ -237,8 +260,7 @@ Status CheckOverlaps(const ExecutionPlan& plan, const CallTypes& types, const st
   for (size_t o = 0; o < outputs.size(); ++o) {
     const int64_t bytes = types.outputs()[o].type.NumBytes();
     for (size_t i = 0; i < inputs.size(); ++i) {
-      const bool updates = !plan.updates.empty() && plan.updates[o] == static_cast<int64_t>(i);
-      if (updates && outputs[o] == inputs[i]) continue;
+      if (plan.UpdatedBy(o) == static_cast<int64_t>(i) && outputs[o] == inputs[i]) continue;
       if (Overlap(outputs[o], bytes, inputs[i], types.inputs()[i].type.NumBytes())) {
         return InvalidArgument(Where("output", o, types.outputs()[o]) + " overlaps " +
                                Where("input", i, types.inputs()[i]));

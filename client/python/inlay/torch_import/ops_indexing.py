@@ -123,7 +123,10 @@ def index_put(ctx: NodeContext, x: Var, indices: Sequence[Var | None], values: V
         return masked
     axes, given, shape = _advanced(ctx, x, indices)
     if len(axes) == 1 and len(shape) <= 1:
-        return _put_rows(ctx, x, axes[0], given[0], values, "add" if accumulate else "none")
+        axis, index = axes[0], given[0]
+        values = ctx.expand(values, [*x.shape[:axis], *shape, *x.shape[axis + 1 :]])
+        values = ctx.reshape(values, [math.prod(shape) if i == axis else d for i, d in enumerate(x.shape)])
+        return _write_rows(ctx, x, axis, index, values, "add" if accumulate else "none")
     rest = [i for i in range(x.rank) if i not in axes]
     turned = ctx.transpose(x, [*axes, *rest])
     to = _place(axes)
@@ -141,16 +144,6 @@ def index_put(ctx: NodeContext, x: Var, indices: Sequence[Var | None], values: V
     for i, axis in enumerate([*axes, *rest]):
         inverse[axis] = i
     return ctx.transpose(made, inverse)
-
-
-def _put_rows(ctx: NodeContext, x: Var, axis: int, index: Var, values: Var, reduction: str) -> Var:
-    """Into the rows of one axis that an index names: x stays as it lies, so that it can be written to in place."""
-    count = math.prod(index.shape)
-    kept = [*index.shape, *x.shape[axis + 1 :]]
-    values = ctx.expand(values, [*x.shape[:axis], *kept])
-    shape = [count if i == axis else d for i, d in enumerate(x.shape)]
-    index = ctx.reshape(index, [count if i == axis else 1 for i in range(x.rank)])
-    return _scatter(ctx, x, axis, ctx.expand(index, shape), ctx.reshape(values, shape), reduction)
 
 
 def _masked_put(ctx: NodeContext, x: Var, indices: Sequence[Var | None], values: Var, accumulate: bool) -> Var | None:
@@ -271,15 +264,18 @@ def index_write(ctx: NodeContext, x: Var, dim: int, index: Var, source: Any, *, 
     if x.rank == 0:
         raise Unsupported("a scalar is indexed")
     axis = ctx.axis(dim, x.rank)
-    index = ctx.reshape(_indices(ctx, index), [-1])
-    shape = [index.shape[0] if i == axis else d for i, d in enumerate(x.shape)]
+    count = math.prod(index.shape)
     source = ctx.cast(source, x.dtype) if isinstance(source, Var) else ctx.literal(source, x.dtype)
-    source = ctx.expand(source, shape)
+    source = ctx.expand(source, [count if i == axis else d for i, d in enumerate(x.shape)])
     if alpha != 1:
         source = ctx.op("mul", source, ctx.like(alpha, source))
-    index = ctx.reshape(index, [-1 if i == axis else 1 for i in range(x.rank)])
-    add = ctx.name.startswith("index_add")
-    return _scatter(ctx, x, axis, ctx.expand(index, shape), source, "add" if add else "none")
+    return _write_rows(ctx, x, axis, index, source, "add" if ctx.name.startswith("index_add") else "none")
+
+
+def _write_rows(ctx: NodeContext, x: Var, axis: int, index: Var, source: Var, reduction: str) -> Var:
+    """Into the rows of one axis that an index names: x stays as it lies, so that it can be written to in place."""
+    index = ctx.reshape(_indices(ctx, index), [-1 if i == axis else 1 for i in range(x.rank)])
+    return _scatter(ctx, x, axis, ctx.expand(index, source.shape), source, reduction)
 
 
 @converter("masked_scatter.default")

@@ -216,40 +216,30 @@ class AttentionEmitter {
     const FewRows &scores = *plan_.few_scores, &context = *plan_.few_context;
     const int64_t head_elements = plan_.rows * plan_.row_elements;
     const Buffer block = f_.Temporary(plan_.heads * head_elements * plan_.element_bytes);
-    if (seen_keys_) {
-      seen_ = f_.Temporary(plan_.heads * static_cast<int64_t>(sizeof(int64_t)));
-      f_.ParallelEach(plan_.heads, static_cast<double>(plan_.keys), [&](Kernel& k, Value head) {
-        const Indices at = Delinearise(k.o, head, parts_.batch);
-        k.o.Store(seen_keys_->Emit(k, rows_, at, k.o.Int(0), k.o.Int(plan_.rows)), SeenOf(k, head));
-      });
-    }
+    const SeenOfHeads seen = seen_keys_ ? SeenOfHeads(f_, *seen_keys_, rows_, parts_.batch, plan_.rows) : SeenOfHeads();
     auto block_of = [&](Kernel& k, Value head) {
       return k.o.At(k.Pointer(block), k.o.Mul(head, head_elements), types_.Accumulator(k.o));
     };
     f_.Parallel(plan_.heads * scores.tasks(), scores.task_cycles(), [&](Kernel& k, Value begin, Value end) {
       const Value scratch = k.Scratch(plan_.scratch_bytes()), q = Bytes(k, scratch, plan_.q_offset());
       ForMatrices(k.o, scores, begin, end, [&](Value head, Value first, Value stop) {
-        if (seen_keys_) stop = k.o.Max(first, k.o.Min(stop, scores.WholeUnits(k.o, LoadSeen(k, head))));
         CopyQ(k, Delinearise(k.o, head, parts_.batch), k.o.Int(0), k.o.Int(plan_.rows), q);
-        FewScores(k, head, q, first, stop, scratch, block_of(k, head));
+        FewScores(k, head, q, first, scores.Until(k.o, first, stop, seen.Of(k, head)), scratch, block_of(k, head));
       });
     });
     f_.ParallelEach(plan_.heads, static_cast<double>(head_elements), [&](Kernel& k, Value head) {
       EmitScoreRows(k, rows_, block_of(k, head), Delinearise(k.o, head, parts_.batch), k.o.Int(0), k.o.Int(plan_.rows),
-                    LoadSeen(k, head));
+                    seen.Of(k, head));
     });
     f_.Parallel(plan_.heads * context.tasks(), context.task_cycles(), [&](Kernel& k, Value begin, Value end) {
       const Value scratch = k.Scratch(plan_.scratch_bytes());
       ForMatrices(k.o, context, begin, end, [&](Value head, Value first, Value stop) {
         FewContext(k, Delinearise(k.o, head, parts_.batch), head, first, stop, scratch, block_of(k, head),
-                   LoadSeen(k, head));
+                   seen.Of(k, head));
       });
     });
   }
 
-  // How many keys the rows of a head see; null: all, always.
-  Value SeenOf(Kernel& k, Value head) { return k.o.At(k.Pointer(seen_), head, k.o.b.getI64Type()); }
-  Value LoadSeen(Kernel& k, Value head) { return seen_keys_ ? k.o.Load(k.o.b.getI64Type(), SeenOf(k, head)) : nullptr; }
   // Scores of keys [first, stop), in `block`.
   void FewScores(Kernel& k, Value head, Value q, Value first, Value stop, Value scratch, Value block) {
     const mlir::Type element = types_.Accumulator(k.o);
@@ -289,7 +279,7 @@ class AttentionEmitter {
     CopyQ(k, at, first, rows, q);
     const Value seen = seen_keys_ ? seen_keys_->Emit(k, rows_, at, first, rows) : nullptr;
     if (plan_.few_scores) {
-      const Value stop = seen_keys_ ? plan_.few_scores->WholeUnits(o, seen) : o.Int(plan_.keys);
+      const Value stop = plan_.few_scores->Until(o, o.Int(0), o.Int(plan_.keys), seen);
       FewScores(k, head, q, o.Int(0), stop, scratch, scratch);
     } else {
       Scores(k, head, block, q, packed, scratch, seen);
@@ -404,7 +394,7 @@ class AttentionEmitter {
   std::optional<MatrixTiles> registers_;
   ScoreRows rows_;
   std::optional<SeenKeys> seen_keys_;
-  Buffer packed_, seen_;
+  Buffer packed_;
 };
 
 absl::Status EmitAttention(FunctionEmitter& f, const Node& n) {

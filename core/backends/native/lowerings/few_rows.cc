@@ -254,9 +254,10 @@ int64_t FewRows::scratch_bytes(int64_t accumulator_bytes) const {
   return RoundUp(elements * accumulator_bytes, kLineBytes);
 }
 
-Value FewRows::WholeUnits(Ops& o, Value some) const {
-  if (order == Order::kColumns) return some;
-  return o.Min(o.Mul(o.Div(o.KernelBuilder::Add(some, unit() - 1), unit()), unit()), o.Int(columns));
+Value FewRows::Until(Ops& o, Value first, Value stop, Value some) const {
+  if (some == nullptr) return stop;
+  if (order == Order::kRows) some = o.Mul(o.Div(o.KernelBuilder::Add(some, unit() - 1), unit()), unit());
+  return o.Max(first, o.Min(stop, some));
 }
 
 double FewRows::task_cycles() const {

@@ -33,8 +33,8 @@ struct FewRows {
   // Of columns, that a task has: tasks begin at multiples of it.
   int64_t unit() const { return order == Order::kRows ? vectors * lanes : kColumnsOfTask; }
   int64_t scratch_bytes(int64_t accumulator_bytes) const;
-  // At least so many columns, of those that are: as many as a product may end at.
-  mlir::Value WholeUnits(Ops& o, mlir::Value some) const;
+  // Where a product of the columns [first, stop) may end so that it has those of the first `some`; null: all.
+  mlir::Value Until(Ops& o, mlir::Value first, mlir::Value stop, mlir::Value some) const;
   // Of one matrix; at least one.
   Extent tasks() const { return Extent::Max(CeilDiv(columns, unit()), 1); }
   double task_cycles() const;

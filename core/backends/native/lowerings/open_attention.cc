@@ -108,37 +108,26 @@ class OpenAttention {
   // Scores of some keys, softmax of whole heads, some columns of the result: a kernel each.
   void EmitFewOfFewHeads(const FewRows& keys, const FewRows& values) {
     const Buffer blocks = f_.Temporary(heads_ * TileElements() * bytes_);
-    if (SeesByRows(values)) {
-      seen_ = f_.Temporary(heads_ * static_cast<int64_t>(sizeof(int64_t)));
-      f_.ParallelEach(heads_, Cycles(parts_.keys), [&](Kernel& k, Value head) {
-        const Indices at = Delinearise(k.o, head, parts_.batch);
-        k.o.Store(seen_keys_->Emit(k, scores_, at, k.o.Int(0), k.o.Int(all_rows_)), SeenOf(k, head));
-      });
-    }
+    const SeenOfHeads seen =
+        SeesByRows(values) ? SeenOfHeads(f_, *seen_keys_, scores_, parts_.batch, all_rows_) : SeenOfHeads();
     f_.Parallel(heads_ * keys.tasks(), keys.task_cycles(), [&](Kernel& k, Value begin, Value end) {
       Task task(*this, k);
       ForMatrices(k.o, keys, begin, end, [&](Value head, Value first, Value stop) {
-        task.EmitFewScores(head, LoadSeen(k, head, values), blocks, keys, first, stop);
+        task.EmitFewScores(head, seen.Of(k, head), blocks, keys, first, stop);
       });
     });
-    f_.ParallelEach(heads_, Cycles(parts_.keys) * static_cast<double>(keys.rows), [&](Kernel& k, Value head) {
-      Task(*this, k).EmitFewSoftmax(head, LoadSeen(k, head, values), blocks);
-    });
+    f_.ParallelEach(heads_, Cycles(parts_.keys) * static_cast<double>(keys.rows),
+                    [&](Kernel& k, Value head) { Task(*this, k).EmitFewSoftmax(head, seen.Of(k, head), blocks); });
     f_.Parallel(heads_ * values.tasks(), values.task_cycles(), [&](Kernel& k, Value begin, Value end) {
       Task task(*this, k);
       ForMatrices(k.o, values, begin, end, [&](Value head, Value first, Value stop) {
-        task.EmitFewContext(head, LoadSeen(k, head, values), blocks, values, first, stop);
+        task.EmitFewContext(head, seen.Of(k, head), blocks, values, first, stop);
       });
     });
   }
 
   // Whether rows of v behind what is seen are left out by a product of few rows.
   bool SeesByRows(const FewRows& values) const { return seen_keys_ && values.order == FewRows::Order::kRows; }
-  Value SeenOf(Kernel& k, Value head) const { return k.o.At(k.Pointer(seen_), head, k.o.b.getI64Type()); }
-  // Null: all, always.
-  Value LoadSeen(Kernel& k, Value head, const FewRows& values) const {
-    return SeesByRows(values) ? k.o.Load(k.o.b.getI64Type(), SeenOf(k, head)) : nullptr;
-  }
 
   void EmitMany() {
     packed_ = f_.Temporary(heads_ * HeadElements() * bytes_);
@@ -306,7 +295,7 @@ class OpenAttention {
     // Of rows [first, first + rows), with the keys [begin, end).
     void FewScores(const FewRows& plan, Value first, Value rows, Value begin, Value end) {
       CopyQ(first, rows, o_.Int(plan.rows));
-      if (seen_ != nullptr) end = o_.Max(begin, o_.Min(end, plan.WholeUnits(o_, seen_)));
+      end = plan.Until(o_, begin, end, seen_);
       const StridedMatrix q{q_, element_, 1, parts_.head_size};
       EmitFewRows(o_, plan, parts_.types, q, parts_.Keys(k_, head_), begin, end,
                   k_.Scratch(plan.scratch_bytes(g_.bytes_)), [&](Value row, Value column, Value sums) {
@@ -455,7 +444,7 @@ class OpenAttention {
   int64_t mr_, tiles_of_task_, task_rows_, steps_of_scores_, steps_of_context_;
   bool few_heads_;
   Extent all_rows_, blocks_, heads_, key_panels_;
-  Buffer packed_, far_, seen_;
+  Buffer packed_, far_;
 };
 
 }  // namespace

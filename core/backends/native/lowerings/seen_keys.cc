@@ -170,4 +170,19 @@ Value SeenKeys::Emit(Kernel& k, const ScoreRows& s, const Indices& batch, Value 
   return o.IfElse(o.Less(all, o.Int(kLeastKeys)), {all.getType()}, [&] { return Values{all}; }, of_rows)[0];
 }
 
+SeenOfHeads::SeenOfHeads(FunctionEmitter& f, const SeenKeys& keys, const ScoreRows& s, const Shape& batch,
+                         const Extent& rows)
+    : seen_(f.Temporary(Product(batch) * static_cast<int64_t>(sizeof(int64_t)))) {
+  f.ParallelEach(Product(batch), Cycles(s.extent), [&](Kernel& k, Value head) {
+    const Value seen = keys.Emit(k, s, Delinearise(k.o, head, batch), k.o.Int(0), k.o.Int(rows));
+    k.o.Store(seen, k.o.At(k.Pointer(*seen_), head, seen.getType()));
+  });
+}
+
+Value SeenOfHeads::Of(Kernel& k, Value head) const {
+  if (!seen_) return nullptr;
+  const mlir::Type number = k.o.b.getI64Type();
+  return k.o.Load(number, k.o.At(k.Pointer(*seen_), head, number));
+}
+
 }  // namespace inlay::native

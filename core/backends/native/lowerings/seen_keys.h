@@ -23,6 +23,18 @@ class SeenKeys {
   bool by_row_ = true;  // else all rows see the same
 };
 
+// The same of whole heads, found by a kernel of its own for others that share heads.
+class SeenOfHeads {
+ public:
+  SeenOfHeads() = default;  // all keys, always
+  SeenOfHeads(FunctionEmitter& f, const SeenKeys& keys, const ScoreRows& s, const Shape& batch, const Extent& rows);
+  // Null: all.
+  mlir::Value Of(Kernel& k, mlir::Value head) const;
+
+ private:
+  std::optional<Buffer> seen_;  // int64_t
+};
+
 }  // namespace inlay::native
 
 #endif  // INLAY_CORE_BACKENDS_NATIVE_LOWERINGS_SEEN_KEYS_H_
