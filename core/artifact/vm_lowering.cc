@@ -540,6 +540,9 @@ absl::StatusOr<LoweredModule> ModuleLowering::Run() {
   const ir::Function& function = main->second;
   INLAY_RETURN_IF_ERROR(
       shapes_.AddInputs({function.params.begin(), function.params.end() - static_cast<std::ptrdiff_t>(lifted.size())}));
+  // Before those that follow from them, so that a run which breaks one is told so.
+  INLAY_ASSIGN_OR_RETURN(const std::vector<ir::Dim> required, ir::RequiredExtents(function));
+  for (const ir::Dim& dim : required) INLAY_RETURN_IF_ERROR(shapes_.ExtentOf(dim).status());
   for (const Operand& result : function.body.results) AppendLeaves(result.type(), &graph().result_types);
   IndexOf("main");
   for (size_t i = 0; i < order_.size(); ++i) {

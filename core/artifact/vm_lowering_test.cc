@@ -73,6 +73,32 @@ TEST(VmLowering, OpenShapes) {
             "'x')");
 }
 
+TEST(VmLowering, WhatMainRequiresIsCheckedFirst) {
+  const auto type = F32({S("seq"), S("n")}), shorter = F32({S("seq-2")});
+  ModuleBuilder b;
+  b.Implement(Signature("f").In(type).Out(shorter).Symbols({"n", "seq"}));
+  b.Return({b.Call("f", {b.Input("x", type)})}, {});
+  b.main().attrs.Set("required_extents", std::vector<std::string>{"seq - 8", "8*(seq/8)-seq", "512-seq", "n-seq", "7"});
+  UseVm(&b);
+  auto built = BuildPlan(b.module(), b.manifests());
+  ASSERT_TRUE(built.ok()) << built.status();
+  const ExecutionPlan& plan = built->plan;
+  runtime::CallTypes types;
+  auto bind = [&](int64_t seq, int64_t n) {
+    return types.Bind(plan.shapes, plan.inputs, plan.outputs, {{runtime::DType::kF32, {seq, n}}}).message();
+  };
+  EXPECT_EQ(bind(8, 8), "");
+  EXPECT_EQ(bind(512, 1000), "");
+  EXPECT_EQ(bind(1, 8), "the model needs 'seq' to be 8 or more; it is 1 from input 'x'");  // not: seq-2 to be
+  EXPECT_EQ(bind(12, 99), "the model needs '8*((seq)/8)-seq' to be 0 or more; it is -4 (seq = 12 from input 'x')");
+  EXPECT_EQ(bind(520, 999), "the model needs 'seq' to be 512 or less; it is 520 from input 'x'");
+  EXPECT_EQ(bind(16, 9),
+            "the model needs 'n-seq' to be 0 or more; it is -7 (seq = 16 from input 'x', n = 9 from input 'x')");
+
+  b.main().attrs.Set("required_extents", std::vector<std::string>{"k"});
+  EXPECT_THAT(PlanError(b), HasSubstr("no parameter has the symbol 'k'"));
+}
+
 // In a register of which kind the first call of main makes the new value of an input.
 runtime::RegisterKind WhereItIsMade(bool read_later) {
   const auto type = F32({S("batch"), 8});

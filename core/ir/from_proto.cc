@@ -9,6 +9,7 @@
 #include "core/ir/dim_expr.h"
 #include "core/ir/infer_binding.h"
 #include "core/ir/proto_conversion.h"
+#include "core/ir/required_extents.h"
 #include "core/ir/updates.h"
 
 namespace inlay::ir {
@@ -356,6 +357,7 @@ absl::Status CheckMain(const Function& main) {
           absl::StrCat("function 'main': result ", i, " is a tuple; the results of main must be tensors"));
     }
   }
+  INLAY_RETURN_IF_ERROR(RequiredExtents(main).status());
   return UpdatedInputs(main).status();
 }
 

@@ -4,6 +4,7 @@
 
 #include <random>
 
+#include "core/ir/dim_expr.h"
 #include "core/ir/proto_conversion.h"
 #include "core/ir/testing.h"
 #include "google/protobuf/message.h"
@@ -49,6 +50,11 @@ inline void Mutate(Message* message, Random& random) {
     if (field->cpp_type() == FieldDescriptor::CPPTYPE_INT64) {
       if (n == 0 || choice == 2) return reflection->AddInt64(message, field, Number(random));
       return reflection->SetRepeatedInt64(message, field, static_cast<int>(random() % n), Number(random));
+    }
+    if (field->cpp_type() == FieldDescriptor::CPPTYPE_STRING) {
+      std::string value = n == 0 ? "" : reflection->GetRepeatedString(*message, field, static_cast<int>(random() % n));
+      value.insert(random() % (value.size() + 1), 1, "ab*+(/ \n0-"[random() % 10]);
+      return reflection->AddString(message, field, value);
     }
     if (field->cpp_type() == FieldDescriptor::CPPTYPE_INT32) {
       return reflection->AddInt32(message, field, static_cast<int32_t>(Number(random)));
@@ -112,6 +118,7 @@ inline IRModule Seed(Dim batch) {
   branch.var = MakeVar("branch", out->type);
   b.function.body.bindings.push_back(branch);
   b.Return({branch.var, m, s});
+  b.function.attrs.Set("required_extents", std::vector<std::string>{AddDims(batch, -1)->ToString(), "8*(3/2)"});
   return b.Module();
 }
 

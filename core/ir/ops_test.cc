@@ -304,6 +304,12 @@ TEST(OpsTest, Pooling) {
   EXPECT_EQ(Result("max_pool", {"f32[1,1,3]"},
                    {{"kernel", Ints{2}}, {"strides", Ints{3}}, {"pads", Ints{0, 1}}, {"ceil_mode", true}}),
             "f32[1, 1, 1]");
+  // Of a symbol: rounded up where the last window stays whatever it is, else a name of its own.
+  EXPECT_EQ(Result("max_pool", {"f32[1,1,h]"}, {{"kernel", Ints{3}}, {"strides", Ints{2}}, {"ceil_mode", true}}),
+            "f32[1, 1, ((h)/2)]");
+  EXPECT_EQ(Result("max_pool", {"f32[1,1,h]"},
+                   {{"kernel", Ints{2}}, {"strides", Ints{2}}, {"pads", Ints{0, 1}}, {"ceil_mode", true}}),
+            "f32[1, 1, pool(h,2,2,0,1)]");
   EXPECT_THAT(Error("max_pool", {"f32[1,1,4]"}, {{"kernel", Ints{2}}, {"pads", Ints{2, 0}}}),
               IsInvalid("must be smaller than the window"));
   EXPECT_THAT(Error("max_pool", {"f32[1,1,4]"}, {{"kernel", Ints{2, 2}}}), IsInvalid("x has 1 spatial axes"));
@@ -319,6 +325,9 @@ TEST(OpsTest, ReshapeAndTranspose) {
   using Texts = std::vector<std::string>;
   EXPECT_EQ(Result("reshape", {"f32[b,s,768]"}, {{"shape", Ints{-1, -1, 12, 64}}, {"dims", Texts{"b", "s", "", ""}}}),
             "f32[b, s, 12, 64]");
+  EXPECT_EQ(
+      Result("reshape", {"f32[b,n-1,64]"}, {{"shape", Ints{-1, -1, -1, 16}}, {"dims", Texts{"b", "n-1", "", ""}}}),
+      "f32[b, n-1, 4, 16]");
   EXPECT_EQ(Result("reshape", {"f32[b,s,768]"}, {{"shape", Ints{-1, -1, 64}}, {"dims", Texts{"s * b", "", ""}}}),
             "f32[b*s, 12, 64]");
   EXPECT_EQ(Result("expand", {"f32[1,s]"}, {{"shape", Ints{-1, 1}}, {"dims", Texts{"b", ""}}}), "f32[b, s]");

@@ -1,6 +1,7 @@
 #include "core/ir/proto_conversion.h"
 
 #include "core/ir/printer.h"
+#include "core/ir/required_extents.h"
 #include "core/ir/testing.h"
 #include "core/ir/verifier.h"
 
@@ -134,6 +135,48 @@ TEST(FromProtoTest, UpdatesMustFitTheirInputs) {
                    }),
               IsInvalid("says that result 0, f32[2, 2], is the new value of input 0 'x', which is f32[2, 1]"));
   EXPECT_THAT(with({}, [](M& m) { (*Main(m).mutable_attrs())["updates"].set_i(0); }), IsInvalid("must be 1 ints"));
+}
+
+TEST(FromProtoTest, RequiredExtentsAreOverSymbolsOfParameters) {
+  // x: f32[n, "((m+1)/2)"]
+  auto module = [](const std::vector<std::string>& required) {
+    proto::IRModule m = Valid();
+    auto* dims = Main(m).mutable_vars(0)->mutable_type()->mutable_tensor()->mutable_dims();
+    dims->Mutable(0)->set_symbol("n");
+    dims->Add()->set_symbol("(m+1)/2");
+    B(m, 1).mutable_args(1)->set_var(1);
+    auto* strings = (*Main(m).mutable_attrs())["required_extents"].mutable_strings();
+    for (const std::string& text : required) strings->add_v(text);
+    return m;
+  };
+  auto error = [&](const std::vector<std::string>& required) { return Error(module(required)); };
+  EXPECT_TRUE(error({}).ok()) << error({});
+  const std::vector<std::string> good = {"n - 8", "512-n", "n-(m+1)/2", "8*(n/8)-n", "8-8", "3"};
+  absl::StatusOr<IRModule> read = FromProto(module(good));
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_TRUE(Verify(*read).ok());
+  std::string found;
+  const std::vector<Dim> required = RequiredExtents(read->functions.at("main")).value();
+  for (const Dim& dim : required) absl::StrAppend(&found, dim.ToString(), "; ");
+  EXPECT_EQ(found, "n-8; -n+512; -((m+1)/2)+n; 8*((n)/8)-n; ");
+  EXPECT_THAT(Print(*read), ::testing::HasSubstr("{required_extents=[\"n - 8\", \"512-n\", "));
+  read->functions["main"].attrs.Set("required_extents", std::vector<std::string>{"k"});
+  EXPECT_THAT(Verify(*read), IsInvalid("main's attribute 'required_extents' has 'k', and no parameter has"));
+
+  EXPECT_THAT(error({"n-8", "k-n"}), IsInvalid("has 'k-n', and no parameter has the symbol 'k'"));
+  EXPECT_THAT(error({"m"}), IsInvalid("has 'm', and no parameter has the symbol 'm'"));  // half of it is known alone
+  EXPECT_THAT(error({"(k+n)/2"}), IsInvalid("no parameter has the symbol 'k'"));
+  EXPECT_THAT(error({"3-8"}), IsInvalid("has '3-8', which is -5; it must be 0 or more"));
+  EXPECT_THAT(error({"n-"}), IsInvalid("no parameter has the symbol 'n-'"));
+  EXPECT_THAT(error({""}), IsInvalid("an expression of 0 characters; it must have 1 to 1024"));
+  EXPECT_THAT(error({"n*9223372036854775807*9"}), IsInvalid("no parameter has the symbol"));
+  EXPECT_THAT(error({std::string(1000, '(') + "n"}), IsInvalid("no parameter has the symbol"));
+  EXPECT_THAT(error({std::string(1 << 20, 'n')}), IsInvalid("an expression of 1048576 characters"));
+  EXPECT_TRUE(error(std::vector<std::string>(1024, "n")).ok());
+  EXPECT_THAT(error(std::vector<std::string>(1025, "n")), IsInvalid("must be strings, at most 1024"));
+  proto::IRModule m = module({});
+  (*Main(m).mutable_attrs())["required_extents"].set_s("n");
+  EXPECT_THAT(Error(m), IsInvalid("must be strings"));
 }
 
 TEST(FromProtoTest, HostileTypesAndData) {

@@ -1,13 +1,22 @@
 #include "core/ir/required_extents.h"
 
 #include <algorithm>
+#include <set>
 #include <string>
 
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/ir/dim_expr.h"
 
 namespace inlay::ir {
 namespace {
+
+constexpr size_t kMaxRequired = 1024;
+constexpr size_t kMaxExpression = 1024;  // characters, as of a Dim
+constexpr size_t kMaxShown = 128;
+
+std::string Shown(absl::string_view text) { return absl::StrCat("'", absl::CEscape(text.substr(0, kMaxShown)), "'"); }
 
 absl::StatusOr<std::vector<Dim>> OfSlice(const Binding& slice) {
   const std::vector<Dim>&from = slice.args[0].tensor_type().dims, &taken = slice.var->type.tensor().dims;
@@ -67,6 +76,17 @@ absl::StatusOr<std::vector<Dim>> OfResize(const Binding& resize) {
   return required;
 }
 
+// The first name in it that is neither known nor made from what is; "": there is none.
+std::string FirstUnknown(const Dim& dim, const std::set<std::string>& known) {
+  for (const std::string& name : SymbolNames(dim)) {
+    if (known.count(name) > 0) continue;
+    const absl::optional<OpaquePart> part = ParseOpaque(name);
+    if (!part.has_value()) return name;
+    if (std::string unknown = FirstUnknown(part->of, known); !unknown.empty()) return unknown;
+  }
+  return "";
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<Dim>> RequiredExtents(const Binding& binding) {
@@ -80,6 +100,39 @@ absl::StatusOr<std::vector<Dim>> RequiredExtents(const Binding& binding) {
   }
   required.erase(std::remove_if(required.begin(), required.end(), [](const Dim& dim) { return dim.is_static(); }),
                  required.end());
+  return required;
+}
+
+absl::StatusOr<std::vector<Dim>> RequiredExtents(const Function& main) {
+  std::vector<Dim> required;
+  if (!main.attrs.Has(kRequiredExtents)) return required;
+  auto bad = [](const auto&... what) {
+    return absl::InvalidArgumentError(absl::StrCat("main's attribute '", kRequiredExtents, "' ", what...));
+  };
+  const auto* texts = std::get_if<std::vector<std::string>>(&main.attrs.values().find(kRequiredExtents)->second);
+  if (texts == nullptr || texts->size() > kMaxRequired) return bad("must be strings, at most ", kMaxRequired);
+  std::set<std::string> known;
+  for (const VarPtr& param : main.params) {
+    if (!param->type.is_tensor()) continue;
+    for (const Dim& dim : param->type.tensor().dims) {
+      for (std::string& name : SymbolNames(dim)) known.insert(std::move(name));
+    }
+  }
+  for (const std::string& text : *texts) {
+    if (text.empty() || text.size() > kMaxExpression) {
+      return bad("has an expression of ", text.size(), " characters; it must have 1 to ", kMaxExpression);
+    }
+    Dim dim = CanonicalDim(text);
+    if (dim.is_static()) {
+      if (dim.value() < 0) return bad("has ", Shown(text), ", which is ", dim.value(), "; it must be 0 or more");
+      continue;
+    }
+    // A text that is no expression is a name, and no parameter has it.
+    if (const std::string unknown = FirstUnknown(dim, known); !unknown.empty()) {
+      return bad("has ", Shown(text), ", and no parameter has the symbol ", Shown(unknown));
+    }
+    required.push_back(std::move(dim));
+  }
   return required;
 }
 

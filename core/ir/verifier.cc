@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/ir/infer_binding.h"
+#include "core/ir/required_extents.h"
 #include "core/ir/updates.h"
 
 namespace inlay::ir {
@@ -134,6 +135,7 @@ absl::Status Verify(const IRModule& module) {
   for (const auto& [name, function] : module.functions) {
     INLAY_RETURN_IF_ERROR(Annotate(FunctionVerifier(lookup).Run(function), absl::StrCat("function '", name, "'")));
   }
+  INLAY_RETURN_IF_ERROR(RequiredExtents(module.functions.at("main")).status());
   return UpdatedInputs(module.functions.at("main")).status();
 }
 

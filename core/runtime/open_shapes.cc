@@ -1,5 +1,7 @@
 #include "core/runtime/open_shapes.h"
 
+#include <algorithm>
+
 #include "core/base/extents.h"
 
 namespace inlay::runtime {
@@ -90,21 +92,60 @@ bool OpenShapes::Knows(const TensorType& type) const {
 }
 
 // "10 (batch = 5 from input 'ids')"; "5 from input 'ids'" for a plain name.
-std::string OpenShapes::Explain(const std::vector<NamedTensor>& inputs, const OpenExtent& extent,
+std::string OpenShapes::Explain(const std::vector<NamedTensor>& inputs, const ExtentSum& sum,
                                 const ShapeValues& values) const {
-  std::string parts;
-  bool plain = extent.sum.size() == 1 && extent.sum[0].coefficient == 1 && extent.sum[0].registers.size() == 1;
   int64_t value = 0;
-  Evaluate(extent.sum, values.registers, &value);
+  Evaluate(sum, values.registers, &value);
+  std::vector<bool> used(registers.size(), false);
+  auto use = [&](const ExtentSum& of) {
+    for (const ExtentTerm& term : of) {
+      for (int32_t r : term.registers) used[r] = true;
+    }
+  };
+  use(sum);
+  for (size_t i = registers.size(); i-- > 0;) {
+    if (used[i] && registers[i].kind != Kind::kInput) use(registers[i].sum);
+  }
+  const bool plain = sum.size() == 1 && sum[0].coefficient == 1 && sum[0].registers.size() == 1 &&
+                     registers[sum[0].registers[0]].kind == Kind::kInput;
+  std::string parts;
+  for (size_t i = 0; i < registers.size(); ++i) {
+    const ShapeRegister& r = registers[i];
+    if (!used[i] || r.kind != Kind::kInput) continue;
+    const std::string from = std::to_string(values.registers[i]) + " from " + Input(inputs[r.args[0]]);
+    if (plain) return from;
+    parts += (parts.empty() ? "" : ", ") + r.name + " = " + from;
+  }
+  return std::to_string(value) + (parts.empty() ? "" : " (" + parts + ")");
+}
+
+// Of an extent that is below 0. "'seq' to be 8 or more; it is 3 from input 'ids'" where one name alone is in it, once:
+// seq-8; else "'h-w' to be 0 or more; it is -2 (h = 3 from input 'x', w = 5 from input 'x')".
+std::string OpenShapes::Need(const std::vector<NamedTensor>& inputs, const OpenExtent& extent,
+                             const ShapeValues& values) const {
+  int64_t number = 0;
+  const ExtentTerm* open = nullptr;
+  bool bounds = true;
   for (const ExtentTerm& term : extent.sum) {
-    for (int32_t i : term.registers) {
-      const ShapeRegister& r = registers[i];
-      const std::string from = r.kind == Kind::kInput ? " from " + Input(inputs[r.args[0]]) : "";
-      if (plain) return std::to_string(value) + from;
-      parts += (parts.empty() ? "" : ", ") + r.name + " = " + std::to_string(values.registers[i]) + from;
+    if (term.registers.empty()) {
+      bounds = bounds && !__builtin_add_overflow(number, term.coefficient, &number);
+    } else {
+      bounds = bounds && open == nullptr && term.registers.size() == 1;
+      open = &term;
     }
   }
-  return std::to_string(value) + " (" + parts + ")";
+  // Those that can't be negated are left out.
+  bounds = bounds && open != nullptr && open->coefficient != 0 && std::min(open->coefficient, number) != INT64_MIN;
+  std::string name = extent.name, bound = "0 or more";
+  ExtentSum shown = extent.sum;
+  if (bounds) {
+    const int64_t c = open->coefficient;
+    name = registers[open->registers[0]].name;
+    bound = c > 0 ? std::to_string(-FloorDivExtent(number, c)) + " or more"
+                  : std::to_string(FloorDivExtent(number, -c)) + " or less";
+    shown = {{1, open->registers}};
+  }
+  return "'" + name + "' to be " + bound + "; it is " + Explain(inputs, shown, values);
 }
 
 Status OpenShapes::MatchInput(const std::vector<NamedTensor>& inputs, size_t i, const TensorType& given,
@@ -117,7 +158,7 @@ Status OpenShapes::MatchInput(const std::vector<NamedTensor>& inputs, size_t i, 
     if (!Evaluate(extent.sum, values.registers, &value)) return InvalidArgument("'" + extent.name + "' overflows");
     if (value == given.shape[axis]) continue;
     return InvalidArgument(Dimension(inputs[i], axis, given.shape[axis]) + ", but '" + extent.name + "' is " +
-                           Explain(inputs, extent, values));
+                           Explain(inputs, extent.sum, values));
   }
   return Status();
 }
@@ -147,7 +188,8 @@ Status OpenShapes::Match(const std::vector<NamedTensor>& inputs, const std::vect
     if (r.kind != Kind::kInput) {
       value = Derive(r, sum);
       if (value < 0 && r.kind != Kind::kFloorDiv) {
-        return InvalidArgument("'" + r.name + "' is no extent where its argument is " + std::to_string(sum));
+        return InvalidArgument("'" + r.name + "' is no extent where its argument is " +
+                               Explain(inputs, r.sum, *values));
       }
     } else {
       const int64_t extent = given[r.args[0]].shape[r.args[1]];
@@ -167,8 +209,7 @@ Status OpenShapes::Match(const std::vector<NamedTensor>& inputs, const std::vect
       return InvalidArgument("the extent '" + extents[k].name + "' overflows");
     }
     if (values->extents[k] < 0) {
-      return InvalidArgument("the model needs '" + extents[k].name + "' to be 0 or more; it is " +
-                             Explain(inputs, extents[k], *values));
+      return InvalidArgument("the model needs " + Need(inputs, extents[k], *values));
     }
   }
   return Status();

@@ -308,6 +308,14 @@ def mutate_updates_of_no_input(proto):
     proto.functions["main"].attrs["updates"].ints.v.append(1 << 40)
 
 
+def mutate_required_extents_of_no_texts(proto):
+    proto.functions["main"].attrs["required_extents"].i = 1
+
+
+def mutate_required_extents_of_no_symbol(proto):
+    proto.functions["main"].attrs["required_extents"].strings.v.append("((((" * 200)
+
+
 def mutate_bad_target(proto):
     proto.config.targets.add(kind="llvm").attrs["mcpu"] = "no-such-cpu"
 

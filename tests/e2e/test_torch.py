@@ -200,12 +200,15 @@ def test_graph_breaks_give_several_graphs(compiled, caplog):
     assert sum("from the cache" in message for message in caplog.messages) >= 2
 
 
-def test_dynamic_sizes_are_specialised(compiled):
+@pytest.mark.parametrize(("specialise", "count"), [(False, 2), (True, 4)])  # Dynamo has another graph for a batch of 1
+def test_dynamic_sizes(specialise, count, compiled, caplog):
     network = perceptron()
-    function = compiled(lambda x: network(x).reshape(-1) * x.shape[0], dynamic=True)
-    for batch in (2, 5, 2, 17, 1):
-        x = torch.randn(batch, 6)
-        close(function(x), network(x).reshape(-1) * batch)
+    function = compiled(lambda x: network(x).reshape(-1) * x.shape[0], dynamic=True, specialise=specialise)
+    with caplog.at_level("INFO", logger="inlay.torch"):
+        for batch in (2, 5, 2, 17, 1):
+            x = torch.randn(batch, 6)
+            close(function(x), network(x).reshape(-1) * batch)
+    assert sum("compiled in" in message for message in caplog.messages) == count
 
 
 def test_changed_weights_are_seen(compiled):

@@ -10,22 +10,22 @@ Options:
     threads: default: torch.get_num_threads() at the compile.
     fallback: what inlay can't compile (an unsupported operator, a graph that needs gradients) runs in eager PyTorch, with
         a warning. Default False, an error: who names a backend wants to know when it is not used.
+    specialise: a graph with dynamic sizes is compiled for each size that occurs. Default False: it is compiled once, for all
+        sizes (by native code); where an operator is not supported of open sizes, for each after all.
 
 Parameters and buffers are weights of the compiled graph, not inputs: what depends on them alone is computed once. Each
 call compares their identity, address and version; where one changed (load_state_dict, an optimizer), the graph is built
 again with the new values, which compiles nothing, since no weight's value is in a cache key. A change through
 `parameter.data` in place is not seen (PyTorch keeps no version of it): call torch.compiler.reset().
-What a graph writes to (the static cache of a language model) is written to in place by the compiled code.
-Graphs with dynamic sizes are compiled for each size that occurs. Calls are thread-safe.
+What a graph writes to (the static cache of a language model) is written to in place by the compiled code. Calls are
+thread-safe.
 """
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import dataclasses
 import logging
-import math
 import re
 import threading
 import warnings
@@ -39,13 +39,10 @@ from torch._dynamo.backends.common import aot_autograd
 
 from inlay.config import CompilationConfig, make
 from inlay.errors import InlayError, UnsupportedOperatorError
-from inlay.executable import build
-from inlay.runtime import LibraryModule
 from inlay.server_errors import UnsupportedError
-from inlay.tensors import to_tensor
+from inlay.torch_graph import BuiltGraph, fixed_arguments, open_symbols
 from inlay.torch_import import decompose
-from inlay.torch_import.importer import GraphImporter, is_write
-from inlay.torch_import.registry import Var
+from inlay.torch_import.importer import is_write
 
 log = logging.getLogger("inlay.torch")
 
@@ -61,6 +58,7 @@ class Options:
     search: str | None = None
     threads: int | None = None
     fallback: bool = False
+    specialise: bool = False
 
     @staticmethod
     def of(given: Mapping[str, Any] | None) -> Options:
@@ -155,7 +153,7 @@ def _boxed(function: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
 
 
 class CompiledGraph:
-    """One functional graph, built for the sizes and weights of its calls as they come."""
+    """One functional graph, built for the weights, and where they can't stay open the sizes, of its calls as they come."""
 
     def __init__(
         self, aten: fx.GraphModule, static: dict[int, tuple[Any, str]], written: frozenset[int], options: Options
@@ -167,7 +165,9 @@ class CompiledGraph:
         self._placeholders = [node for node in aten.graph.nodes if node.op == "placeholder"]
         self._writes = {self._placeholders.index(node.args[0]) for node in aten.graph.nodes if is_write(node)}
         self._dynamic = any(_is_dynamic(node.meta.get("val")) for node in self._placeholders)
-        self._built: dict[Any, Specialised] = {}
+        self._symbols = {} if options.specialise else open_symbols(self._placeholders)
+        self._fixed = fixed_arguments(self._placeholders, self._symbols)
+        self._built: dict[Any, BuiltGraph] = {}
         self._weight_at: dict[int, str] | None = None
         self._eager = False
         self._lock = threading.Lock()
@@ -182,26 +182,37 @@ class CompiledGraph:
         return built(args)
 
     def _key(self, args: Sequence[Any]) -> Any:
-        """The sizes, where they may differ from call to call."""
+        """What it is to be built for: the sizes, where they may differ from call to call and do not stay open."""
         if not self._dynamic:
             return None
+        if self._symbols:
+            return tuple(args[i] for i in self._fixed)
         return tuple(tuple(a.shape) if isinstance(a, torch.Tensor) else a for a in args)
 
-    def _build(self, key: Any, args: Sequence[Any]) -> Specialised | None:
+    def _build(self, key: Any, args: Sequence[Any]) -> BuiltGraph | None:
         with self._lock:
             built = self._built.get(key)
             if self._eager or (built is not None and built.current(args)):  # another thread's
                 return built
             try:
-                built = Specialised(self._aten, self._placeholders, args, self._weights(args), self._options)
+                built = BuiltGraph(
+                    self._aten, self._placeholders, args, self._weights(args), self._symbols, self._options.config(),
+                    self._options.server,
+                )  # fmt: skip
             except (UnsupportedOperatorError, UnsupportedError) as error:
-                if not self._options.fallback:
+                if self._symbols:
+                    log.info("a graph is compiled for each size that occurs: %s", error)
+                    self._symbols = {}
+                elif self._options.fallback:
+                    warnings.warn(f"inlay: a graph runs in eager PyTorch: {error}", stacklevel=2)
+                    self._eager = True
+                    return None
+                else:
                     raise
-                warnings.warn(f"inlay: a graph runs in eager PyTorch: {error}", stacklevel=2)
-                self._eager = True
-                return None
-            self._built[key] = built
-            return built
+            else:
+                self._built[key] = built
+                return built
+        return self._build(self._key(args), args)
 
     def _weights(self, args: Sequence[Any]) -> dict[int, str]:
         """{position: name} of the arguments that are parameters or buffers and are only read. Found by the objects of the
@@ -214,185 +225,6 @@ class CompiledGraph:
                     if reference() is value:
                         self._weight_at[i] = name
         return self._weight_at
-
-
-class Specialised:
-    """A graph compiled for certain sizes and weights."""
-
-    def __init__(
-        self, aten: fx.GraphModule, placeholders: Sequence[fx.Node], args: Sequence[Any], weights: dict[int, str],
-        options: Options,
-    ):  # fmt: skip
-        self._weights = [(i, args[i], args[i].data_ptr(), _version(args[i])) for i in weights]
-        importer = GraphImporter()
-        self._inputs = []
-        for i, (node, value) in enumerate(zip(placeholders, args, strict=True)):
-            if not isinstance(value, torch.Tensor):
-                importer.number(node, value)
-            elif i in weights:
-                importer.constant(node, weights[i], value)
-            elif node.users:
-                importer.param(node, node.name, value.dtype, value.shape)
-                self._inputs.append(i)
-        importer.run(aten)
-        results: list[Any] = []
-        self._outputs = _outputs(aten, placeholders, importer, results)
-        importer.raise_problems()
-        self._num_results = len(results)
-        written_at = [placeholders.index(node) for node in importer.writes]
-        self._written = [(i, self._inputs.index(i)) for i in written_at]  # among the arguments, among main's inputs
-        results += importer.writes.values()
-        self._main: Callable[..., Any] | None = None
-        if not results:
-            return
-        names = [f"output_{i}" for i in range(len(results))]
-        written = [node.name for node in importer.writes]
-        module = importer.finish(results, names)
-        module = module.with_updates(dict(zip(names[self._num_results :], written, strict=True)))
-        executable = build(module, options.config(), server=options.server)
-        self._module: LibraryModule = executable.jit()  # type: ignore[assignment]
-        self._main = self._module.ffi.get_function("main")
-        report = executable.report
-        log.info(
-            "a graph of %d nodes, %d weights: compiled in %.1f ms, %d of %d partitions from the cache",
-            len(aten.graph.nodes), len(weights), report.server_ms,
-            sum(p["cache"] == "hit" for p in report["partitions"]), len(report["partitions"]),
-        )  # fmt: skip
-
-    def current(self, args: Sequence[Any]) -> bool:
-        """Whether the weights are those that it was built with."""
-        for i, tensor, address, version in self._weights:  # of each call: 0.2 us a weight
-            if args[i] is not tensor or tensor.data_ptr() != address:
-                return False
-            if version is not None and tensor._version != version:
-                return False
-        return True
-
-    def __call__(self, args: list[Any]) -> list[Any]:
-        made: Sequence[Any] = ()
-        if self._main is not None:
-            pairs = [to_tensor(args[i].detach(), "input") for i in self._inputs]
-            result = self._main(*(tensor for tensor, _ in pairs))
-            made = (result,) if hasattr(result, "__dlpack__") else result
-            for i, at in self._written:
-                dense = pairs[at][1]
-                if dense.data_ptr() != args[i].data_ptr():
-                    args[i].copy_(dense)
-                elif not args[i].is_inference():
-                    torch.autograd.graph.increment_version(args[i])  # other graphs may have it as a weight
-        values = [torch.from_dlpack(tensor) for tensor in made[: self._num_results]]
-        return [output.of(args, values) if isinstance(output, _View) else output for output in self._outputs]
-
-
-@dataclasses.dataclass(frozen=True)
-class _View:
-    """An output of the graph: an argument or a result of the module, seen through the graph's own views: whoever looks for
-    the argument's memory behind it (AOTAutograd does) finds that, whatever strides the argument has."""
-
-    of_argument: bool
-    index: int
-    steps: tuple[tuple[Any, Sequence[Any], Mapping[str, Any]], ...]  # functions, what else they are given
-
-    def of(self, args: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) -> torch.Tensor:
-        value = args[self.index].detach() if self.of_argument else results[self.index]
-        for function, rest, named in self.steps:
-            value = function(value, *rest, **named)
-        return value
-
-
-def _outputs(
-    aten: fx.GraphModule, placeholders: Sequence[fx.Node], importer: GraphImporter, results: list[Any]
-) -> list[Any]:
-    """What the graph returns: _View, or a value that is no tensor. Fills `results`.
-
-    What shares memory in eager PyTorch does here: who writes to one output sees it in the other. A part of what is
-    returned nowhere else is a result of its own."""
-    symbols = {
-        node.meta["val"].node.expr: importer.env[node]
-        for node in placeholders
-        if isinstance(node.meta.get("val"), torch.SymInt)
-    }
-    items = next(node for node in aten.graph.nodes if node.op == "output").args[0]
-    shared = collections.Counter(map(_storage, items))
-    made: dict[fx.Node, tuple[int, tuple]] = {}  # root -> its result, and how that is turned
-
-    def output(item: Any) -> Any:
-        value = importer.env[item] if isinstance(item, fx.Node) else item
-        if not isinstance(item, fx.Node) or isinstance(value, (bool, int, float)):
-            return value
-        root, views = _root(item)
-        if root not in placeholders and shared[_storage(item)] == 1 and _part(importer.env[root], value):
-            root, views = item, []
-        steps: Any = tuple(
-            (view.target, *fx.node.map_arg((view.args[1:], view.kwargs), lambda n: importer.env[n])) for view in views
-        )
-        if root in placeholders:
-            return _View(True, placeholders.index(root), steps)
-        if root not in made:
-            result = importer.output(root, importer.env[root])
-            if result is None:
-                return None
-            order = _memory_order(root.meta.get("val"), result.shape, symbols)
-            results.append(importer.builder.op("transpose", result, perm=order) if order else result)
-            turns: tuple = ((torch.permute, ([order.index(i) for i in range(len(order))],), {}),) if order else ()
-            made[root] = len(results) - 1, turns
-        index, turns = made[root]
-        return _View(False, index, turns + steps)
-
-    return [output(item) for item in items]
-
-
-def _root(item: fx.Node) -> tuple[fx.Node, list[fx.Node]]:
-    """The tensor whose memory an output shows, and the views that lead from it to the output."""
-    root, storage = item, _storage(item)
-    views: list[fx.Node] = []
-    between: list[fx.Node] = []
-    while storage is not None and item.op == "call_function" and item.args and _storage(item.args[0]) == storage:
-        between.insert(0, item)
-        item = item.args[0]  # type: ignore[assignment]
-        if isinstance(item.meta["val"], torch.Tensor):  # else a list of views, or the results of an operator
-            root, views = item, between + views
-            between = []
-    return root, views
-
-
-def _storage(item: Any) -> Any:
-    """What is the same of nodes that share memory (all in a list of views do)."""
-    val = item.meta.get("val") if isinstance(item, fx.Node) else None
-    if isinstance(val, (list, tuple)) and val:
-        val = val[0]
-    return val.untyped_storage()._cdata if isinstance(val, torch.Tensor) else None
-
-
-def _part(whole: Any, value: Any) -> bool:
-    """Whether it has fewer elements."""
-    return isinstance(whole, Var) and isinstance(value, Var) and math.prod(value.shape) < math.prod(whole.shape)
-
-
-def _memory_order(val: Any, sizes: Sequence[Any], symbols: Mapping[Any, int]) -> list[int] | None:
-    """The axes from the outermost in memory on, where PyTorch keeps the tensor dense in another order than row-major
-    (channels last); None where it does not. Whoever looks at strides, or takes a view, then finds what eager PyTorch
-    would give."""
-    if not isinstance(val, torch.Tensor):
-        return None
-    try:
-        strides = [int(s.node.expr.xreplace(symbols) if isinstance(s, torch.SymInt) else s) for s in val.stride()]
-    except TypeError:  # a symbol that no argument is
-        return None
-    order = sorted(range(len(sizes)), key=lambda i: (-strides[i], i))
-    expected = 1
-    for axis in reversed(order):
-        if sizes[axis] != 1:
-            if strides[axis] != expected:
-                return None
-            expected *= sizes[axis]
-    real = [axis for axis in order if sizes[axis] != 1]
-    return None if real == sorted(real) else order
-
-
-def _version(tensor: torch.Tensor) -> int | None:
-    """How often it was written to; None of a tensor made in inference mode, which does not count."""
-    return None if tensor.is_inference() else tensor._version
 
 
 def _is_dynamic(val: Any) -> bool:

@@ -1,5 +1,6 @@
 """dims: the normal form of extents, the same to the letter as core/ir/dim_expr_test.cc's; values; limits."""
 
+import itertools
 import random
 
 import pytest
@@ -71,10 +72,26 @@ def test_equal_derivations_are_equal():
         assert wide == narrow == f"((height+{2**i - 1})/{2**i})"
         h = wide
     assert dims.window_extent("8*h", 2, 2, 0, 0) == dims.window_extent("8*h", 3, 2, 1, 1) == "4*h"
-    assert dims.window_extent("h", 3, 2, 0, 0, ceil_mode=True) == "pool(h,3,2,0,0)"
+    assert dims.window_extent("h", 3, 2, 0, 0, ceil_mode=True) == "((h)/2)"
+    assert dims.window_extent("h", 2, 2, 0, 1, ceil_mode=True) == "pool(h,2,2,0,1)"
     assert dims.sub(dims.mul("a", "b"), dims.mul("b", "a")) == 0
     assert dims.floordiv("12*b*h", "4*b") == "3*h"
     assert dims.floordiv("b", "b") == 1
+
+
+def test_windows_of_a_symbol_are_those_of_its_values():
+    for window, stride, before, after, ceil in itertools.product(range(1, 6), range(1, 6), range(3), range(3), (0, 1)):
+        made = dims.window_extent("h", window, stride, before, after, bool(ceil))
+        for h in range(max(1, window - before - after), 20):
+            want = dims.window_extent(h, window, stride, before, after, bool(ceil))
+            assert dims.canonical(made, {"h": h}) == want, (made, window, stride, before, after, ceil, h)
+
+
+@pytest.mark.parametrize(
+    "dim,least,most", [("h", 0, None), ("3-2*h", None, 3), ("h-w", None, None), ("h*w+4", 4, None), (7, 7, 7)]
+)
+def test_bounds(dim, least, most):
+    assert (dims.bound(dim), dims.bound(dim, upper=True)) == (least, most)
 
 
 @pytest.mark.parametrize("divisor", ["b", "2*h", "h+1", "w", 0, -2])

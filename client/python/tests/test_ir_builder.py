@@ -83,6 +83,57 @@ def test_with_attr_and_configuration_copy():
     assert module.config.num_threads == 0
 
 
+def test_bounds_of_symbols():
+    b = FunctionBuilder()
+    x = b.param("x", "f32", ("seq", "4*h"))
+    module = b.finish([b.op("relu", x), b.op("exp", b.param("y", "f32", ("w", 3)))])
+    assert module.bounds() == {} and module.required_extents() == []
+
+    bounds = {"seq": (8, 512), "h": (None, 100), "w": (0, None)}
+    bounded = module.with_bounds(bounds)
+    assert bounded.bounds() == bounds
+    assert bounded.required_extents() == ["seq-8", "-seq+512", "-h+100", "w"]
+    assert module.bounds() == {}
+    assert "required_extents=['seq-8', '-seq+512', '-h+100', 'w']} {" in str(bounded)
+    assert bounded.with_bounds({"w": (2, 2), "seq": (None, None)}).bounds() == {"w": (2, 2)}
+    unbounded = bounded.with_bounds({})
+    assert unbounded.proto == module.proto
+
+    of_seq = ["seq-1", "2*seq-9", "seq-2", "-seq+9", "-3*seq+20", "-seq+8"]
+    required = ["h-w", *of_seq, "20 - 3*seq", "8*(seq/8) - seq", "(seq+1)/2 - 2", 0, "2*2-3", "h - w"]
+    module = module.with_required_extents(required)
+    others = ["h-w", "8*((seq)/8)-seq", "((seq+1)/2)-2"]
+    assert module.required_extents() == [others[0], *of_seq, *others[1:]]
+    assert module.bounds() == {"seq": (5, 6)}
+    # What is said of several symbols, or of what follows from one, is no bound.
+    assert module.with_bounds({"h": (1, None)}).required_extents() == ["h-1", *others]
+    assert module.with_required_extents(["w-1"]).required_extents() == ["w-1"]
+    assert "required_extents" not in module.with_required_extents([]).functions["main"].attrs
+
+
+def test_bounds_that_cannot_be():
+    b = FunctionBuilder()
+    module = b.finish([b.op("relu", b.param("x", "f32", ("seq", "4*h")))])
+    for bounds in ({"sequence": (1, 2)}, {"4*h": (1, 2)}, {"h-1": (None, None)}):
+        with pytest.raises(ValueError, match=r"no input has the symbol '.*'; main has 'seq', 'h'"):
+            module.with_bounds(bounds)
+    for bounds in ((3, 2), (None, -1), (-5, -1)):
+        with pytest.raises(ValueError, match=f"no size of 'seq' is within its bounds, {bounds[0]} to {bounds[1]}"):
+            module.with_bounds({"seq": bounds})
+    with pytest.raises(TypeError):
+        module.with_bounds({"seq": (1.5, None)})
+    for expression in ("w", "seq-w", "(w+1)/2", "seq-", ""):
+        with pytest.raises(ValueError, match="no input has the symbol"):
+            module.with_required_extents([expression])
+    for expression in ("3-8", -5):
+        with pytest.raises(ValueError, match="is -5, and must be 0 or more"):
+            module.with_required_extents([expression])
+    static = FunctionBuilder()
+    static = static.finish([static.op("relu", static.param("x", "f32", (3,)))])
+    with pytest.raises(ValueError, match="no input has the symbol 'seq'; main has none"):
+        static.with_bounds({"seq": (1, 2)})
+
+
 def test_text_form_names_operators_types_and_places():
     b, _, _ = _mlp()
     b.location = "act (Tanh)"

@@ -21,6 +21,14 @@ def module():
     return b.finish([y], ["y"]).with_attr("woof", "woof").with_configuration("llvm -mcpu=x86-64-v3")
 
 
+def test_bounds_are_kept(tmp_path):
+    b = FunctionBuilder()
+    module = b.finish([b.op("relu", b.param("x", "f32", ("n", "m")))]).with_required_extents(["n-m"])
+    loaded = inlay.load_module(module.with_bounds({"n": (8, None)}).save(tmp_path / "m.inlay"))
+    assert loaded.required_extents() == ["n-8", "-m+n"]
+    assert loaded.bounds() == {"n": (8, None)}
+
+
 def test_saved_and_loaded(module, tmp_path):
     path = module.save(tmp_path / "m.inlay")
     loaded = inlay.load_module(path)

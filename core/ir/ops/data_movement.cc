@@ -30,6 +30,19 @@ absl::StatusOr<Type> InferReshape(const InferContext& ctx) {
     return Type(TensorType{x.dtype, std::move(dims)});
   }
   if (to == Dim(0)) return absl::InvalidArgumentError("-1 in a shape of no elements is ambiguous");
+  // Extents that stay are left out: nothing is divided by "n-1".
+  std::vector<Dim> left = x.dims, added;
+  for (int i = 0; i < static_cast<int>(dims.size()); ++i) {
+    const auto same = std::find(left.begin(), left.end(), dims[i]);
+    if (i == open) continue;
+    if (!dims[i].is_static() && same != left.end()) {
+      left.erase(same);
+    } else {
+      added.push_back(dims[i]);
+    }
+  }
+  INLAY_ASSIGN_OR_RETURN(from, Product(left));
+  INLAY_ASSIGN_OR_RETURN(to, Product(added));
   absl::StatusOr<Dim> rest = ExactDivDims(from, to);
   if (!rest.ok()) return misfit;
   dims[open] = *rest;

@@ -38,11 +38,15 @@ absl::StatusOr<Dim> WindowedExtent(const Dim& in, const Windows& w, int i, bool 
   const int64_t stride = w.strides[i];
   INLAY_ASSIGN_OR_RETURN(Dim room, AddDims(in, w.pads_begin[i] + w.pads_end[i] - w.Extent(i)));
   if (!room.is_static()) {
-    if (!ceil_mode || stride == 1) {
+    // Rounded up, the last window stays if it starts before the pads at the end: where it reaches over these and a step
+    // more it always does, else its fate depends on the number.
+    if (!ceil_mode || stride == 1 || w.pads_end[i] + stride <= w.Extent(i)) {
+      if (ceil_mode) {
+        INLAY_ASSIGN_OR_RETURN(room, AddDims(room, stride - 1));
+      }
       INLAY_ASSIGN_OR_RETURN(Dim steps, FloorDivDims(room, stride));
       return AddDims(steps, 1);
     }
-    // The last window's fate depends on the number.
     return OpaqueDim("pool", {in.symbol(), absl::StrCat(w.Extent(i)), absl::StrCat(stride),
                               absl::StrCat(w.pads_begin[i]), absl::StrCat(w.pads_end[i])});
   }

@@ -67,11 +67,51 @@ TEST(OpenShapes, WhatDoesNotFitIsNamed) {
   EXPECT_EQ(MatchError({F32({3, 5}), F32({6, 4}), F32({4, 2})}),
             "input 'mask': dimension 0 is 4, but 'batch' is 3 from input 'ids'");
   EXPECT_EQ(MatchError({F32({3, 5}), F32({6, 4}), F32({3, 5})}),
-            "input 'mask': dimension 1 is 5, but 'slice(seq,1,5,2)' is 2");
+            "input 'mask': dimension 1 is 5, but 'slice(seq,1,5,2)' is 2 (seq = 5 from input 'ids')");
   EXPECT_EQ(MatchError({F32({3, 2}), F32({6, 4}), F32({3, 1})}),
-            "the model needs 'seq-3' to be 0 or more; it is -1 (seq = 2 from input 'ids')");
+            "the model needs 'seq' to be 3 or more; it is 2 from input 'ids'");
   const int64_t huge = int64_t{1} << 40;
   EXPECT_EQ(MatchError({F32({huge, huge}), F32({2 * huge, 4}), F32({huge, 2})}), "the extent 'batch*seq' overflows");
+}
+
+// x: f32[h, w], an extent that is below 0 in the run.
+std::string NeedError(std::vector<int64_t> x, OpenExtent needed) {
+  OpenShapes shapes;
+  shapes.registers = {{Kind::kInput, "h", {0, 0, 1}, {}},
+                      {Kind::kInput, "w", {0, 1, 1}, {}},
+                      {Kind::kFloorDiv, "((h+1)/2)", {2}, {{1, {0}}, {1, {}}}}};
+  shapes.extents = {{"h", {{1, {0}}}}, {"w", {{1, {1}}}}, std::move(needed)};
+  const std::vector<NamedTensor> inputs = {{"x", F32({-1, -2})}};
+  EXPECT_TRUE(shapes.Check(inputs).ok());
+  ShapeValues values;
+  return shapes.Match(inputs, {F32(std::move(x))}, &values).message();
+}
+
+TEST(OpenShapes, WhatTheModelNeedsIsSaidOfTheSymbol) {
+  const std::string need = "the model needs ";
+  EXPECT_EQ(NeedError({3, 5}, {"h-8", {{1, {0}}, {-8, {}}}}), need + "'h' to be 8 or more; it is 3 from input 'x'");
+  EXPECT_EQ(NeedError({8, 5}, {"h-8", {{1, {0}}, {-8, {}}}}), "");
+  EXPECT_EQ(NeedError({3, 9}, {"-w+8", {{-1, {1}}, {8, {}}}}), need + "'w' to be 8 or less; it is 9 from input 'x'");
+  EXPECT_EQ(NeedError({3, 8}, {"-w+8", {{-1, {1}}, {8, {}}}}), "");
+  EXPECT_EQ(NeedError({3, 0}, {"3*h-10", {{3, {0}}, {-10, {}}}}), need + "'h' to be 4 or more; it is 3 from input 'x'");
+  EXPECT_EQ(NeedError({4, 0}, {"-3*h+10", {{-3, {0}}, {10, {}}}}),
+            need + "'h' to be 3 or less; it is 4 from input 'x'");
+  EXPECT_EQ(NeedError({3, 5}, {"h-w", {{1, {0}}, {-1, {1}}}}),
+            need + "'h-w' to be 0 or more; it is -2 (h = 3 from input 'x', w = 5 from input 'x')");
+  EXPECT_EQ(NeedError({3, 5}, {"h*h-10", {{1, {0, 0}}, {-10, {}}}}),
+            need + "'h*h-10' to be 0 or more; it is -1 (h = 3 from input 'x')");
+  EXPECT_EQ(NeedError({4, 5}, {"((h+1)/2)-3", {{1, {2}}, {-3, {}}}}),
+            need + "'((h+1)/2)' to be 3 or more; it is 2 (h = 4 from input 'x')");
+  EXPECT_EQ(NeedError({4, 5}, {"2*((h+1)/2)-h-1", {{2, {2}}, {-1, {0}}, {-1, {}}}}),
+            need + "'2*((h+1)/2)-h-1' to be 0 or more; it is -1 (h = 4 from input 'x')");
+  // What a file may say.
+  EXPECT_EQ(NeedError({4, 5}, {"odd", {{-1, {}}}}), need + "'odd' to be 0 or more; it is -1");
+  EXPECT_EQ(NeedError({4, 5}, {"odd", {{0, {0}}, {-1, {}}}}),
+            need + "'odd' to be 0 or more; it is -1 (h = 4 from input 'x')");
+  EXPECT_EQ(NeedError({4, 5}, {"odd", {{1, {0}}, {INT64_MIN, {}}}}),
+            need + "'odd' to be 0 or more; it is -9223372036854775804 (h = 4 from input 'x')");
+  EXPECT_EQ(NeedError({1, 5}, {"odd", {{INT64_MIN, {0}}}}),
+            need + "'odd' to be 0 or more; it is -9223372036854775808 (h = 1 from input 'x')");
 }
 
 TEST(OpenShapes, AMultipleIsDivided) {

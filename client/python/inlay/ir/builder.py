@@ -60,6 +60,8 @@ class Var:
 class FunctionBuilder:
     """Builds one function, and with `finish` the module around it."""
 
+    var_type: type[Var] = Var  # what it makes
+
     def __init__(self, name: str = "main"):
         self.name = name
         self.location = ""  # put into every binding made from now on
@@ -137,6 +139,12 @@ class FunctionBuilder:
             raise InvalidModelError(f"{where}{op_name}: {error}") from None
         binding.args.extend(self._operand(a) for a in args)
         return self._bind(binding, inferred)
+
+    def extent(self, dim: Dim) -> Var:
+        """An extent as data, i64[1]: one that a run alone knows is the sum of as many ones."""
+        if not isinstance(dim, str):
+            return self.literal([dim], "i64")
+        return self.op("reduce_sum", self.op("full", shape=[dim], value=1, dtype="i64"), axes=[0], keepdims=True)
 
     # --- Control flow ---
 
@@ -273,11 +281,11 @@ class FunctionBuilder:
         # A symbolic result's type is left to the server, whose expressions need not be spelled as ours are.
         if type_.static or name:
             proto.type.tensor.CopyFrom(type_.to_proto())
-        return Var(type_, False, index)
+        return self.var_type(type_, False, index)
 
     def _constant(self, proto: ir_pb2.Constant, type_: TensorType) -> Var:
         self._constants.append(proto)
-        return Var(type_, True, len(self._constants) - 1)
+        return self.var_type(type_, True, len(self._constants) - 1)
 
     @staticmethod
     def _operand(var: Var) -> ir_pb2.Operand:

@@ -240,14 +240,22 @@ def window_extent(extent: Dim, window: int, stride: int, before: int, after: int
     """How many windows that span `window` elements there are in an axis with pads. Raises ValueError where none is."""
     room = add(extent, before + after - window)
     if isinstance(room, str) or isinstance(extent, str):
-        if ceil_mode and stride > 1 and isinstance(room, str):
-            return f"pool({extent},{window},{stride},{before},{after})"  # the last window's fate depends on the number
+        if ceil_mode and isinstance(room, str):
+            # The last window stays if it starts before the pads at the end: where it reaches over these and a step more
+            # it always does, else its fate depends on the number.
+            if stride > 1 and after + stride > window:
+                return _opaque_pool(extent, window, stride, before, after)
+            room = add(room, stride - 1)
         return add(floordiv(room, stride), 1)
     if room < 0:
         raise ValueError(f"a window of {window} does not fit into {room + window}")
     count = room // stride + 1
     # In ceil mode the last one may reach over the end, but has to start before the pads there.
     return count + 1 if ceil_mode and room % stride and count * stride < extent + before else count
+
+
+def _opaque_pool(extent: Dim, window: int, stride: int, before: int, after: int) -> str:
+    return f"pool({extent},{window},{stride},{before},{after})"
 
 
 def reshaped(shape: Sequence[Dim], target: Sequence[Dim]) -> Shape:
@@ -325,6 +333,23 @@ def axis(value: int, rank: int, what: str = "axis") -> int:
     if not -rank <= value < max(rank, 1) and not (rank == 0 and value in (0, -1)):
         raise ValueError(f"{what} {value} is outside rank {rank}")
     return value + rank if value < 0 else value
+
+
+def bound(dim: Dim, upper: bool = False) -> int | None:
+    """The least number that it can be (the greatest, if `upper`) while its symbols are 0 or more; None: there is none."""
+    polynomial = _polynomial(dim)
+    if any((c > 0) == upper for names, c in polynomial.items() if names):
+        return None
+    return polynomial.get((), 0)
+
+
+def linear_in_one(dim: Dim) -> tuple[str, int, int] | None:
+    """(symbol, a, b) of an extent that is a*symbol+b; None of any other."""
+    polynomial = _polynomial(dim)
+    names = [n for n in polynomial if n]
+    if len(names) != 1 or len(names[0]) != 1 or names_in(names[0][0]) != [names[0][0]]:
+        return None
+    return names[0][0], polynomial[names[0]], polynomial.get((), 0)
 
 
 def symbols(shape: Sequence[Dim]) -> list[str]:
@@ -411,8 +436,10 @@ class _Expression:
             if function == "slice" and len(args) == 3 and args[2]:
                 return _opaque_slice(of, *args) if isinstance(of, str) else slice_extent(of, *args)
             if function == "pool" and len(args) == 4 and args[1] > 0:
-                window, stride, pad_begin, pad_end = args
-                return window_extent(of, window, stride, pad_begin, pad_end, ceil_mode=True)
+                window, stride, before_it, after = args
+                if isinstance(of, str):
+                    return _opaque_pool(of, window, stride, before_it, after)
+                return window_extent(of, window, stride, before_it, after, ceil_mode=True)
         raise ValueError(f"{function}() is no function of ours")
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import operator
 import os
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from google.protobuf.message import DecodeError
 
 from inlay._proto import config_pb2, ir_pb2
 from inlay.errors import InvalidModelError
+from inlay.ir import dims
 from inlay.ir.attrs import encode_attr
 from inlay.ir.types import TensorType
 
@@ -31,7 +33,7 @@ def digest_of(array: np.ndarray) -> bytes:
 class IRModule:
     """A module of proto/ir.proto plus its weights.
 
-    Modules are values: `with_attr`, `with_updates` and `with_configuration` return a new one that shares the weights.
+    Modules are values: what begins with `with_` returns a new one that shares the weights.
 
     Attributes:
         proto: the `ir_pb2.IRModule`; treat as read-only.
@@ -106,6 +108,70 @@ class IRModule:
             proto.functions["main"].attrs["updates"].CopyFrom(encode_attr(given))
         return IRModule(proto, self.weights)
 
+    def required_extents(self) -> list[str]:
+        """The expressions that must be 0 or more in a run of main, as `with_required_extents` says them, in the normal
+        form of `inlay.ir.dims` ("512-seq": "-seq+512")."""
+        main = self._function("main")
+        given = main.attrs["required_extents"].strings.v if "required_extents" in main.attrs else ()
+        return [str(dims.canonical(text)) for text in given]
+
+    def with_required_extents(self, expressions: Iterable[dims.Dim]) -> IRModule:
+        """A copy that refuses a run in which one of these is below 0: expressions over the symbols of main's inputs, such
+        as "seq-8" (seq is 8 or more), "512-seq", "h-w", "8*(seq/8)-seq" (seq is a multiple of 8), for a graph that is
+        wrong for other sizes. A run's error names the symbols, their values, and the inputs that have them. Replaces all
+        that was said before, by `with_bounds` too; []: nothing is required. A number, left where every symbol got its
+        value, says nothing. Raises ValueError where it is below 0, or a text has a symbol that no input has or is no
+        expression."""
+        required, known = [], self._symbols()
+        for expression in expressions:
+            dim = dims.canonical(expression) if isinstance(expression, str) else expression
+            if isinstance(dim, str):
+                self._check_symbols(dims.names_in(dim), known)
+                required.append(dim)
+            elif dim < 0:
+                raise ValueError(f"{expression!r} is {dim}, and must be 0 or more")
+        proto = self._copy()
+        proto.functions["main"].attrs.pop("required_extents", None)
+        if required:
+            attr = encode_attr(list(dict.fromkeys(required)))
+            proto.functions["main"].attrs["required_extents"].CopyFrom(attr)
+        return IRModule(proto, self.weights)
+
+    def bounds(self) -> dict[str, tuple[int | None, int | None]]:
+        """{symbol: (least, most)} of main's inputs, both included, None: no bound; as `with_bounds` says them, or what
+        `with_required_extents` says of one symbol alone. Symbols without bounds are left out."""
+        found: dict[str, tuple[int | None, int | None]] = {}
+        for expression in self.required_extents():
+            line = dims.linear_in_one(expression)
+            if line is None:
+                continue
+            symbol, a, b = line  # a * symbol + b >= 0
+            least, most = found.get(symbol, (None, None))
+            if a > 0:
+                least = -(b // a) if least is None else max(least, -(b // a))
+            else:
+                most = b // -a if most is None else min(most, b // -a)
+            found[symbol] = least, most
+        return found
+
+    def with_bounds(self, bounds: Mapping[str, tuple[int | None, int | None]]) -> IRModule:
+        """A copy that refuses a run in which a symbol of main's inputs is less or more than this, both included:
+        {"seq": (8, 512), "h": (None, 100)}; None, or no entry: no bound. Replaces the bounds said before; required
+        extents of several symbols stay. Raises ValueError where no input has a symbol, or no size is within its
+        bounds."""
+        required: list[dims.Dim] = []
+        self._check_symbols(bounds, self._symbols())
+        for symbol, (least, most) in bounds.items():
+            if most is not None and most < max(0, least or 0):
+                raise ValueError(f"no size of {symbol!r} is within its bounds, {least} to {most}")
+            if least is not None:
+                required.append(dims.sub(symbol, operator.index(least)))
+            if most is not None:
+                required.append(dims.sub(operator.index(most), symbol))
+        # Those of one symbol first: the first that a run breaks is what it says.
+        others = [e for e in self.required_extents() if dims.linear_in_one(e) is None]
+        return self.with_required_extents([*required, *others])
+
     def with_configuration(
         self, config: str | Target | CompilationConfig | config_pb2.CompilationConfig | None
     ) -> IRModule:
@@ -162,6 +228,18 @@ class IRModule:
         if name not in self.proto.functions:
             raise KeyError(f"no function {name!r} in the module; it has {sorted(self.proto.functions)}")
         return self.proto.functions[name]
+
+    def _symbols(self) -> list[str]:
+        """Of main's inputs, each once."""
+        extents = dims.symbols([dim for _, type_ in self.inputs() for dim in type_.shape])
+        return list(dict.fromkeys(name for extent in extents for name in dims.names_in(extent)))
+
+    @staticmethod
+    def _check_symbols(named: Iterable[str], known: Sequence[str]) -> None:
+        unknown = sorted(set(named) - set(known))
+        if unknown:
+            has = ", ".join(map(repr, known)) or "none"
+            raise ValueError(f"no input has the symbol {', '.join(map(repr, unknown))}; main has {has}")
 
     def _copy(self) -> ir_pb2.IRModule:
         proto = ir_pb2.IRModule()

@@ -32,7 +32,8 @@ def print_module(module: ir_pb2.IRModule) -> str:
 
 def _function(name: str, function: ir_pb2.Function) -> list[str]:
     params = ", ".join(f"%{i} {function.vars[i].name}: {print_type(function.vars[i].type)}" for i in function.params)
-    lines = [f"def {name}({params}) {{"]
+    attrs = ", ".join(f"{k}={decode_attr(function.attrs[k])!r}" for k in sorted(function.attrs))
+    lines = [f"def {name}({params}) " + (f"{{{attrs}}} " if attrs else "") + "{"]
     lines += _block(function, function.body, 1)
     return lines + ["}"]
 

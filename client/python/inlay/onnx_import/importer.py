@@ -288,14 +288,8 @@ class GraphImporter:
         return value.var
 
     def extents_as_data(self, extents: np.ndarray) -> Var:
-        """A tensor of numbers that a run alone knows: an extent is the sum of as many ones."""
-        parts = []
-        for d in extents.reshape(-1):
-            if isinstance(d, str):
-                ones = self.builder.op("full", shape=[d], value=1, dtype="i64")
-                parts.append(self.builder.op("reduce_sum", ones, axes=[0], keepdims=True))
-            else:
-                parts.append(self.builder.literal(np.array([d], np.int64)))
+        """A tensor of numbers that a run alone knows."""
+        parts = [self.builder.extent(d) for d in extents.reshape(-1)]
         flat = parts[0] if len(parts) == 1 else self.builder.op("concat", *parts, axis=0)
         return flat if extents.ndim == 1 else self.builder.op("reshape", flat, shape=list(extents.shape))
 

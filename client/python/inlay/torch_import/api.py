@@ -19,7 +19,7 @@ from inlay.torch_import import decompose
 from inlay.torch_import.importer import GraphImporter
 from inlay.torch_import.sizes import Sizes
 
-Shapes = Mapping[str, int | Sequence[int]]
+Shapes = Mapping[str, int | str | Sequence[int | str]]
 
 
 def from_torch(
@@ -28,6 +28,7 @@ def from_torch(
     kwargs: Mapping[str, Any] | None = None,
     *,
     shape: Shapes | None = None,
+    dynamic_shapes: Any = None,
 ) -> IRModule:
     """Imports a program of `torch.export.export`, by its ATen graph (no ONNX in between).
 
@@ -35,8 +36,11 @@ def from_torch(
         program: an ExportedProgram; the path of a .pt2 file (`torch.export.save`; read only files that you trust); or an
             nn.Module in eval mode, which is exported for `args` and `kwargs`.
         args, kwargs: example inputs, for an nn.Module only.
-        shape: the sizes of dynamic dimensions: {"s77": 8} by the symbol that `print(program)` shows, {"x": [8, 3]} by an
-            input's name. All must be given: code for open dimensions is not made.
+        dynamic_shapes: which of their dimensions are dynamic, as `torch.export.export` takes it; for an nn.Module only.
+        shape: what dynamic dimensions are, by the symbol that `print(program)` shows ({"s77": 8}) or by an input's name
+            ({"x": [8, 3]}): numbers, names of the caller's choice ({"x": ["batch", 3, "h"]}), multiples ("8*h"). What is
+            not given stays open by its symbol's name (executor vm; one that the program wants as a multiple of 8 as
+            "8*s77_8").
 
     Returns:
         The module. "main" takes the program's tensor inputs in order, with their names (those of nested structures as
@@ -49,16 +53,19 @@ def from_torch(
         `program.state_dict[name].clone()` or `program.constants[name].clone()`. Such buffers, and inputs that the
         program writes to, are updated in place and returned behind the program's own outputs
         (`IRModule.with_updates`).
+        Where dimensions stay open, a run outside of the program's bounds, and of the conditions under which it was traced
+        (`if x.shape[0] > 4`), is refused (`IRModule.required_extents`); conditions that are no polynomials of sizes are not
+        checked.
 
     Raises:
         UnsupportedOperatorError: lists every node that inlay cannot express, with its module's path and source line, at
-            once; also every dimension that is left open.
+            once; of open dimensions, by name, what can't be left open there.
         InvalidModelError: the module is in training mode, the file is no program, or `shape` does not fit the program.
     """
     if isinstance(program, torch.nn.Module):
-        program = _exported(program, args, kwargs)
-    elif args is not None or kwargs is not None:
-        raise TypeError("example inputs are for an nn.Module; an ExportedProgram has its own")
+        program = _exported(program, args, kwargs, dynamic_shapes)
+    elif args is not None or kwargs is not None or dynamic_shapes is not None:
+        raise TypeError("example inputs and their dynamic shapes are for an nn.Module; an ExportedProgram has its own")
     if isinstance(program, (str, os.PathLike)):
         program = _loaded(program)
     if not isinstance(program, ExportedProgram):
@@ -67,10 +74,11 @@ def from_torch(
         )
     program = _decomposed(program)
     sizes = Sizes(program, dict(shape or {}))
-    importer = GraphImporter()
+    importer = GraphImporter(sizes.value)
     _start(program, importer, sizes)
     importer.run(program.graph_module)
-    return _finish(program, importer)
+    module = _finish(program, importer)
+    return module.with_required_extents(required) if (required := sizes.required()) else module
 
 
 def _loaded(path: str | os.PathLike) -> ExportedProgram:
@@ -83,13 +91,15 @@ def _loaded(path: str | os.PathLike) -> ExportedProgram:
         raise InvalidModelError(f"{os.fspath(path)}: not a program of torch.export ({why})") from None
 
 
-def _exported(module: torch.nn.Module, args: Sequence[Any] | None, kwargs: Mapping[str, Any] | None) -> ExportedProgram:
+def _exported(
+    module: torch.nn.Module, args: Sequence[Any] | None, kwargs: Mapping[str, Any] | None, dynamic_shapes: Any
+) -> ExportedProgram:
     if module.training:
         raise InvalidModelError("the module is in training mode; call module.eval() first")
     if isinstance(args, torch.Tensor):
         args = (args,)
     with torch.no_grad():
-        return torch.export.export(module, tuple(args or ()), dict(kwargs or {}))
+        return torch.export.export(module, tuple(args or ()), dict(kwargs or {}), dynamic_shapes=dynamic_shapes)
 
 
 def _decomposed(program: ExportedProgram) -> ExportedProgram:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -13,7 +13,6 @@ from torch import fx
 
 from inlay.errors import InvalidModelError, UnsupportedNode, UnsupportedOperatorError
 from inlay.ir import Var
-from inlay.ir.half import HalfBuilder
 from inlay.ir.module import LITERAL_LIMIT, IRModule
 from inlay.torch_import import (  # noqa: F401  (importing a group registers its converters)
     ops_activation,
@@ -29,7 +28,7 @@ from inlay.torch_import import (  # noqa: F401  (importing a group registers its
     ops_shape,
 )
 from inlay.torch_import.decompose import overload
-from inlay.torch_import.registry import CONVERTERS, NodeContext, Unsupported, ir_dtype
+from inlay.torch_import.registry import CONVERTERS, Builder, Extent, NodeContext, Undecided, Unsupported, fix, ir_dtype
 from inlay.torch_import.weights import as_array
 
 # Where and how memory lies: no concern of a graph of values.
@@ -53,22 +52,25 @@ POISON = _Poison()
 class GraphImporter:
     """Converts one FX graph of ATen operators, whose mutations were made functional, into one function.
 
-    Every size must be known: a placeholder that stands for a size is given as a number.
+    Args:
+        size: what a torch.SymInt is here: an int, an Extent where it is open, None where the IR has no form for it. A
+            placeholder that stands for a size is given as such, by `number`.
 
     Attributes:
         env: what each node is.
         writes: {placeholder: its new value}, of what the graph copies into its placeholders in the end.
     """
 
-    def __init__(self) -> None:
-        self.builder = HalfBuilder("main")
+    def __init__(self, size: Callable[[Any], Any]) -> None:
+        self.size = size
+        self.builder = Builder("main")
         self.problems: list[UnsupportedNode] = []
         self.env: dict[fx.Node, Any] = {}
         self.writes: dict[fx.Node, Var] = {}
 
     # --- What the graph starts from ---
 
-    def param(self, node: fx.Node, name: str, dtype: torch.dtype, shape: Sequence[int]) -> None:
+    def param(self, node: fx.Node, name: str, dtype: torch.dtype, shape: Sequence[Any]) -> None:
         try:
             self.env[node] = self.builder.param(name, ir_dtype(dtype), shape)
         except Unsupported as error:
@@ -114,6 +116,9 @@ class GraphImporter:
         except InvalidModelError as error:  # inference refused what the converter made of this node
             self.report(node, Unsupported(str(error).removeprefix(self.builder.location + ": ")))
         except _MALFORMED as error:
+            if extents := [d for a in _leaves((args, kwargs)) for d in _extents(a)]:
+                self.report(node, Unsupported(f"it is not imported for open sizes; {fix(extents[0])} [{error}]"))
+                return POISON
             self.report(node, Unsupported(f"its arguments are not understood ({type(error).__name__}: {error})"))
         return POISON
 
@@ -135,10 +140,10 @@ class GraphImporter:
         vals = node.meta.get("val")
         vals = list(vals) if isinstance(vals, (list, tuple)) else [vals]
         several = isinstance(node.meta.get("val"), (list, tuple))
-        ctx = NodeContext(self.builder, name, vals, meta_args, _read(node) if several else None)
+        ctx = NodeContext(self.builder, name, vals, meta_args, _read(node) if several else None, self.size)
         made = CONVERTERS[name](ctx, *positional, **named)
         if not several:
-            _check(made, vals[0])
+            self._check(made, vals[0])
             return made
         results = list(made)
         for i in range(len(results)):
@@ -146,8 +151,18 @@ class GraphImporter:
                 if ctx.wants(i):
                     raise Unsupported(f"its result {i} is not supported")
             else:
-                _check(results[i], vals[i])
+                self._check(results[i], vals[i])
         return results
+
+    def _check(self, made: Any, said: Any) -> None:
+        """Raises Unsupported where the converter and PyTorch disagree on a result's type: a fault of the converter, which
+        shall not become a wrong result."""
+        if not isinstance(made, Var) or not isinstance(said, torch.Tensor):
+            return
+        dtype, shape = ir_dtype(said.dtype), [self.size(d) for d in said.shape]
+        fits = len(shape) == made.rank and all(d is None or d == e for d, e in zip(shape, made.shape, strict=True))
+        if made.dtype != dtype or not fits:
+            raise Unsupported(f"inlay makes {made.type} of it, PyTorch {dtype}{list(said.shape)}")
 
     def write(self, placeholder: fx.Node, old: Any, new: Any) -> Any:
         if not isinstance(old, Var) or not isinstance(new, Var) or old.type != new.type:
@@ -165,7 +180,12 @@ class GraphImporter:
             raise Unsupported(f"operators of {node.target.namespace!r} are not supported")
         if not callable(node.target) or any(isinstance(a, Var) for a in args):
             raise Unsupported("this Python function is not supported")
-        return node.target(*args, **kwargs)
+        if not any(isinstance(a, (Extent, Undecided)) for a in args):
+            return node.target(*args, **kwargs)
+        # Of open sizes: what PyTorch says that it is; most of these nodes belong to checks, and nobody reads them.
+        val: Any = node.meta.get("val")
+        known = self.size(val) if isinstance(val, torch.SymInt) else None
+        return Undecided(val.node.expr) if known is None else known
 
     # --- The end ---
 
@@ -173,7 +193,9 @@ class GraphImporter:
         """A result as a Var that is no parameter or constant itself; None where it was reported already."""
         if value is POISON:
             return None
-        if isinstance(value, (bool, int, float)):  # a size, returned
+        if isinstance(value, Extent):  # a size, returned
+            value = self.builder.op("reshape", self.builder.extent(value), shape=[])
+        elif isinstance(value, (bool, int, float)):
             value = self.builder.literal(value, "i64" if isinstance(value, int) else "f64")
         if not isinstance(value, Var):
             self.report(node, Unsupported(f"a {type(value).__name__} is returned"))
@@ -204,6 +226,16 @@ def is_write(node: fx.Node) -> bool:
         and isinstance(node.args[0], fx.Node)
         and node.args[0].op == "placeholder"
     )
+
+
+def _leaves(value: Any) -> list[Any]:
+    return torch.utils._pytree.tree_leaves(value)
+
+
+def _extents(value: Any) -> list[Extent]:
+    """The open ones of a tensor or size."""
+    sizes = value.shape if isinstance(value, Var) else [value]
+    return [d for d in sizes if isinstance(d, Extent)]
 
 
 def _contains_poison(value: Any) -> bool:
@@ -240,19 +272,6 @@ def _bind(schema: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[
         else:
             positional.append(value)
     return positional, named
-
-
-def _check(made: Any, said: Any) -> None:
-    """Raises Unsupported where the converter and PyTorch disagree on a result's type: a fault of the converter, which
-    shall not become a wrong result."""
-    if not isinstance(made, Var) or not isinstance(said, torch.Tensor):
-        return
-    dtype = ir_dtype(said.dtype)
-    fits = len(said.shape) == made.rank and all(
-        not isinstance(d, int) or d == e for d, e in zip(said.shape, made.shape, strict=True)
-    )
-    if made.dtype != dtype or not fits:
-        raise Unsupported(f"inlay makes {made.type} of it, PyTorch {dtype}{list(said.shape)}")
 
 
 # --- Where a node comes from ---

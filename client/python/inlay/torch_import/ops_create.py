@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from inlay.torch_import.registry import TORCH_DTYPES, NodeContext, Unsupported, Var, converter
+from inlay.torch_import.registry import TORCH_DTYPES, Extent, NodeContext, Unsupported, Var, converter
 
 
 @converter("full.default")
 def full(ctx: NodeContext, size: Sequence[int], value: Any, *, dtype: Any = None) -> Var:
-    if isinstance(value, Var):
-        return ctx.expand(ctx.cast(value, ctx.dtype), ctx.ints(size))
+    if isinstance(value, (Var, Extent)):
+        return ctx.expand(ctx.tensor(value, ctx.dtype), ctx.extents(size))
     return ctx.full(size, value, ctx.dtype)
 
 
@@ -60,12 +60,14 @@ def scalar_tensor(ctx: NodeContext, value: Any, *, dtype: Any = None) -> Var:
 
 @converter("arange.start_step", "arange.start", "arange.default")
 def arange(ctx: NodeContext, *args: Any, dtype: Any = None) -> Var:
-    ctx.ints([0 if isinstance(a, float) else a for a in args], "a bound of arange")
+    ctx.extents([0 if isinstance(a, float) else a for a in args], "a bound of arange")
     start, end, step = (
         args[0] if len(args) > 1 else 0,
         args[0] if len(args) == 1 else args[1],
         args[2] if len(args) > 2 else 1,
     )
+    if any(isinstance(a, Extent) for a in args):
+        return _open_arange(ctx, start, end, step)
     kind = TORCH_DTYPES[ctx.dtype]
     values = torch.arange(start, end, step, dtype=kind)
     if start == 0 and step == 1:
@@ -73,6 +75,17 @@ def arange(ctx: NodeContext, *args: Any, dtype: Any = None) -> Var:
     if kind == torch.bfloat16:
         return ctx.cast(ctx.literal(values.float().numpy(), "f32"), ctx.dtype)
     return ctx.literal(values.numpy(), ctx.dtype)
+
+
+def _open_arange(ctx: NodeContext, start: Any, end: Any, step: Any) -> Var:
+    if isinstance(step, Extent):
+        count = (end - start) // step  # where that leaves no rest, else it is refused
+    else:
+        count = (end - start + step - 1) // step if step > 0 else (start - end - step - 1) // -step
+    values = ctx.op("iota", shape=[count], axis=0, dtype="i64")
+    if step != 1:
+        values = ctx.op("mul", values, ctx.tensor(step, "i64"))
+    return ctx.cast(values if start == 0 else ctx.op("add", values, ctx.tensor(start, "i64")), ctx.dtype)
 
 
 @converter("linspace.default")
@@ -85,7 +98,13 @@ def linspace(ctx: NodeContext, start: Any, end: Any, steps: int, *, dtype: Any =
 
 @converter("eye.default", "eye.m")
 def eye(ctx: NodeContext, n: int, m: int | None = None, *, dtype: Any = None) -> Var:
-    return ctx.literal(np.eye(n, m), ctx.dtype)
+    m = n if m is None else m
+    if not isinstance(n, Extent) and not isinstance(m, Extent):
+        return ctx.literal(np.eye(n, m), ctx.dtype)
+    row, column = (
+        ctx.op("iota", shape=s, axis=a, dtype="i64") for a, s in enumerate((ctx.extents([n, 1]), ctx.extents([1, m])))
+    )
+    return ctx.cast(ctx.op("equal", row, column), ctx.dtype)
 
 
 @converter("tril_indices.default", "triu_indices.default")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from inlay.ir.types import INTS, numpy_dtype
-from inlay.torch_import.registry import NodeContext, Var, converter, is_float
+from inlay.torch_import.registry import Extent, NodeContext, Var, converter, is_float
 
 Number = int | float | bool
 
@@ -60,7 +60,7 @@ def mul(ctx: NodeContext, a: Var, b: Any) -> Var:
     return arithmetic(ctx, "mul", a, b)
 
 
-@converter("div.Tensor", "div.Scalar")
+@converter("div.Tensor", "div.Scalar", "true_divide.Tensor", "true_divide.Scalar")
 def div(ctx: NodeContext, a: Var, b: Any) -> Var:
     return arithmetic(ctx, "div", a, b)
 
@@ -149,6 +149,8 @@ def extreme(ctx: NodeContext, a: Var, b: Var) -> Var:
 @converter("clamp.default", "hardtanh.default")
 def clamp(ctx: NodeContext, x: Var, low: Number | None = None, high: Number | None = None) -> Var:
     x = ctx.cast(x, ctx.dtype)
+    if isinstance(low, Extent) or isinstance(high, Extent):
+        return clamp_tensor(ctx, x, low, high)
     if x.dtype in INTS:  # a bound that the dtype can't hold wraps, as PyTorch's does
         kind = numpy_dtype(x.dtype)
         low, high = (None if b is None else int(np.asarray(int(b)).astype(kind)) for b in (low, high))

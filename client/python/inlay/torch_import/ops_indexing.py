@@ -11,7 +11,7 @@ import torch
 
 from inlay.ir.dims import broadcast
 from inlay.torch_import.ops_elementwise import floor_divide
-from inlay.torch_import.registry import NodeContext, Unsupported, Var, converter, ir_dtype, is_float
+from inlay.torch_import.registry import Extent, NodeContext, Unsupported, Var, converter, ir_dtype, is_float
 
 
 def _indices(ctx: NodeContext, x: Var) -> Var:
@@ -70,8 +70,8 @@ def gather(ctx: NodeContext, x: Var, dim: int, index: Var, *, sparse_grad: bool 
         return ctx.reshape(ctx.op("gather", x, ctx.reshape(_indices(ctx, index), [-1]), axis=0), index.shape)
     axis = ctx.axis(dim, x.rank)
     for i, (have, want) in enumerate(zip(x.shape, index.shape, strict=True)):
-        if i != axis:
-            x = ctx.slice(x, i, 0, min(have, want))
+        if i != axis and have != want:
+            x = ctx.slice(x, i, 0, want)
     return ctx.op("gather_elements", x, _indices(ctx, index), axis=axis)
 
 
@@ -86,7 +86,7 @@ def _advanced(ctx: NodeContext, x: Var, indices: Sequence[Var | None]) -> tuple[
         raise Unsupported(
             "the shape of what a boolean index picks depends on data; use torch.where, or a multiplication"
         )
-    return axes, [ctx.cast(i, "i64") for i in given], broadcast(*(i.shape for i in given))
+    return axes, [ctx.cast(i, "i64") for i in given], tuple(map(Extent.of, broadcast(*(i.shape for i in given))))
 
 
 def _stacked(ctx: NodeContext, given: list[Var], shape: tuple[int, ...]) -> Var:
@@ -183,15 +183,17 @@ def _scatter(ctx: NodeContext, x: Var, dim: int, index: Var, source: Var, reduct
 def _scatter_elements(ctx: NodeContext, x: Var, index: Var, source: Var, axis: int, reduction: str) -> Var:
     if all(i == axis or a == b for i, (a, b) in enumerate(zip(x.shape, index.shape, strict=True))):
         return ctx.op("scatter_elements", x, index, source, axis=axis, reduction=reduction)
-    begins, ends = [0] * x.rank, [d if i == axis else index.shape[i] for i, d in enumerate(x.shape)]
-    part = ctx.op("slice", x, begins=begins, ends=ends, steps=[1] * x.rank)
+    part = x
+    for i, taken in enumerate(index.shape):
+        if i != axis:
+            part = ctx.slice(part, i, 0, taken)
     y = ctx.op("scatter_elements", part, index, source, axis=axis, reduction=reduction)
     for i in range(x.rank):  # the part back into the whole, an axis at a time
         if y.shape[i] == x.shape[i]:
             continue
-        rest_begins = [y.shape[i] if j == i else 0 for j in range(x.rank)]
-        rest_ends = [x.shape[j] if j <= i else y.shape[j] for j in range(x.rank)]
-        rest = ctx.op("slice", x, begins=rest_begins, ends=rest_ends, steps=[1] * x.rank)
+        rest = ctx.slice(x, i, y.shape[i], x.shape[i])
+        for j in range(i + 1, x.rank):
+            rest = ctx.slice(rest, j, 0, y.shape[j])
         y = ctx.op("concat", y, rest, axis=i)
     return y
 
@@ -281,7 +283,7 @@ def _write_rows(ctx: NodeContext, x: Var, axis: int, index: Var, source: Var, re
 @converter("masked_scatter.default")
 def masked_scatter(ctx: NodeContext, x: Var, mask: Var, source: Var) -> Var:
     """Where the mask is true, the elements of source in order: the number of trues so far says which."""
-    shape: Any = broadcast(x.shape, mask.shape)
+    shape = tuple(map(Extent.of, broadcast(x.shape, mask.shape)))
     count = math.prod(shape)
     flat = ctx.reshape(ctx.expand(mask, shape), [count])
     at = ctx.op("sub", ctx.op("cumsum", ctx.cast(flat, "i64"), axis=0), ctx.literal(1, "i64"))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from inlay.torch_import.ops_reduce import vector_norm
-from inlay.torch_import.registry import NodeContext, Unsupported, Var, converter
+from inlay.torch_import.registry import NodeContext, Unsupported, Var, at_least, converter
 
 
 @converter("linear.default")
@@ -122,9 +122,9 @@ def attention(
     return ctx.narrow(ctx.op("matmul", ctx.cast(weights, v.dtype), v), dtype)
 
 
-def _causal(ctx: NodeContext, queries: int, keys: int) -> Var:
+def _causal(ctx: NodeContext, queries: Any, keys: Any) -> Var:
     """Whether key j is at or before query i, counted from the first of both."""
-    if queries * keys <= 65536:
+    if at_least(65536, queries * keys):
         return ctx.literal(np.tril(np.ones((queries, keys), bool)), "bool")
     row = ctx.op("iota", shape=[queries, 1], axis=0, dtype="i64")
     return ctx.op("less_equal", ctx.op("iota", shape=[1, keys], axis=1, dtype="i64"), row)

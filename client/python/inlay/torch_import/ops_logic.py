@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from inlay.torch_import.ops_elementwise import Number, scalars_wide
-from inlay.torch_import.registry import NodeContext, Unsupported, Var, converter, ir_dtype, is_float
+from inlay.torch_import.registry import Extent, NodeContext, Unsupported, Var, converter, ir_dtype, is_float
 
 _COMPARE = {"eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal"}
 
@@ -26,7 +26,7 @@ def compare(ctx: NodeContext, a: Var, b: Any) -> Var:
 
 def _holds(value: Number, dtype: str) -> bool:
     """Whether an integer dtype has the value (a comparison would see a wrapped one)."""
-    if dtype not in ("i8", "u8", "i16", "i32", "i64"):
+    if dtype not in ("i8", "u8", "i16", "i32", "i64") or (isinstance(value, Extent) and dtype == "i64"):
         return True
     bits, signed = int(dtype[1:]), dtype[0] == "i"
     return -(2 ** (bits - 1)) * signed <= value < 2 ** (bits - signed)
@@ -112,7 +112,9 @@ def to_copy(ctx: NodeContext, x: Var, *, dtype: Any = None) -> Var:
     return ctx.cast(x, ctx.dtype)
 
 
-@converter("to.dtype", "to.dtype_layout", "to.device", "to.other", "type_as.default")
+@converter(
+    "to.dtype", "to.dtype_layout", "to.device", "to.other", "type_as.default", "prims::convert_element_type.default"
+)
 def to(ctx: NodeContext, x: Var, *args: Any, **named: Any) -> Var:
     return ctx.cast(x, ctx.dtype)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from inlay.torch_import.registry import NodeContext, Unsupported, Var, converter
+from inlay.torch_import.registry import Extent, NodeContext, Unsupported, Var, converter
 
 
 def per_axis(values: Any, count: int) -> list[int]:
     """One number an axis; PyTorch also gives one for all, or none."""
-    values = [values] if isinstance(values, int) else list(values)
+    values = [values] if isinstance(values, (int, Extent)) else list(values)
     return values * count if len(values) == 1 else values
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fractions
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +12,7 @@ import torch
 
 from inlay.ir.ops import windows_within
 from inlay.torch_import.ops_nn import per_axis
-from inlay.torch_import.registry import NodeContext, Unsupported, Var, converter, is_float
+from inlay.torch_import.registry import Extent, NodeContext, Unsupported, Var, converter, fix, is_float
 
 
 def _batched(ctx: NodeContext, x: Var, spatial: int) -> tuple[Var, bool]:
@@ -119,9 +120,9 @@ def avg_pool(
 
 def _padded(ctx: NodeContext, x: Var, kernel: list[int], strides: list[int], before: list[int]) -> Var:
     """x with zeros about it, as far as the windows of the result reach."""
-    extents, out = x.shape[-len(kernel) :], ctx.vals[0].shape[-len(kernel) :]
-    reach = [(int(o) - 1) * s + k for o, s, k in zip(out, strides, kernel, strict=True)]
-    after = [r - b - e for r, b, e in zip(reach, before, extents, strict=True)]
+    extents, out = x.shape[-len(kernel) :], ctx.extents(ctx.shape[-len(kernel) :])
+    reach = [(o - 1) * s + k for o, s, k in zip(out, strides, kernel, strict=True)]
+    after = ctx.ints([r - b - e for r, b, e in zip(reach, before, extents, strict=True)], "a pad")
     return ctx.op("pad", x, pads=[0, 0, *before, 0, 0, *after]) if any(before + after) else x
 
 
@@ -140,24 +141,42 @@ def adaptive_avg_pool(ctx: NodeContext, x: Var, size: Any) -> Var:
     axes = list(range(x.rank - n, x.rank))
     if all(o == 1 for o in out):
         return ctx.op("reduce_mean", x, axes=axes, keepdims=True)
-    if all(o and x.shape[a] % o == 0 for a, o in zip(axes, out, strict=True)):
+    known = not any(isinstance(v, Extent) for v in (*out, *(x.shape[a] for a in axes)))
+    if known and all(o and x.shape[a] % o == 0 for a, o in zip(axes, out, strict=True)):
         kernel = [x.shape[a] // o for a, o in zip(axes, out, strict=True)]
         x, lone = _batched(ctx, x, n)
         y = ctx.op("avg_pool", x, kernel=kernel, strides=kernel, dilations=[1] * n, pads=[0] * 2 * n)
         return _unbatched(ctx, y, lone)
     y = ctx.wide(x)
     for axis, o in zip(axes, out, strict=True):
-        matrix = np.zeros((x.shape[axis], o))
-        for i, (begin, end) in enumerate(_bounds(x.shape[axis], o)):
-            matrix[begin:end, i] = 1 / (end - begin)
+        if o == x.shape[axis]:
+            continue
         perm = [i for i in range(x.rank) if i != axis] + [axis]
-        y = ctx.op("matmul", ctx.transpose(y, perm), ctx.like(matrix, y))
+        y = ctx.op("matmul", ctx.transpose(y, perm), _means(ctx, x.shape[axis], o, y.dtype))
         y = ctx.transpose(y, [perm.index(i) for i in range(x.rank)])
     return ctx.narrow(y)
 
 
-def _sizes(x: Var, size: Any, n: int) -> list[int]:
-    return [x.shape[x.rank - n + i] if s is None else int(s) for i, s in enumerate(per_axis(size, n))]
+def _means(ctx: NodeContext, extent: Any, out: Any, dtype: str) -> Var:
+    """[extent, out]: by which a row is multiplied to be the means of `out` windows."""
+    if not isinstance(extent, Extent) and not isinstance(out, Extent):
+        matrix = np.zeros((extent, out))
+        for i, (begin, end) in enumerate(_bounds(extent, out)):
+            matrix[begin:end, i] = 1 / (end - begin)
+        return ctx.literal(matrix, dtype)
+    row = ctx.op("iota", shape=[extent, 1], axis=0, dtype="i64")
+    column = ctx.op("iota", shape=[1, out], axis=1, dtype="i64")
+    length, count, one = ctx.tensor(extent, "i64"), ctx.tensor(out, "i64"), ctx.literal(1, "i64")
+    begin = ctx.op("div", ctx.op("mul", column, length), count)
+    reached = ctx.op("mul", ctx.op("add", column, one), length)
+    end = ctx.op("div", ctx.op("add", reached, ctx.op("sub", count, one)), count)  # rounded up
+    inside = ctx.op("logical_and", ctx.op("greater_equal", row, begin), ctx.op("less", row, end))
+    share = ctx.op("reciprocal", ctx.cast(ctx.op("sub", end, begin), dtype))
+    return ctx.op("where", inside, share, ctx.like(0, share))
+
+
+def _sizes(x: Var, size: Any, n: int) -> list[Any]:
+    return [x.shape[x.rank - n + i] if s is None else s for i, s in enumerate(per_axis(size, n))]
 
 
 @converter(*(f"adaptive_max_pool{n}d.default" for n in (1, 2, 3)))
@@ -188,8 +207,24 @@ def upsample_vec(ctx: NodeContext, x: Var, size: Any, *rest: Any) -> Var:
     """rest: align_corners (of the kinds that have it), then the factors."""
     factors = rest[-1]
     spatial = x.shape[2:]
-    out = ctx.ints(size) if size is not None else [math.floor(d * f) for d, f in zip(spatial, factors, strict=True)]
+    out = size if size is not None else [_scaled(d, f) for d, f in zip(spatial, factors, strict=True)]
     return _resize(ctx, x, out, rest[0] if len(rest) == 2 else False, factors if size is None else None)
+
+
+def _scaled(extent: Any, factor: float) -> Any:
+    if not isinstance(extent, Extent):
+        return math.floor(extent * factor)
+    exact = fractions.Fraction(factor)
+    if exact.denominator >= 2**31:
+        raise Unsupported(f"{extent} times {factor}, which is no short fraction; {fix(extent)}")
+    return extent * exact.numerator // exact.denominator
+
+
+def _ratio(out: Any, extent: Any) -> float:
+    """0: what a run's sizes say."""
+    if isinstance(out, Extent) or isinstance(extent, Extent):
+        return 1.0 if out == extent else 0.0
+    return out / extent
 
 
 @converter(*(f"{name}.default" for name in _KINDS))
@@ -197,13 +232,15 @@ def upsample(ctx: NodeContext, x: Var, size: Any, *rest: Any) -> Var:
     mode, n = _KINDS[ctx.name.partition(".")[0]]
     align = bool(rest[0]) if mode in ("linear", "cubic") else False
     factors = list(rest[-n:])
-    return _resize(ctx, x, ctx.ints(size), align, None if any(f is None for f in factors) else factors)
+    return _resize(ctx, x, size, align, None if any(f is None for f in factors) else factors)
 
 
-def _resize(ctx: NodeContext, x: Var, size: Sequence[int], align: bool, factors: Sequence[float] | None) -> Var:
+def _resize(ctx: NodeContext, x: Var, size: Sequence[Any], align: bool, factors: Sequence[float] | None) -> Var:
     mode, _ = _KINDS[ctx.name.partition(".")[0]]
-    spatial = x.shape[2:]
-    scales = [1.0, 1.0, *(factors if factors is not None else [o / d for o, d in zip(size, spatial, strict=True)])]
+    size = ctx.extents(size)
+    if factors is None:
+        factors = [_ratio(o, d) for o, d in zip(size, x.shape[2:], strict=True)]
+    scales = [1.0, 1.0, *factors]
     attrs: dict[str, Any] = {"sizes": [*x.shape[:2], *size], "scales": [float(s) for s in scales]}
     if mode == "nearest":
         return ctx.op("resize", x, mode="nearest", coordinate="asymmetric", nearest_mode="floor", **attrs)
@@ -218,7 +255,7 @@ def upsample_antialiased(ctx: NodeContext, x: Var, size: Any, align: bool, *scal
     """A product with a matrix an axis, which PyTorch's own kernel makes of the identity."""
     if not is_float(x):
         raise Unsupported("integers, which PyTorch rounds after each axis")
-    out = ctx.vals[0].shape[2:]
+    out = ctx.shape[2:]
     given = scales[0] if ctx.name.endswith("vec") else scales
     factors = [None, None] if given is None else list(given)
     kernel = getattr(torch.ops.aten, ctx.name.partition(".")[0]).default

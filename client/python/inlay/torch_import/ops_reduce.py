@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from inlay.torch_import.ops_logic import truth
-from inlay.torch_import.registry import NodeContext, Unsupported, Var, converter, is_float
+from inlay.torch_import.registry import Extent, NodeContext, Unsupported, Var, converter, is_float
 
 
 def reduced(ctx: NodeContext, op_name: str, x: Var, dims: Any, keepdim: bool) -> Var:
@@ -167,6 +167,8 @@ def _moments(ctx: NodeContext, x: Var, dims: Any, correction: Any) -> tuple[Var,
     mean = reduced(ctx, "reduce_mean", x, axes, True)
     centred = ctx.op("sub", x, mean)
     squares = reduced(ctx, "reduce_sum", ctx.op("mul", centred, centred), axes, True)
+    if isinstance(count, Extent) and int(correction) == correction:
+        return ctx.op("div", squares, ctx.tensor(count - int(correction), x.dtype)), mean, axes
     left = max(count - correction, 0)
     return ctx.op("div", squares, ctx.like(left, x)), mean, axes
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from inlay.torch_import.registry import NodeContext, Unsupported, Var, converter, is_float
+from inlay.ir.dims import slice_extent
+from inlay.torch_import.registry import MANY, Extent, NodeContext, Unsupported, Var, converter, is_float
 
 
 @converter("view.default", "_unsafe_view.default", "reshape.default", "view_copy.default", "_reshape_copy.default")
@@ -62,22 +64,41 @@ def turn(ctx: NodeContext, x: Var) -> Var:
 
 @converter("expand.default")
 def expand(ctx: NodeContext, x: Var, size: Sequence[int], *, implicit: bool = False) -> Var:
-    size = ctx.ints(size)
+    size = ctx.extents(size)
     lead = len(size) - x.rank
     return ctx.expand(x, [x.shape[i - lead] if d == -1 else d for i, d in enumerate(size)])
 
 
 @converter("slice.Tensor")
-def slice_(ctx: NodeContext, x: Var, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1):
+def slice_(ctx: NodeContext, x: Var, dim: int = 0, start: Any = None, end: Any = None, step: int = 1):
     axis = ctx.axis(dim, x.rank)
-    begin, stop, stride = slice(*ctx.ints_or_none(start, end, step)).indices(x.shape[axis])
-    return ctx.slice(x, axis, begin, max(stop, begin), stride)
+    begin, stop, stride = _bounds(ctx, x.shape[axis], start, end, step)
+    if isinstance(x.shape[axis], Extent) and isinstance(begin, int):
+        # Which of a bound and the extent is less PyTorch's guards have decided.
+        made = ctx.shape[axis]
+        if made == 0:
+            begin, stop = 0, 0
+        elif made == Extent.of(slice_extent(x.shape[axis], begin, MANY, stride)):
+            stop = x.shape[axis]
+    return ctx.slice(x, axis, begin, stop, stride)
+
+
+def _bounds(ctx: NodeContext, extent: Any, start: Any, end: Any, step: int) -> tuple[Any, Any, int]:
+    """(begin, end, step), counted from the start; begin <= end."""
+    given = ctx.extents([0 if start is None else start, MANY if end is None else end, step], "a bound")
+    if not any(isinstance(v, Extent) for v in (extent, *given)):
+        begin, stop, stride = slice(*given).indices(extent)
+        return begin, max(stop, begin), stride
+    begin, stop = (
+        extent if place == MANY else extent + place if isinstance(place, int) and place < 0 else place for place in given[:2]
+    )  # fmt: skip
+    return begin, stop, given[2]
 
 
 @converter("select.int")
 def select(ctx: NodeContext, x: Var, dim: int, index: int) -> Var:
     axis = ctx.axis(dim, x.rank)
-    (index,) = ctx.ints([index], "an index")
+    (index,) = ctx.extents([index], "an index")
     return ctx.select(x, axis, index + x.shape[axis] if index < 0 else index)
 
 
@@ -96,8 +117,13 @@ def stack(ctx: NodeContext, tensors: Sequence[Var], dim: int = 0) -> Var:
     return ctx.op("concat", *(ctx.reshape(t, [*t.shape[:at], 1, *t.shape[at:]]) for t in parts), axis=at)
 
 
-def _split(ctx: NodeContext, x: Var, sizes: list[int], axis: int) -> tuple[Var, ...]:
-    return (x,) if len(sizes) == 1 else ctx.op("split", x, axis=axis, sizes=sizes)
+def _split(ctx: NodeContext, x: Var, sizes: list[Any], axis: int) -> tuple[Var, ...]:
+    if len(sizes) == 1:
+        return (x,)
+    if not any(isinstance(v, Extent) for v in (x.shape[axis], *sizes)):
+        return ctx.op("split", x, axis=axis, sizes=sizes)
+    ends = list(itertools.accumulate(sizes))
+    return tuple(ctx.slice(x, axis, end - size, end) for size, end in zip(sizes, ends, strict=True))
 
 
 @converter("split.Tensor")
@@ -106,12 +132,15 @@ def split(ctx: NodeContext, x: Var, size: int, dim: int = 0) -> tuple[Var, ...]:
     extent = x.shape[axis]
     if extent == 0:
         return (x,)
+    if isinstance(extent, Extent) or isinstance(size, Extent):
+        count = len(ctx.vals) - 1  # as many as PyTorch's guards say, but for the last
+        return _split(ctx, x, [*[size] * count, extent - size * count], axis)
     return _split(ctx, x, [min(size, extent - at) for at in range(0, extent, size)], axis)
 
 
 @converter("split_with_sizes.default", "split.sizes")
 def split_with_sizes(ctx: NodeContext, x: Var, sizes: Sequence[int], dim: int = 0) -> tuple[Var, ...]:
-    return _split(ctx, x, ctx.ints(sizes), ctx.axis(dim, x.rank))
+    return _split(ctx, x, ctx.extents(sizes), ctx.axis(dim, x.rank))
 
 
 @converter("chunk.default")
@@ -133,10 +162,16 @@ def unbind(ctx: NodeContext, x: Var, dim: int = 0) -> tuple[Var, ...]:
 
 @converter("repeat.default", "tile.default")
 def repeat(ctx: NodeContext, x: Var, repeats: Sequence[int]) -> Var:
-    times = ctx.ints(repeats)
+    times = ctx.extents(repeats)
     times = [1] * (x.rank - len(times)) + times
     x = ctx.reshape(x, [1] * (len(times) - x.rank) + list(x.shape))
-    return x if all(t == 1 for t in times) else ctx.op("tile", x, repeats=times)
+    if all(t == 1 for t in times):
+        return x
+    if any(isinstance(t, Extent) for t in times):
+        pairs = list(zip(times, x.shape, strict=True))
+        x = ctx.expand(ctx.reshape(x, [d for _, e in pairs for d in (1, e)]), [d for pair in pairs for d in pair])
+        return ctx.reshape(x, [t * e for t, e in pairs])
+    return ctx.op("tile", x, repeats=times)
 
 
 @converter("flip.default")
@@ -144,10 +179,10 @@ def flip(ctx: NodeContext, x: Var, dims: Sequence[int]) -> Var:
     axes = {ctx.axis(d, x.rank) for d in dims}
     if not axes or x.rank == 0:
         return x
-    begins = [d - 1 if i in axes else 0 for i, d in enumerate(x.shape)]
     if 0 in x.shape:
         return x
-    ends = [-(2**63) if i in axes else d for i, d in enumerate(x.shape)]
+    begins = [(-1 if isinstance(d, Extent) else d - 1) if i in axes else 0 for i, d in enumerate(x.shape)]
+    ends = [-(2**63) if i in axes else MANY if isinstance(d, Extent) else d for i, d in enumerate(x.shape)]
     return ctx.op("slice", x, begins=begins, ends=ends, steps=[-1 if i in axes else 1 for i in range(x.rank)])
 
 
@@ -165,7 +200,10 @@ def roll(ctx: NodeContext, x: Var, shifts: Any, dims: Any = ()) -> Var:
 
 def _rolled(ctx: NodeContext, x: Var, shift: int, axis: int) -> Var:
     extent = x.shape[axis]
-    cut = (-shift) % extent if extent else 0
+    if isinstance(extent, Extent):
+        cut = -shift if shift <= 0 else extent - shift  # a run with fewer is refused
+    else:
+        cut = (-shift) % extent if extent else 0
     if cut == 0:
         return x
     return ctx.op("concat", ctx.slice(x, axis, cut, extent), ctx.slice(x, axis, 0, cut), axis=axis)
@@ -192,8 +230,8 @@ def pad(ctx: NodeContext, x: Var, pad: Sequence[int], mode: str = "constant", va
     if mode == "constant":
         return constant_pad(ctx, x, pad, value or 0)
     if any(p < 0 for p in pads):  # what is cropped is not there to be copied
-        ends = [d + min(p, 0) for d, p in zip(x.shape, pads[x.rank :], strict=True)]
-        x = ctx.op("slice", x, begins=[-min(p, 0) for p in pads[: x.rank]], ends=ends, steps=[1] * x.rank)
+        for axis, extent in enumerate(x.shape):
+            x = ctx.slice(x, axis, -min(pads[axis], 0), extent + min(pads[x.rank + axis], 0))
         pads = [max(p, 0) for p in pads]
     if x.dtype == "bool":
         return ctx.cast(ctx.op("pad", ctx.cast(x, "u8"), pads=pads, mode=_MODES[mode]), "bool")
@@ -224,17 +262,22 @@ def border_pad(ctx: NodeContext, x: Var, padding: Sequence[int]) -> Var:
 def slice_scatter(ctx: NodeContext, x: Var, part: Var, dim: int = 0, start: Any = None, end: Any = None, step: int = 1):
     axis = ctx.axis(dim, x.rank)
     extent = x.shape[axis]
-    begin, stop, stride = slice(*ctx.ints_or_none(start, end, step)).indices(extent)
-    positions = range(begin, max(stop, begin), stride)
+    begin, stop, stride = _bounds(ctx, extent, start, end, step)
     part = ctx.cast(part, x.dtype)
-    if len(positions) == 0:
+    count = stop - begin if stride == 1 else len(range(begin, stop, stride))
+    if count == 0:
         return x
-    part = ctx.expand(part, [len(positions) if i == axis else d for i, d in enumerate(x.shape)])
-    if len(positions) == extent:
+    part = ctx.expand(part, [count if i == axis else d for i, d in enumerate(x.shape)])
+    if count == extent:
         return part
     if stride == 1:
-        whole = [ctx.slice(x, axis, 0, begin), part, ctx.slice(x, axis, begin + len(positions), extent)]
-        return ctx.op("concat", *(p for p in whole if p.shape[axis]), axis=axis)
+        whole = [part]
+        if begin != 0:
+            whole.insert(0, ctx.slice(x, axis, 0, begin))
+        if stop != extent:
+            whole.append(ctx.slice(x, axis, stop, extent))
+        return ctx.op("concat", *whole, axis=axis)
+    positions = range(begin, stop, stride)
     source = np.arange(extent)
     source[list(positions)] = extent + np.arange(len(positions))
     return ctx.op("gather", ctx.op("concat", x, part, axis=axis), ctx.literal(source, "i64"), axis=axis)
@@ -281,8 +324,14 @@ def unfold(ctx: NodeContext, x: Var, dim: int, size: int, step: int) -> Var:
     if x.rank == 0:
         return ctx.reshape(x, [size])
     axis = ctx.axis(dim, x.rank)
-    starts = np.arange(0, x.shape[axis] - size + 1, step)
-    windows = ctx.op("gather", x, ctx.literal(starts[:, None] + np.arange(size), "i64"), axis=axis)
+    if isinstance(x.shape[axis], Extent):
+        start = ctx.op("iota", shape=[(x.shape[axis] - size) // step + 1, 1], axis=0, dtype="i64")
+        start = ctx.op("mul", start, ctx.literal(step, "i64"))
+        places = ctx.op("add", start, ctx.literal(np.arange(size), "i64"))
+    else:
+        starts = np.arange(0, x.shape[axis] - size + 1, step)
+        places = ctx.literal(starts[:, None] + np.arange(size), "i64")
+    windows = ctx.op("gather", x, places, axis=axis)
     return ctx.transpose(windows, [i for i in range(windows.rank) if i != axis + 1] + [axis + 1])
 
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -29,17 +29,22 @@ from inlay import ir
 from inlay.ir.half import HALF, HalfBuilder
 from inlay.ir.module import LITERAL_LIMIT
 from inlay.ir.types import FLOATS, INTS, numpy_dtype
+from inlay.torch_import.extents import Extent, Undecided, Unsupported, at_least, fix
+from inlay.torch_import.numbers import as_data
+from inlay.torch_import.slices import MANY, slice_open
 
-if TYPE_CHECKING:
 
-    class Var(ir.Var):
-        """Here every size is a number."""
+class Var(ir.Var):
+    """Its extents are ints, and where they are open Extents, which count as ints do."""
 
-        @property
-        def shape(self) -> tuple[int, ...]: ...
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        return tuple(Extent.of(d) for d in self.type.shape)
 
-else:
-    Var = ir.Var
+
+class Builder(HalfBuilder):
+    var_type = Var
+
 
 Converter = Callable[..., Any]
 CONVERTERS: dict[str, Converter] = {}
@@ -50,10 +55,6 @@ _DTYPES = {
     torch.bool: "bool",
 }  # fmt: skip
 TORCH_DTYPES = {name: dtype for dtype, name in _DTYPES.items()}
-
-
-class Unsupported(Exception):
-    """Raised by a converter: this node is beyond what inlay's IR says exactly."""
 
 
 def converter(*names: str):
@@ -80,19 +81,24 @@ class NodeContext:
 
     Attributes:
         name: the operator and overload ("add.Tensor").
-        vals: what PyTorch says of the results (fake tensors, or None).
+        vals: what PyTorch says of the results (fake tensors, or None); their sizes are those of the export. The import's
+            are `shape`.
+        size: what a size of the program's (a torch.SymInt, or its expression) is here: an int, an Extent, or None where there
+            is no form for it.
         meta_args: the arguments as PyTorch saw them (fake tensors in the place of Vars), for type promotion.
     """
 
     def __init__(
         self,
-        builder: HalfBuilder,
+        builder: Builder,
         name: str,
         vals: Sequence[Any],
         meta_args: Sequence[Any],
         wanted: frozenset[int] | None,
+        size: Callable[[Any], Any],
     ):
         self.builder: Any = builder
+        self.size = size
         self.name = name
         self.vals = vals
         self.meta_args = meta_args
@@ -106,6 +112,11 @@ class NodeContext:
     def dtype(self) -> str:
         """The dtype of the (first) result."""
         return ir_dtype(self.vals[0].dtype)
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """The extents that PyTorch says the (first) result has; None for one that the importer can't say."""
+        return tuple(self.size(d) for d in self.vals[0].shape)
 
     # --- Constants ---
 
@@ -126,17 +137,26 @@ class NodeContext:
             value = bool(value)
         if dtype in INTS or dtype == "bool":
             value = int(value)
-        return self.op("full", shape=self.ints(shape), value=value, dtype=dtype)
+        return self.op("full", shape=self.extents(shape), value=value, dtype=dtype)
 
     @staticmethod
-    def ints(values: Sequence[Any], what: str = "an extent") -> list[int]:
+    def extents(values: Sequence[Any], what: str = "an extent") -> list[Any]:
+        """Ints and Extents. Raises Unsupported."""
         for v in values:
             if isinstance(v, Var):
                 raise Unsupported(f"{what} depends on data")
-        return [int(v) for v in values]
+            if isinstance(v, Undecided):
+                v.refuse()
+        return [v if isinstance(v, Extent) else int(v) for v in values]
 
-    def ints_or_none(self, *values: Any) -> list[int | None]:
-        return [None if v is None else self.ints([v], "a bound")[0] for v in values]
+    @staticmethod
+    def ints(values: Sequence[Any], what: str = "an extent") -> list[int]:
+        """Where open extents will not do. Raises Unsupported."""
+        known = NodeContext.extents(values, what)
+        for v in known:
+            if isinstance(v, Extent):
+                raise Unsupported(f"{what} is {str(v)!r}, which is open; {fix(v)}")
+        return known
 
     # --- Emission ---
 
@@ -153,6 +173,11 @@ class NodeContext:
             return self.cast(value, dtype)
         if isinstance(value, (bool, int, float)):
             return self.literal(value, dtype)
+        if isinstance(value, Extent):
+            return self.cast(self.reshape(self.builder.extent(value), []), dtype)
+        if isinstance(value, Undecided):
+            made = as_data(self, value.expression)
+            return value.refuse() if made is None else self.cast(made, dtype)
         raise Unsupported(f"a {type(value).__name__} where a number is wanted")
 
     def wide(self, x: Var) -> Var:
@@ -167,7 +192,7 @@ class NodeContext:
         return self.cast(y, dtype)
 
     def reshape(self, x: Var, shape: Sequence[Any]) -> Var:
-        target = self.ints(shape)
+        target = self.extents(shape)
         if -1 not in target and x.shape == tuple(target):
             return x
         if -1 in target and 0 in x.shape:  # which extent -1 stands for can't be told from zero elements
@@ -178,17 +203,21 @@ class NodeContext:
     def transpose(self, x: Var, perm: Sequence[int]) -> Var:
         return x if list(perm) == list(range(x.rank)) else self.op("transpose", x, perm=list(perm))
 
-    def expand(self, x: Var, shape: Sequence[int]) -> Var:
+    def expand(self, x: Var, shape: Sequence[Any]) -> Var:
         return x if x.shape == tuple(shape) else self.op("expand", x, shape=list(shape))
 
-    def slice(self, x: Var, axis: int, begin: int, end: int, step: int = 1) -> Var:
-        if begin == 0 and end >= x.shape[axis] and step == 1:
+    def slice(self, x: Var, axis: int, begin: Any, end: Any, step: int = 1) -> Var:
+        """x[begin:end:step] along an axis: 0 <= begin <= end, both counted from its start."""
+        extent = x.shape[axis]
+        if begin == 0 and step == 1 and (end == extent or at_least(end, extent)):
             return x
-        begins, ends, steps = [0] * x.rank, list(x.shape), [1] * x.rank
-        begins[axis], ends[axis], steps[axis] = begin, min(end, x.shape[axis]), step
+        if isinstance(extent, Extent) or isinstance(begin, Extent) or isinstance(end, Extent):
+            return slice_open(self, x, axis, begin, end, step)
+        begins, ends, steps = [0] * x.rank, [d if isinstance(d, int) else MANY for d in x.shape], [1] * x.rank
+        begins[axis], ends[axis], steps[axis] = begin, min(end, extent), step
         return self.op("slice", x, begins=begins, ends=ends, steps=steps)
 
-    def select(self, x: Var, axis: int, index: int) -> Var:
+    def select(self, x: Var, axis: int, index: Any) -> Var:
         part = self.slice(x, axis, index, index + 1)
         return self.reshape(part, [d for i, d in enumerate(x.shape) if i != axis])
 
@@ -212,4 +241,7 @@ def is_float(x: Var) -> bool:
     return x.dtype in FLOATS
 
 
-__all__ = ["CONVERTERS", "TORCH_DTYPES", "NodeContext", "Unsupported", "Var", "converter", "ir_dtype", "is_float"]
+__all__ = [
+    "CONVERTERS", "MANY", "TORCH_DTYPES", "Builder", "Extent", "NodeContext", "Undecided", "Unsupported", "Var",
+    "at_least", "converter", "fix", "ir_dtype", "is_float",
+]  # fmt: skip
