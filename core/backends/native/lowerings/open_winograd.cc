@@ -1,8 +1,9 @@
 // Winograd's convolutions (winograd_plan.h) of images whose size is open.
 //
-// An image's tiles are counted row by row, and a block is as many that follow each other, wherever rows end: so the
-// products are of a size that is known, and any image has whole blocks but its last. The plan is that of a block as an
-// image of its own; it is chosen for an image of a nominal size.
+// Tiles are counted row by row, image by image, and a block is as many that follow each other, wherever rows and images
+// end: so the products are of a size that is known, all blocks but the last are whole, and small images share them (of
+// a sequence whose tiles see others, each has blocks of its own). The plan is that of a block as an image of its own;
+// it is chosen for an image of a nominal size.
 #include <algorithm>
 #include <optional>
 #include <vector>
@@ -72,8 +73,10 @@ class OpenWinograd {
     out_columns_ = folded_ ? Extent(apart_) : planes_.out[2];
     const Extent out_rows = folded_ ? CeilDiv(planes_.out[2], apart_) : planes_.out[1];
     tile_columns_ = CeilDiv(out_columns_, plan_.columns.m);
-    tiles_ = tile_columns_ * CeilDiv(out_rows, plan_.rows.m);
+    tile_rows_ = CeilDiv(out_rows, plan_.rows.m);
+    tiles_ = tile_columns_ * tile_rows_ * (shares_blocks() ? images() : Extent(1));
     blocks_ = CeilDiv(tiles_, tiles);
+    all_blocks_ = blocks_ * (shares_blocks() ? Extent(1) : images());
     // Room for whole tiles, and those that the last one's chunks see.
     auto beyond = [](const WinogradAxis& axis) { return axis.chunks * axis.m - 1 + axis.tile_taps() - 1; };
     auto room = [&](const Extent& out, const WinogradAxis& axis) { return out + beyond(axis); };
@@ -96,17 +99,16 @@ class OpenWinograd {
     f_.Parallel(
         1, 0, [&](Kernel& k, Value, Value) { EmitWinogradWeights(k.o, plan_, k.Pointer(w), k.Pointer(weights)); },
         Phase::kInit);
-    const Extent images = n_.in(0).dims[0];
-    const Extent planes_elements = images * plan_.channel_vectors() * plane_elements();
+    const Extent planes_elements = images() * plan_.channel_vectors() * plane_elements();
     const Buffer planes = f_.Temporary((planes_elements + 64) * kFloatBytes);
-    f_.ParallelEach(images * plan_.channel_vectors() * lines_, Cycles(line_columns_) * 6,
+    f_.ParallelEach(images() * plan_.channel_vectors() * lines_, Cycles(line_columns_) * 6,
                     [&](Kernel& k, Value item) { PadLine(k, item, k.Pointer(planes)); });
     ShapeMap shapes;
     const bool flat = FlatPixels(f_, n_, &shapes);
     Buffer transformed = planes;
     if (!plan_.fused) {
-      transformed = f_.Temporary(images * TransformedBytes());
-      const Extent items = images * blocks_ * plan_.channel_vectors();
+      transformed = f_.Temporary(images() * TransformedBytes());
+      const Extent items = all_blocks_ * plan_.channel_vectors();
       f_.ParallelEach(items, static_cast<double>(plan_.block_tiles() * plan_.points() * 4), [&](Kernel& k, Value item) {
         const Value block = k.o.Div(item, plan_.channel_vectors());
         const Value to = k.o.At(k.Pointer(transformed), k.o.Mul(block, plan_.input_elements()), k.o.b.getF32Type());
@@ -115,7 +117,7 @@ class OpenWinograd {
     }
     const int64_t panels = plan_.panels();
     EmitTasks(
-        f_, images * blocks_ * (plan_.fused ? 1 : panels), block_cycles_, plan_.scratch_bytes(),
+        f_, all_blocks_ * (plan_.fused ? 1 : panels), block_cycles_, plan_.scratch_bytes(),
         [&](Kernel& k, Value begin, Value end, Value scratch) {
           k.shapes = shapes;
           KernelBuilder& kb = k.o;
@@ -127,9 +129,8 @@ class OpenWinograd {
               kb.For(panels, [&](Value panel) { Panel(kb, task, panel, input, k.Pointer(weights), scratch, store); });
               return;
             }
-            const Extent all_blocks = images * blocks_;
-            const Value block = plan_.panels_outer ? kb.Rem(task, all_blocks) : kb.Div(task, panels);
-            const Value panel = plan_.panels_outer ? kb.Div(task, all_blocks) : kb.Rem(task, panels);
+            const Value block = plan_.panels_outer ? kb.Rem(task, all_blocks_) : kb.Div(task, panels);
+            const Value panel = plan_.panels_outer ? kb.Div(task, all_blocks_) : kb.Rem(task, panels);
             const Value input = kb.At(k.Pointer(transformed), kb.Mul(block, plan_.input_elements()), kb.b.getF32Type());
             Panel(kb, block, panel, input, k.Pointer(weights), scratch, store);
           });
@@ -137,6 +138,8 @@ class OpenWinograd {
   }
 
  private:
+  Extent images() const { return n_.in(0).dims[0]; }
+  bool shares_blocks() const { return !folded_ && plan_.chunks() == 1; }
   Extent plane_elements() const { return lines_ * line_columns_ * lanes_; }
 
   // Of an image; no less than all of its blocks take.
@@ -212,27 +215,29 @@ class OpenWinograd {
   int64_t ChunkTiles() const { return folded_ ? apart_ : 1; }
   int64_t TilesBeyond() const { return (plan_.chunks() - 1) * ChunkTiles(); }
 
-  // A block's tiles and so many more, those of a row of the image after the other: body(which is the first in the
-  // block, its row and column in the image, how many).
+  // A block's tiles and so many more, those of a row of an image after the other: body(which is the first in the block,
+  // its image, its row and column there, how many).
   void ForRows(KernelBuilder& kb, Value block, int64_t more,
-               const std::function<void(Value at, Value row, Value column, Value count)>& body) const {
+               const std::function<void(Value at, Value image, Value row, Value column, Value count)>& body) const {
     const Value first = FirstTile(kb, block), end = kb.Add(kb.Add(first, TilesOf(kb, first)), more);
     const Extent columns = folded_ ? tile_columns_ : tile_columns_ + more;  // of a sequence, its row goes on
     const Value last = kb.Div(kb.Add(end, -1), columns);
     kb.For(kb.Div(first, columns), kb.Add(last, 1), 1, [&](Value row) {
       const Value row_begin = kb.Mul(row, columns), begin = kb.Max(first, row_begin);
       const Value row_end = kb.Min(end, kb.Add(row_begin, columns));
-      body(kb.Sub(begin, first), row, kb.Sub(begin, row_begin), kb.Sub(row_end, begin));
+      const Value image = shares_blocks() ? kb.Div(row, tile_rows_) : kb.Div(block, blocks_);
+      const Value image_row = shares_blocks() ? kb.Rem(row, tile_rows_) : row;
+      body(kb.Sub(begin, first), image, image_row, kb.Sub(begin, row_begin), kb.Sub(row_end, begin));
     });
   }
 
   // A vector of channels of a block.
   void TransformInput(KernelBuilder& kb, Value planes, Value block, Value v, Value to) {
     const Type f32 = kb.b.getF32Type();
-    const Value plane = kb.Add(kb.Mul(kb.Div(block, blocks_), plan_.channel_vectors()), v);
-    const Value from = kb.At(planes, kb.Mul(plane, plane_elements()), f32);
     const Extent pitch = plane_columns_ * lanes_;
-    ForRows(kb, block, TilesBeyond(), [&](Value at, Value row, Value column, Value count) {
+    ForRows(kb, block, TilesBeyond(), [&](Value at, Value image, Value row, Value column, Value count) {
+      const Value plane = kb.Add(kb.Mul(image, plan_.channel_vectors()), v);
+      const Value from = kb.At(planes, kb.Mul(plane, plane_elements()), f32);
       const Value line = kb.At(from, kb.Mul(kb.Mul(row, plan_.rows.step()), pitch), f32);
       kb.For(kb.Int(0), count, 1, [&](Value i) {
         const Value d = kb.At(line, kb.Mul(kb.Add(column, i), plan_.columns.step() * lanes_), f32);
@@ -244,12 +249,12 @@ class OpenWinograd {
   void Panel(KernelBuilder& kb, Value block, Value panel, Value input, Value weights, Value scratch,
              const Epilogue& store) {
     Multiply(kb, TilesOf(kb, FirstTile(kb, block)), input, weights, panel, scratch);
-    const Value image = kb.Div(block, blocks_), out_columns = kb.Int(out_columns_);
+    const Value out_columns = kb.Int(out_columns_);
     const Value out_rows = kb.Int(folded_ ? CeilDiv(planes_.out[2], apart_) : planes_.out[1]);
     const Value results = Scratch(kb, scratch, 1), square = Scratch(kb, scratch, 2);
     kb.For(plan_.gemm.nv, [&](Value v) {
       const PanelChannels channels = ChannelsOf(kb, plan_, panel, v);
-      ForRows(kb, block, 0, [&](Value at, Value row, Value column, Value count) {
+      ForRows(kb, block, 0, [&](Value at, Value image, Value row, Value column, Value count) {
         // Where the block has all of a tile row, its rows of results are one run; else a run each.
         const Value is_whole = kb.Equal(count, kb.Int(tile_columns_));
         const int64_t widest = plan_.block_columns * plan_.columns.m;
@@ -334,7 +339,9 @@ class OpenWinograd {
   bool folded_;
   double block_cycles_;
   WinogradPlan plan_;
-  Extent out_columns_, tile_columns_, tiles_, blocks_;
+  Extent out_columns_, tile_columns_, tile_rows_;
+  Extent tiles_, blocks_;  // of an image, or of all that share blocks
+  Extent all_blocks_;
   Extent plane_columns_, line_columns_, lines_;  // line: what is padded at a time, a row or a folded sequence
 };
 

@@ -483,6 +483,9 @@ def test_images_of_any_size(s):
     convolution("k_in_blocks", 150, (20, 150, 3, 3), constant=())
     # By Winograd's tiles, of squares and lines.
     convolution("winograd", 32, (70, 32, 3, 3))
+    # Blocks that begin and end within images, of several images.
+    s.open("winograd_many", [("n", 32, "h", "w"), (70, 32, 3, 3), (70,)], lambda b, d, *t: conv(b, d, *t), [{"n": 41, "h": 5, "w": 9}, {"n": 7, "h": 13, "w": 2}],
+           constant=(1, 2), low=-1, high=1, tolerance=(2e-3, 2e-3))  # fmt: skip
     convolution("winograd_one_side", 33, (64, 33, 3, 3), pads=[1, 0, 0, 2])
     convolution("winograd_five", 64, (64, 64, 5, 5), pads=[2, 2, 2, 2])
     convolution("winograd_rows", 64, (64, 64, 1, 3), pads=[0, 1, 0, 1])
