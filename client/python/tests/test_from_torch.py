@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from reference.evaluator import evaluate
+from reference.open_sizes import at_sizes
 from torch import nn
 from torch.export import Dim, export
 
@@ -137,11 +138,129 @@ def dynamic():
     return export(network.eval(), (torch.ones(3, 4), torch.ones(3, 4)), dynamic_shapes=shapes)
 
 
-def test_open_dimensions_are_named():
-    with pytest.raises(UnsupportedOperatorError) as caught:
-        inlay.from_torch(dynamic())
-    text = str(caught.value)
-    assert text.startswith("4 unsupported nodes:") and "dimension 1 is dynamic; fix it: shape={" in text
+def symbols(program):
+    """Of the first input."""
+    first = next(n for n in program.graph.nodes if n.name == program.graph_signature.user_inputs[0])
+    return [str(d) for d in first.meta["val"].shape]
+
+
+def shapes(module):
+    return [list(type_.shape) for _, type_ in module.inputs()]
+
+
+def auto(function, *args):
+    """Exported with all dimensions dynamic."""
+    every = tuple({i: Dim.AUTO for i in range(a.dim())} for a in args)
+    return export(Of(function).eval(), args, dynamic_shapes={"args": every})
+
+
+def test_dimensions_stay_open_by_the_names_of_their_symbols():
+    program = dynamic()
+    module = inlay.from_torch(program)
+    assert shapes(module) == [symbols(program)] * 2
+    for sizes in ((2, 6), (5, 2), (7, 11)):
+        x = np.random.default_rng(0).standard_normal(sizes).astype(np.float32)
+        (got,) = evaluate(at_sizes(module.proto, [x, x]), module.weights, [x, x])
+        np.testing.assert_array_equal(got, program.module()(torch.from_numpy(x), torch.from_numpy(x)).numpy())
+
+
+def test_dimensions_are_renamed_fixed_or_multiples():
+    program = dynamic()
+    batch, length = symbols(program)
+    a, b = program.graph_signature.user_inputs
+    assert shapes(inlay.from_torch(program, shape={a: ["batch", "length"]})) == [["batch", "length"]] * 2
+    assert shapes(inlay.from_torch(program, shape={batch: "rows"})) == [["rows", length]] * 2
+    assert shapes(inlay.from_torch(program, shape={a: [3, "length"]})) == [[3, "length"]] * 2
+    assert shapes(inlay.from_torch(program, shape={length: 5})) == [[batch, 5]] * 2
+    assert shapes(inlay.from_torch(program, shape={b: ["2*rows", "8 * n"], length: "8*n"})) == [["2*rows", "8*n"]] * 2
+
+
+def test_several_inputs_share_a_name():
+    """Where PyTorch does not see that two sizes are the same."""
+    program = auto(lambda x, y: torch.slice_scatter(x, y, 0, 1, -1), torch.ones(6, 3), torch.ones(4, 3))
+    with pytest.raises(UnsupportedOperatorError, match="do not broadcast"):
+        inlay.from_torch(program)
+    module = inlay.from_torch(program, shape={"args_0": ["n", "m"], "args_1": ["n-2", "m"]})
+    x, y = np.zeros((9, 5), np.float32), np.ones((7, 5), np.float32)
+    (got,) = evaluate(at_sizes(module.proto, [x, y]), module.weights, [x, y])
+    assert got[:, 0].tolist() == [0, 1, 1, 1, 1, 1, 1, 1, 0]
+
+
+def test_bounds_of_dimensions_are_the_modules():
+    program = dynamic()
+    batch = symbols(program)[0]
+    assert inlay.from_torch(program).bounds() == {batch: (None, 64)}  # 2 is what every size is while PyTorch traces
+    assert inlay.from_torch(program, shape={batch: "2*rows"}).bounds() == {"rows": (None, 32)}
+    assert inlay.from_torch(program, shape={batch: 4}).required_extents() == []
+    even = {"args": ({0: 2 * Dim("half", min=3, max=20)},)}
+    module = inlay.from_torch(export(Of(lambda x: x + 1).eval(), (torch.ones(8, 2),), dynamic_shapes=even))
+    ((half, bounds),) = module.bounds().items()
+    assert shapes(module) == [[f"2*{half}", 2]] and bounds == (3, 20)
+
+
+CONDITIONS = {
+    "more": lambda x: x.shape[0] > 4,
+    "no more": lambda x: x.shape[0] <= 12,
+    "unequal": lambda x: x.shape[0] != 12,
+    "equal": lambda x: x.shape[0] == x.shape[1] + 6,
+    "a multiple": lambda x: x.shape[0] % 3 == 0,
+    "a rest": lambda x: x.shape[0] % 4 == 1,
+    "a quotient": lambda x: x.shape[0] // 2 > 3,
+    "of both": lambda x: x.shape[0] * x.shape[1] > 2 * x.shape[1] + 14,
+    "not so": lambda x: x.shape[0] == 12,
+}
+
+
+@pytest.mark.parametrize("saved", [False, True], ids=["", "saved"])
+@pytest.mark.parametrize("examples", [True, False], ids=["", "without example inputs"])
+@pytest.mark.parametrize("name", CONDITIONS)
+def test_a_branch_is_for_the_sizes_that_take_it(name, examples, saved, tmp_path):
+    """Of a saved program the conditions are code, which PyTorch runs again while it decomposes one with example inputs."""
+    condition = CONDITIONS[name]
+    program = auto(lambda x: x * 2 if condition(x) else x, torch.ones(9, 3))
+    if not examples:
+        program.example_inputs = None
+    if saved:
+        torch.export.save(program, tmp_path / "program.pt2")
+        program = torch.export.load(tmp_path / "program.pt2")
+    module = inlay.from_torch(program)
+    for n in range(30):
+        x = np.ones((n, 3), np.float32)
+        if condition(x) == condition(np.ones((9, 3))):
+            (y,) = evaluate(at_sizes(module.proto, [x]), module.weights, [x])
+            assert (y == (2 if condition(x) else 1)).all()
+        else:
+            with pytest.raises(ValueError, match="is refused"):
+                at_sizes(module.proto, [x])
+
+
+def test_fixed_sizes_take_the_branch_too():
+    program = auto(lambda x: x * 2 if x.shape[0] != 12 else x, torch.ones(9, 3))
+    with pytest.raises(InvalidModelError, match="not those that the program was traced for: Ne\\(s\\d+, 12\\)"):
+        inlay.from_torch(program, shape={"args_0": [12, 3]})
+    assert inlay.from_torch(program, shape={"args_0": [13, 3]}).required_extents() == []
+
+
+def test_saved_sizes_that_are_sums(tmp_path):
+    """PyTorch loads "s1+1" as a symbol of its own."""
+    program = auto(lambda x, y: x[1:] + y, torch.ones(5, 2), torch.ones(4, 2))
+    torch.export.save(program, tmp_path / "program.pt2")
+    module, loaded = inlay.from_torch(program), inlay.from_torch(tmp_path / "program.pt2")
+    assert shapes(loaded) == shapes(module) and shapes(module)[0][0] == f"{shapes(module)[1][0]}+1"
+
+
+def test_numbers_that_no_size_tells():
+    dynamic_shapes = {"args": ({0: Dim.AUTO}, Dim.AUTO)}
+    program = export(Of(lambda x, k: x.repeat(k)).eval(), (torch.ones(4), 3), dynamic_shapes=dynamic_shapes)
+    with pytest.raises(
+        InvalidModelError, match="input 'args_1' is a number that no tensor's size tells; fix it: shape="
+    ):
+        inlay.from_torch(program)
+    symbol = str(next(n for n in program.graph.nodes if n.name == "args_1").meta["val"])
+    module = inlay.from_torch(program, shape={symbol: 2})
+    x = np.arange(5, dtype=np.float32)
+    (got,) = evaluate(at_sizes(module.proto, [x]), module.weights, [x])
+    assert got.tolist() == [0, 1, 2, 3, 4] * 2
 
 
 @pytest.mark.parametrize("sizes", [(2, 6), (5, 2)])
@@ -166,12 +285,17 @@ def test_sizes_that_do_not_fit():
     a, b = program.graph_signature.user_inputs
     with pytest.raises(InvalidModelError, match="shape names \\['z'\\], which is neither an input"):
         inlay.from_torch(program, shape={"z": 1})
-    with pytest.raises(InvalidModelError, match="=65 is outside what was exported: 2 to 64"):
+    with pytest.raises(InvalidModelError, match="=65 is outside what was exported: 0 to 64"):
         inlay.from_torch(program, shape={a: [65, 4]})
     with pytest.raises(InvalidModelError, match="contradicts the program's"):
         inlay.from_torch(program, shape={a: [3, 4], b: [3, 5]})
+    with pytest.raises(InvalidModelError, match="contradicts the program's"):
+        inlay.from_torch(program, shape={a: ["n", 4], b: ["m", 4]})
     with pytest.raises(InvalidModelError, match="has not the rank of"):
         inlay.from_torch(program, shape={a: [3]})
+    known = export(Of(lambda x: x + 1).eval(), (torch.ones(2, 3),))
+    with pytest.raises(InvalidModelError, match="contradicts the program's \\[2, 3\\]"):
+        inlay.from_torch(known, shape={"args_0": ["n", 3]})
 
 
 # --- Refusals --------------------------------------------------------------------------------------------------------
@@ -272,7 +396,7 @@ def test_files(tmp_path):
 def test_wrong_arguments():
     with pytest.raises(TypeError, match="from_torch takes a torch.export.ExportedProgram or an nn.Module, not a int"):
         inlay.from_torch(3)
-    with pytest.raises(TypeError, match="example inputs are for an nn.Module"):
+    with pytest.raises(TypeError, match="example inputs and their dynamic shapes are for an nn.Module"):
         inlay.from_torch(export(nn.ReLU(), (torch.ones(2),)), (torch.ones(2),))
 
 

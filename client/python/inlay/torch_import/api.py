@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import warnings
 from collections.abc import Mapping, Sequence
@@ -78,7 +79,8 @@ def from_torch(
     _start(program, importer, sizes)
     importer.run(program.graph_module)
     module = _finish(program, importer)
-    return module.with_required_extents(required) if (required := sizes.required()) else module
+    required = [*sizes.required(), *importer.builder.required]
+    return module.with_required_extents(required) if required else module
 
 
 def _loaded(path: str | os.PathLike) -> ExportedProgram:
@@ -103,6 +105,8 @@ def _exported(
 
 
 def _decomposed(program: ExportedProgram) -> ExportedProgram:
+    _forget_ranges_of_sums(program)
+    program = _with_example_inputs(program)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # torch's own, about its own
@@ -111,6 +115,24 @@ def _decomposed(program: ExportedProgram) -> ExportedProgram:
         why = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
         node = UnsupportedNode("program", "run_decompositions", None, f"PyTorch can't take its operators apart: {why}")
         raise UnsupportedOperatorError([node]) from error
+
+
+def _with_example_inputs(program: ExportedProgram) -> ExportedProgram:
+    """Decompositions trace a program anew, and check once more what it asks of sizes (a loaded one has these conditions as
+    code alone); but not where it has no example inputs, of which they look at the structure."""
+    if program.example_inputs is None:
+        program = copy.copy(program)
+        structure = program.call_spec.in_spec
+        program.example_inputs = pytree.tree_unflatten([0] * structure.num_leaves, structure)
+    return program
+
+
+def _forget_ranges_of_sums(program: ExportedProgram) -> None:
+    """torch.export.load takes "s1+1", an input's size with a range, for a symbol, which decompositions then trip over."""
+    sizes = [d for node in program.graph.nodes for d in getattr(node.meta.get("val"), "shape", ())]
+    known: dict[Any, Any] = next((d.node.shape_env.var_to_range for d in sizes if isinstance(d, torch.SymInt)), {})
+    for expression in [e for e in known if not e.is_symbol]:
+        del known[expression]
 
 
 _WRITES = (OutputKind.BUFFER_MUTATION, OutputKind.PARAMETER_MUTATION, OutputKind.USER_INPUT_MUTATION)

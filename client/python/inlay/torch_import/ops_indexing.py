@@ -44,7 +44,7 @@ def embedding_bag(
     begun = scattered([count + 1], _indices(ctx, offsets), ctx.full(offsets.shape, 1, "i64"))
     bag = ctx.op("sub", ctx.slice(ctx.op("cumsum", begun, axis=0), 0, 0, count), ctx.literal(1, "i64"))
     if padding >= 0:
-        bag = ctx.op("where", ctx.op("equal", index, ctx.like(padding, index)), ctx.like(bags, bag), bag)
+        bag = ctx.op("where", ctx.op("equal", index, ctx.like(padding, index)), ctx.tensor(bags, "i64"), bag)
     shape = [bags + 1, rows.shape[1]]
     y = scattered(shape, bag, rows, -math.inf, "max") if mode == 2 else scattered(shape, bag, rows)
     if mode:

@@ -229,13 +229,19 @@ def pad(ctx: NodeContext, x: Var, pad: Sequence[int], mode: str = "constant", va
         return x
     if mode == "constant":
         return constant_pad(ctx, x, pad, value or 0)
-    if any(p < 0 for p in pads):  # what is cropped is not there to be copied
-        for axis, extent in enumerate(x.shape):
-            x = ctx.slice(x, axis, -min(pads[axis], 0), extent + min(pads[x.rank + axis], 0))
-        pads = [max(p, 0) for p in pads]
-    if x.dtype == "bool":
-        return ctx.cast(ctx.op("pad", ctx.cast(x, "u8"), pads=pads, mode=_MODES[mode]), "bool")
-    return ctx.op("pad", x, pads=pads, mode=_MODES[mode])
+    dtype, crops = x.dtype, [-min(p, 0) for p in pads]
+    if dtype == "bool":
+        x = ctx.cast(x, "u8")
+    if mode == "circular":  # what is cropped is not there to be copied; in the other modes it is
+        x = _cropped(ctx, x, crops)
+    x = ctx.op("pad", x, pads=[max(p, 0) for p in pads], mode=_MODES[mode])
+    return ctx.cast(x if mode == "circular" else _cropped(ctx, x, crops), dtype)
+
+
+def _cropped(ctx: NodeContext, x: Var, crops: list[int]) -> Var:
+    for axis, extent in enumerate(x.shape):
+        x = ctx.slice(x, axis, crops[axis], extent - crops[x.rank + axis])
+    return x
 
 
 @converter("constant_pad_nd.default")

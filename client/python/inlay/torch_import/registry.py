@@ -45,6 +45,10 @@ class Var(ir.Var):
 class Builder(HalfBuilder):
     var_type = Var
 
+    def __init__(self, name: str = "main"):
+        super().__init__(name)
+        self.required: list[Extent] = []  # 0 or more in a run whose results are right (NodeContext.require)
+
 
 Converter = Callable[..., Any]
 CONVERTERS: dict[str, Converter] = {}
@@ -157,6 +161,13 @@ class NodeContext:
             if isinstance(v, Extent):
                 raise Unsupported(f"{what} is {str(v)!r}, which is open; {fix(v)}")
         return known
+
+    def require(self, extent: Any) -> None:
+        """A run in which it is below 0 is refused. Raises Unsupported where it always is."""
+        if isinstance(extent, Extent) and not at_least(extent, 0):
+            self.builder.required.append(extent)
+        elif extent < 0:
+            raise Unsupported(f"it wants {-extent} elements more than there are")
 
     # --- Emission ---
 

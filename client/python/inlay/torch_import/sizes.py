@@ -53,13 +53,12 @@ class Sizes:
         for name, symbol in symbols.items():
             if symbol not in self._values:
                 self._values[symbol] = self._multiple(symbol, name)
+        self._check_numbers()
 
     @staticmethod
     def _dims(node: torch.fx.Node) -> Sequence[Any]:
         val = node.meta.get("val")
-        if isinstance(val, torch.Tensor):
-            return val.shape
-        return [val] if isinstance(val, torch.SymInt) else []
+        return [val] if isinstance(val, torch.SymInt) else _shape(node)
 
     def _given(self, node: torch.fx.Node, sizes: Any) -> None:
         have = self._dims(node)
@@ -80,6 +79,17 @@ class Sizes:
             if isinstance(value, int) and not (low <= value and (high is None or value <= high)):
                 allowed = f"{low} to {high}" if high is not None else f"{low} or more"
                 raise InvalidModelError(f"{symbol}={value} is outside what was exported: {allowed}")
+
+    def _check_numbers(self) -> None:
+        """A run's open sizes are told by its tensors alone."""
+        told = {n for node in self._inputs for d in _shape(node) for n in _names(self.value(d))}
+        for node in self._inputs:
+            number = node.meta.get("val")
+            if isinstance(number, torch.SymInt) and not _names(self.value(number)) <= told:
+                raise InvalidModelError(
+                    f"the input {node.name!r} is a number that no tensor's size tells; fix it: "
+                    f"shape={{{str(number)!r}: ...}}"
+                )
 
     def _bounds(self, symbol: Any) -> tuple[int, int | None]:
         allowed = self._program.range_constraints.get(symbol)
@@ -176,6 +186,15 @@ class Sizes:
         except (Unsupported, ArithmeticError, TypeError, ValueError):
             pass
         return []
+
+
+def _shape(node: torch.fx.Node) -> Sequence[Any]:
+    val = node.meta.get("val")
+    return val.shape if isinstance(val, torch.Tensor) else ()
+
+
+def _names(dim: Any) -> set[str]:
+    return set(dims.names_in(dim)) if isinstance(dim, str) else set()
 
 
 def _extent(value: Any) -> Any:

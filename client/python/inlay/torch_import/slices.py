@@ -36,7 +36,7 @@ def slice_open(ctx: NodeContext, x: Var, axis: int, begin: Any, end: Any, step: 
 
 
 def _count(begin: int, end: int) -> int | None:
-    """How many, where both count from the same end; PyTorch's guards see to it that they are there."""
+    """How many, where both count from the same end and that many are there."""
     if begin < 0:
         return -begin if end == MANY else end - begin if end < 0 else None
     return end - begin if 0 <= end < MANY else None
@@ -63,6 +63,9 @@ def _sliced(ctx: NodeContext, x: Var, axis: int, begin: int, end: int, step: int
 
 
 def _gathered(ctx: NodeContext, x: Var, axis: int, begin: Any, count: int) -> Var:
+    # An index behind the end would read the last element. PyTorch's guards say the same, but for sizes of 0 and 1.
+    ctx.require(begin)
+    ctx.require(x.shape[axis] - begin - count)
     at = ctx.op("iota", shape=[count], axis=0, dtype="i64")
     if begin != 0:
         at = ctx.op("add", at, ctx.tensor(begin, "i64"))
