@@ -282,15 +282,17 @@ def test_results_that_are_sizes_views_and_memory_of_other_order(compiled):
         y = convolution(x)
         return y, y.shape[2] * y.shape[3], y.flatten(2), x.view(x.shape[0], -1)[:, : x.shape[2]], y[:, :, -1]
 
+    compiled_function = compiled(function)
     for size in ((2, 3, 9, 7), (5, 3, 12, 8), (3, 3, 5, 31)):
-        x = torch.randn(*size).to(memory_format=torch.contiguous_format)
-        got, want = compiled(function)(x), function(x)
+        x = torch.randn(*size)
+        got, want = compiled_function(x), function(x)
         close(got, want)
         for a, b in zip(got, want, strict=True):
             assert not isinstance(b, torch.Tensor) or a.stride() == b.stride()
         assert got[3].data_ptr() == x.data_ptr()
-        got[0].zero_()
-        assert (got[2].abs().sum() == 0) == (want[0].zero_()[0] is not None and want[2].abs().sum() == 0)
+        for results in (got, want):
+            results[0][:, 1:].zero_()
+        close(got, want)
 
 
 def test_numbers_of_the_caller_are_fixed_or_open(compiled):

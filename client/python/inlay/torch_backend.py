@@ -38,8 +38,8 @@ from torch import fx
 from torch._dynamo.backends.common import aot_autograd
 
 from inlay.config import CompilationConfig, make
-from inlay.errors import InlayError, UnsupportedOperatorError
-from inlay.server_errors import UnsupportedError
+from inlay.errors import InlayError, InvalidModelError, UnsupportedOperatorError
+from inlay.server_errors import CompileError, UnsupportedError
 from inlay.torch_graph import BuiltGraph, fixed_arguments, open_symbols
 from inlay.torch_import import decompose
 from inlay.torch_import.importer import is_write
@@ -199,11 +199,11 @@ class CompiledGraph:
                     self._aten, self._placeholders, args, self._weights(args), self._symbols, self._options.config(),
                     self._options.server,
                 )  # fmt: skip
-            except (UnsupportedOperatorError, UnsupportedError) as error:
+            except (UnsupportedOperatorError, InvalidModelError, CompileError) as error:
                 if self._symbols:
                     log.info("a graph is compiled for each size that occurs: %s", error)
                     self._symbols = {}
-                elif self._options.fallback:
+                elif self._options.fallback and isinstance(error, (UnsupportedOperatorError, UnsupportedError)):
                     warnings.warn(f"inlay: a graph runs in eager PyTorch: {error}", stacklevel=2)
                     self._eager = True
                     return None
