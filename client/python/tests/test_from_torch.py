@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -239,6 +240,24 @@ def test_fixed_sizes_take_the_branch_too():
     with pytest.raises(InvalidModelError, match="not those that the program was traced for: Ne\\(s\\d+, 12\\)"):
         inlay.from_torch(program, shape={"args_0": [12, 3]})
     assert inlay.from_torch(program, shape={"args_0": [13, 3]}).required_extents() == []
+
+
+def test_conditions_without_a_form_are_told_and_known_sizes_keep_to_them():
+    program = auto(lambda x: x * 2 if x.shape[0] / 2 > 2.2 else x, torch.ones(9, 3))
+    with pytest.warns(UserWarning, match="a run is not refused where its sizes are not those of .*2\\.2"):
+        assert inlay.from_torch(program).required_extents() == []
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        inlay.from_torch(program, shape={"args_0": [5, "n"]})
+        with pytest.raises(InvalidModelError, match="not those that the program was traced for"):
+            inlay.from_torch(program, shape={"args_0": [4, "n"]})
+
+
+def test_conditions_of_several_parts_are_kept():
+    """A pool's rows and columns, each one or more."""
+    program = auto(lambda x: torch.nn.functional.max_pool2d(x, 4), torch.ones(2, 3, 9, 11))
+    module = inlay.from_torch(program, shape={"args_0": ["n", "c", "h", "w"]})
+    assert {"((h)/4)-1", "((w)/4)-1"} <= set(module.required_extents())
 
 
 def test_saved_sizes_that_are_sums(tmp_path):

@@ -56,7 +56,7 @@ def from_torch(
         (`IRModule.with_updates`).
         Where dimensions stay open, a run outside of the program's bounds, and of the conditions under which it was traced
         (`if x.shape[0] > 4`), is refused (`IRModule.required_extents`); conditions that are no polynomials of sizes are not
-        checked.
+        checked, as a warning says.
 
     Raises:
         UnsupportedOperatorError: lists every node that inlay cannot express, with its module's path and source line, at

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -128,8 +129,8 @@ class Sizes:
     def required(self) -> list[str]:
         """Expressions that are 0 or more in all runs that the program is for: its bounds of sizes, and the conditions under
         which it was traced (another branch of the model may be for other sizes). Conditions that are no polynomials of
-        sizes, such as of a remainder by a size, are not among them. Raises InvalidModelError where sizes that are known
-        break one."""
+        sizes are not among them: a warning says so, but of divisions by a size, which are PyTorch's own about how memory
+        lies. Raises InvalidModelError where sizes that are known break one."""
         made: set[str] = set()
         for condition, differences in self._demands():
             for d in differences:
@@ -150,6 +151,8 @@ class Sizes:
                 yield f"{symbol} <= {high}", [] if high is None else [high - value]
         for condition in self._conditions():
             yield condition, self._differences(condition)
+            if not self._says_all(condition):
+                warnings.warn(f"a run is not refused where its sizes are not those of {condition}", stacklevel=4)
 
     def _conditions(self) -> Iterator[Any]:
         """What the trace decided of sizes, and the checks in the graph."""
@@ -164,8 +167,21 @@ class Sizes:
                     yield from (guard.expr for guard in getattr(d.node.shape_env, "guards", ()))
                     return
 
+    def _says_all(self, condition: Any) -> bool:
+        """Whether `_differences` says all of it that a user may have meant."""
+        if isinstance(condition, sympy.And):
+            return all(self._says_all(part) for part in condition.args)
+        of_sizes = bool(condition.free_symbols) and condition.free_symbols <= set(self._values)
+        divisions = [part for part in sympy.preorder_traversal(condition) if _is_division(part) or _is_mod(part)]
+        return not of_sizes or bool(self._differences(condition)) or any(not d.args[1].is_Integer for d in divisions)
+
     def _differences(self, condition: Any) -> list[Any]:
-        """What is 0 or more where it holds."""
+        """What is 0 or more where it holds; [] where there is no form for it."""
+        if isinstance(condition, sympy.And):
+            return [d for part in condition.args for d in self._differences(part)]
+        numbers = {s: self._values.get(s) for s in condition.free_symbols}
+        if all(isinstance(n, int) for n in numbers.values()):
+            return [-1] if condition.xreplace(numbers) == sympy.false else [0]
         try:
             a, b = (_evaluate(side, self._values) for side in condition.args)
             if a is None or b is None:
@@ -227,9 +243,13 @@ def _evaluate(expr: Any, values: Mapping[Any, Any]) -> Any:
     if expr.is_Pow:
         times = parts[1] if isinstance(parts[1], int) and parts[1] > 0 else 0
         return functools.reduce(operator.mul, [parts[0]] * times) if times else None
-    if type(expr).__name__ in ("FloorDiv", "CleanDiv"):
+    if _is_division(expr):
         return parts[0] // parts[1]
     return parts[0] % parts[1] if _is_mod(expr) else None
+
+
+def _is_division(expr: Any) -> bool:
+    return type(expr).__name__ in ("FloorDiv", "CleanDiv")
 
 
 def _is_mod(expr: Any) -> bool:
