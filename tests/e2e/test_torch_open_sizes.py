@@ -312,6 +312,21 @@ def test_sizes_that_cannot_stay_open_are_compiled_for_each(compiled, caplog):
     assert sum("for each size that occurs" in message for message in caplog.messages) == 1
 
 
+def test_sizes_that_pytorch_does_not_know_to_be_the_same(compiled, caplog):
+    """A decoder's caches grow: their lengths are equal in each call, and no guard says so."""
+
+    def step(q, keys, values):
+        return F.scaled_dot_product_attention(q, torch.cat([keys, q], 2), torch.cat([values, q], 2), scale=0.25)
+
+    function = compiled(step)
+    with caplog.at_level("INFO", logger="inlay.torch"):
+        for length in (5, 6, 7, 30, 3):
+            q, keys, values = (torch.randn(2, 4, n, 16) for n in (1, length, length))
+            close(function(q, keys, values), step(q, keys, values))
+    assert sum("compiled in" in message for message in caplog.messages) <= 2  # 2 are as many as the sequences
+    assert not any("for each size" in message for message in caplog.messages)
+
+
 def test_writes_happen_at_any_size(compiled):
     def function(cache, x):
         cache[:, : x.shape[1]] = x * 2

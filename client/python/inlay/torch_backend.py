@@ -40,7 +40,7 @@ from torch._dynamo.backends.common import aot_autograd
 from inlay.config import CompilationConfig, make
 from inlay.errors import InlayError, InvalidModelError, UnsupportedOperatorError
 from inlay.server_errors import CompileError, UnsupportedError
-from inlay.torch_graph import BuiltGraph, fixed_arguments, open_symbols
+from inlay.torch_graph import BuiltGraph, alike, fixed_arguments, open_symbols
 from inlay.torch_import import decompose
 from inlay.torch_import.importer import is_write
 
@@ -167,6 +167,7 @@ class CompiledGraph:
         self._dynamic = any(_is_dynamic(node.meta.get("val")) for node in self._placeholders)
         self._symbols = {} if options.specialise else open_symbols(self._placeholders)
         self._fixed = fixed_arguments(self._placeholders, self._symbols)
+        self._told_apart = True  # sizes of different names; else those that are equal in a call are one
         self._built: dict[Any, BuiltGraph] = {}
         self._weight_at: dict[int, str] | None = None
         self._eager = False
@@ -186,7 +187,8 @@ class CompiledGraph:
         if not self._dynamic:
             return None
         if self._symbols:
-            return tuple(args[i] for i in self._fixed)
+            fixed = tuple(args[i] for i in self._fixed)
+            return fixed if self._told_apart else (fixed, alike(self._symbols, args))
         return tuple(tuple(a.shape) if isinstance(a, torch.Tensor) else a for a in args)
 
     def _build(self, key: Any, args: Sequence[Any]) -> BuiltGraph | None:
@@ -194,13 +196,17 @@ class CompiledGraph:
             built = self._built.get(key)
             if self._eager or (built is not None and built.current(args)):  # another thread's
                 return built
+            same = range(len(self._symbols)) if self._told_apart else alike(self._symbols, args)
             try:
                 built = BuiltGraph(
-                    self._aten, self._placeholders, args, self._weights(args), self._symbols, self._options.config(),
-                    self._options.server,
+                    self._aten, self._placeholders, args, self._weights(args), self._symbols, same,
+                    self._options.config(), self._options.server,
                 )  # fmt: skip
             except (UnsupportedOperatorError, InvalidModelError, CompileError) as error:
-                if self._symbols:
+                if self._symbols and self._told_apart:
+                    # PyTorch does not know of all sizes that they are the same (a cache's keys and values).
+                    self._told_apart = False
+                elif self._symbols:
                     log.info("a graph is compiled for each size that occurs: %s", error)
                     self._symbols = {}
                 elif self._options.fallback and isinstance(error, (UnsupportedOperatorError, UnsupportedError)):

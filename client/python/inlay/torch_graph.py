@@ -55,15 +55,22 @@ def fixed_arguments(placeholders: Sequence[fx.Node], symbols: Symbols) -> list[i
     return fixed
 
 
+def alike(symbols: Symbols, args: Sequence[Any]) -> tuple[int, ...]:
+    """For each open size of a call the first one that has its value."""
+    values = [args[i].shape[axis] for i, axis in symbols.values()]
+    return tuple(map(values.index, values))
+
+
 class _Sizes:
     """The sizes of a graph: numbers of a call, where they are not open."""
 
-    def __init__(self, placeholders: Sequence[fx.Node], args: Sequence[Any], symbols: Symbols):
+    def __init__(self, placeholders: Sequence[fx.Node], args: Sequence[Any], symbols: Symbols, same: Sequence[int]):
         self._numbers = {symbol: args[i].shape[axis] for symbol, (i, axis) in symbols.items()}
         for node, value in zip(placeholders, args, strict=True):
             if isinstance(node.meta.get("val"), torch.SymInt):
                 self._numbers[node.meta["val"].node.expr] = value
-        self._values = self._numbers | {symbol: Extent(str(symbol)) for symbol in symbols}
+        names = [Extent(str(symbol)) for symbol in symbols]
+        self._values = self._numbers | {symbol: names[at] for symbol, at in zip(symbols, same, strict=True)}
 
     def __call__(self, dim: Any) -> Any:
         """An int, an Extent, or None where there is no form for it."""
@@ -79,12 +86,13 @@ class BuiltGraph:
 
     def __init__(
         self, aten: fx.GraphModule, placeholders: Sequence[fx.Node], args: Sequence[Any], weights: dict[int, str],
-        symbols: Symbols, config: CompilationConfig, server: Any,
+        symbols: Symbols, same: Sequence[int], config: CompilationConfig, server: Any,
     ):  # fmt: skip
-        """args: of the first call. symbols: the sizes that stay open. Raises what `from_torch` and `build` do."""
+        """args: of the first call. symbols: the sizes that stay open; same: for each the one that it is the same as, itself
+        where none. Raises what `from_torch` and `build` do."""
         self._symbols = symbols
         self._weights = [(i, args[i], args[i].data_ptr(), _version(args[i])) for i in weights]
-        sizes = _Sizes(placeholders, args, symbols)
+        sizes = _Sizes(placeholders, args, symbols, same)
         importer = GraphImporter(sizes)
         self._inputs = []
         for i, (node, value) in enumerate(zip(placeholders, args, strict=True)):
@@ -274,4 +282,4 @@ def _version(tensor: torch.Tensor) -> int | None:
     return None if tensor.is_inference() else tensor._version
 
 
-__all__ = ["BuiltGraph", "Symbols", "fixed_arguments", "open_symbols"]
+__all__ = ["BuiltGraph", "Symbols", "alike", "fixed_arguments", "open_symbols"]
