@@ -28,8 +28,8 @@ Symbols = Mapping[Any, tuple[int, int]]  # sympy symbol -> the argument and the 
 
 
 def open_symbols(placeholders: Sequence[fx.Node]) -> Symbols:
-    """The sizes that a graph may leave open: those that are an extent of a tensor that it reads. None where a tensor has
-    sizes that follow from other ones."""
+    """The sizes that a graph may leave open: those that are an extent of a tensor that it reads. Empty where a tensor
+    has sizes that are told neither so nor by an argument."""
     found: dict[Any, tuple[int, int]] = {}
     numbers: set[Any] = set()
     wanted: set[Any] = set()

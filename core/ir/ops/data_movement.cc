@@ -33,8 +33,8 @@ absl::StatusOr<Type> InferReshape(const InferContext& ctx) {
   // Extents that stay are left out: nothing is divided by "n-1".
   std::vector<Dim> left = x.dims, added;
   for (int i = 0; i < static_cast<int>(dims.size()); ++i) {
-    const auto same = std::find(left.begin(), left.end(), dims[i]);
     if (i == open) continue;
+    const auto same = std::find(left.begin(), left.end(), dims[i]);
     if (!dims[i].is_static() && same != left.end()) {
       left.erase(same);
     } else {

@@ -236,6 +236,30 @@ def _opaque_slice(extent: str, begin: int, end: int, step: int) -> str:
     return f"slice({extent},{begin},{end},{step})"
 
 
+def from_end(place: Dim, extent: Dim) -> Dim:
+    """Where a slice begins or ends, counted from the end where that is a number; 2**63-1: at the end, or behind it."""
+    if isinstance(place, int):
+        return place
+    left = sub(extent, place)
+    if isinstance(left, str):
+        return place
+    return -left if left > 0 else 2**63 - 1
+
+
+def from_start(place: Dim, extent: Dim) -> Dim:
+    """The same counted from the start."""
+    if place == 2**63 - 1:
+        return extent
+    return add(extent, place) if isinstance(place, int) and place < 0 else place
+
+
+def ratio(size: Dim, extent: Dim) -> float:
+    """A resize's scale; 0: what a run's extents say."""
+    if isinstance(size, str) or isinstance(extent, str):
+        return 1.0 if size == extent else 0.0
+    return size / extent
+
+
 def window_extent(extent: Dim, window: int, stride: int, before: int, after: int, ceil_mode: bool = False) -> Dim:
     """How many windows that span `window` elements there are in an axis with pads. Raises ValueError where none is."""
     room = add(extent, before + after - window)

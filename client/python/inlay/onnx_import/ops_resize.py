@@ -72,20 +72,14 @@ def _policy(sizes: list[Dim], extents: list[Dim], policy: str) -> tuple[list[Dim
     """The sizes, and the scales; 0: what a run's extents say. keep_aspect_ratio_policy: one scale for all axes, sizes
     rounded (halves up)."""
     if policy == "stretch":
-        return sizes, [_ratio(s, e) for s, e in zip(sizes, extents)]
+        return sizes, [dims.ratio(s, e) for s, e in zip(sizes, extents)]
     if policy not in ("not_larger", "not_smaller"):
         raise Unsupported(f"keep_aspect_ratio_policy {policy!r}")
     for dim in dims.symbols([*sizes, *extents]):
         raise Unsupported(f"keep_aspect_ratio_policy {policy!r} needs {_symbolic(dim)}")
-    ratios = [_ratio(s, e) for s, e in zip(sizes, extents)]
+    ratios = [dims.ratio(s, e) for s, e in zip(sizes, extents)]
     scale = min(ratios) if policy == "not_larger" else max(ratios)
     return [math.floor(scale * int(e) + 0.5) for e in extents], [scale] * len(sizes)
-
-
-def _ratio(size: Dim, extent: Dim) -> float:
-    if isinstance(size, str) or isinstance(extent, str):
-        return 1.0 if size == extent else 0.0
-    return size / extent
 
 
 @converter("Resize", since=11)

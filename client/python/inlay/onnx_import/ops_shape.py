@@ -185,13 +185,13 @@ def slice_inputs(ctx: NodeContext) -> Value:
     taken = [""] * x.rank
     moved: list[tuple[int, dims.Dim, dims.Dim]] = []  # axes whose begin a run alone knows
     for at, (axis, step) in enumerate(zip(order, steps)):
-        begin, end = (_place(places[at], x.shape[axis]) for places in (begins, ends))
+        begin, end = (dims.from_end(places[at], x.shape[axis]) for places in (begins, ends))
         if isinstance(begin, str) or isinstance(end, str):
             # As many as the symbols say (a run that wants more than there are is refused).
             if step != 1 or (isinstance(begin, int) and begin < 0):
                 raise Unsupported(f"slices from {begin} to {end} by {step} of {x.shape[axis]!r}; fix it with shape=")
             if isinstance(begin, str):
-                end = x.shape[axis] if end == _INT64_MAX else _from_the_start(end, x.shape[axis])
+                end = dims.from_start(end, x.shape[axis])
                 moved.append((axis, begin, end))
                 begin = 0
             if end == x.shape[axis]:
@@ -207,20 +207,6 @@ def slice_inputs(ctx: NodeContext) -> Value:
             )
         y = _last(ctx, y, axis, dims.sub(end, begin))
     return y
-
-
-def _place(value: dims.Dim, extent: dims.Dim) -> dims.Dim:
-    """Where a slice begins or ends, counted from the end where that is a number."""
-    if isinstance(value, int):
-        return value
-    left = dims.sub(extent, value)
-    if isinstance(left, str):
-        return value
-    return -left if left > 0 else _INT64_MAX
-
-
-def _from_the_start(value: dims.Dim, extent: dims.Dim) -> dims.Dim:
-    return dims.add(extent, value) if isinstance(value, int) and value < 0 else value
 
 
 def _last(ctx: NodeContext, x: Value, axis: int, count: dims.Dim) -> Value:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from inlay.ir import dims
@@ -92,6 +92,11 @@ class Extent(str):
 
     def __ge__(self, other: Any) -> bool:
         return self._ordered(other, operator.ge)
+
+
+def broadcast(*shapes: Sequence[Dim]) -> tuple[Any, ...]:
+    """The common shape by NumPy's rule, of ints and Extents. Raises ValueError."""
+    return tuple(map(Extent.of, dims.broadcast(*shapes)))
 
 
 def fix(extent: str) -> str:

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from inlay.ir.dims import broadcast
+from inlay.torch_import.extents import broadcast
 from inlay.torch_import.ops_elementwise import floor_divide
-from inlay.torch_import.registry import Extent, NodeContext, Unsupported, Var, converter, ir_dtype, is_float
+from inlay.torch_import.registry import NodeContext, Unsupported, Var, converter, ir_dtype, is_float
 
 
 def _indices(ctx: NodeContext, x: Var) -> Var:
@@ -86,7 +86,7 @@ def _advanced(ctx: NodeContext, x: Var, indices: Sequence[Var | None]) -> tuple[
         raise Unsupported(
             "the shape of what a boolean index picks depends on data; use torch.where, or a multiplication"
         )
-    return axes, [ctx.cast(i, "i64") for i in given], tuple(map(Extent.of, broadcast(*(i.shape for i in given))))
+    return axes, [ctx.cast(i, "i64") for i in given], broadcast(*(i.shape for i in given))
 
 
 def _stacked(ctx: NodeContext, given: list[Var], shape: tuple[int, ...]) -> Var:
@@ -283,7 +283,7 @@ def _write_rows(ctx: NodeContext, x: Var, axis: int, index: Var, source: Var, re
 @converter("masked_scatter.default")
 def masked_scatter(ctx: NodeContext, x: Var, mask: Var, source: Var) -> Var:
     """Where the mask is true, the elements of source in order: the number of trues so far says which."""
-    shape = tuple(map(Extent.of, broadcast(x.shape, mask.shape)))
+    shape = broadcast(x.shape, mask.shape)
     count = math.prod(shape)
     flat = ctx.reshape(ctx.expand(mask, shape), [count])
     at = ctx.op("sub", ctx.op("cumsum", ctx.cast(flat, "i64"), axis=0), ctx.literal(1, "i64"))

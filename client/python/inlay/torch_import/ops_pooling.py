@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from inlay.ir.dims import ratio
 from inlay.ir.ops import windows_within
 from inlay.torch_import.ops_nn import per_axis
 from inlay.torch_import.registry import Extent, NodeContext, Unsupported, Var, converter, fix, is_float
@@ -220,13 +221,6 @@ def _scaled(extent: Any, factor: float) -> Any:
     return extent * exact.numerator // exact.denominator
 
 
-def _ratio(out: Any, extent: Any) -> float:
-    """0: what a run's sizes say."""
-    if isinstance(out, Extent) or isinstance(extent, Extent):
-        return 1.0 if out == extent else 0.0
-    return out / extent
-
-
 @converter(*(f"{name}.default" for name in _KINDS))
 def upsample(ctx: NodeContext, x: Var, size: Any, *rest: Any) -> Var:
     mode, n = _KINDS[ctx.name.partition(".")[0]]
@@ -239,7 +233,7 @@ def _resize(ctx: NodeContext, x: Var, size: Sequence[Any], align: bool, factors:
     mode, _ = _KINDS[ctx.name.partition(".")[0]]
     size = ctx.extents(size)
     if factors is None:
-        factors = [_ratio(o, d) for o, d in zip(size, x.shape[2:], strict=True)]
+        factors = [ratio(o, d) for o, d in zip(size, x.shape[2:], strict=True)]
     scales = [1.0, 1.0, *factors]
     attrs: dict[str, Any] = {"sizes": [*x.shape[:2], *size], "scales": [float(s) for s in scales]}
     if mode == "nearest":

@@ -11,6 +11,7 @@ import numpy as np
 
 from inlay.ir.dims import slice_extent
 from inlay.torch_import.registry import MANY, Extent, NodeContext, Unsupported, Var, converter, is_float
+from inlay.torch_import.slices import from_start
 
 
 @converter("view.default", "_unsafe_view.default", "reshape.default", "view_copy.default", "_reshape_copy.default")
@@ -78,7 +79,7 @@ def slice_(ctx: NodeContext, x: Var, dim: int = 0, start: Any = None, end: Any =
         made = ctx.shape[axis]
         if made == 0:
             begin, stop = 0, 0
-        elif made == Extent.of(slice_extent(x.shape[axis], begin, MANY, stride)):
+        elif made == slice_extent(x.shape[axis], begin, MANY, stride):
             stop = x.shape[axis]
     return ctx.slice(x, axis, begin, stop, stride)
 
@@ -89,10 +90,7 @@ def _bounds(ctx: NodeContext, extent: Any, start: Any, end: Any, step: int) -> t
     if not any(isinstance(v, Extent) for v in (extent, *given)):
         begin, stop, stride = slice(*given).indices(extent)
         return begin, max(stop, begin), stride
-    begin, stop = (
-        extent if place == MANY else extent + place if isinstance(place, int) and place < 0 else place for place in given[:2]
-    )  # fmt: skip
-    return begin, stop, given[2]
+    return from_start(given[0], extent), from_start(given[1], extent), given[2]
 
 
 @converter("select.int")

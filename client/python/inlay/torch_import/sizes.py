@@ -150,35 +150,33 @@ class Sizes:
                 yield f"{symbol} >= {low}", [value - low]
                 yield f"{symbol} <= {high}", [] if high is None else [high - value]
         for condition in self._conditions():
-            yield condition, self._differences(condition)
-            if not self._says_all(condition):
+            differences = self._differences(condition)
+            yield condition, differences
+            if not differences and not self._is_of_memory(condition):
                 warnings.warn(f"a run is not refused where its sizes are not those of {condition}", stacklevel=4)
 
     def _conditions(self) -> Iterator[Any]:
-        """What the trace decided of sizes, and the checks in the graph."""
+        """What the trace decided of sizes, and the checks in the graph; what must hold together each for itself."""
         for node in self._program.graph.nodes:
             if node.op == "call_function" and str(node.target) == "aten._assert_scalar.default":
                 val = getattr(node.args[0], "meta", {}).get("val")
                 if isinstance(val, torch.SymBool):
-                    yield sympy.sympify(val.node.expr)
+                    yield from sympy.And.make_args(sympy.sympify(val.node.expr))
         for node in self._inputs:
             for d in self._dims(node):
                 if isinstance(d, torch.SymInt):
-                    yield from (guard.expr for guard in getattr(d.node.shape_env, "guards", ()))
+                    for guard in getattr(d.node.shape_env, "guards", ()):
+                        yield from sympy.And.make_args(guard.expr)
                     return
 
-    def _says_all(self, condition: Any) -> bool:
-        """Whether `_differences` says all of it that a user may have meant."""
-        if isinstance(condition, sympy.And):
-            return all(self._says_all(part) for part in condition.args)
-        of_sizes = bool(condition.free_symbols) and condition.free_symbols <= set(self._values)
+    def _is_of_memory(self, condition: Any) -> bool:
+        """Whether it is PyTorch's own, of how memory lies (a division by a size), or of what are no sizes of inputs."""
         divisions = [part for part in sympy.preorder_traversal(condition) if _is_division(part) or _is_mod(part)]
-        return not of_sizes or bool(self._differences(condition)) or any(not d.args[1].is_Integer for d in divisions)
+        of_sizes = condition.free_symbols <= set(self._values)
+        return not of_sizes or any(not division.args[1].is_Integer for division in divisions)
 
     def _differences(self, condition: Any) -> list[Any]:
         """What is 0 or more where it holds; [] where there is no form for it."""
-        if isinstance(condition, sympy.And):
-            return [d for part in condition.args for d in self._differences(part)]
         numbers = {s: self._values.get(s) for s in condition.free_symbols}
         if all(isinstance(n, int) for n in numbers.values()):
             return [-1] if condition.xreplace(numbers) == sympy.false else [0]

@@ -17,7 +17,7 @@ MANY = 2**63 - 1  # as an end: all that there is
 def slice_open(ctx: NodeContext, x: Var, axis: int, begin: Any, end: Any, step: int) -> Var:
     """x[begin:end:step] along an axis, both counted from its start, where one of them or the extent is open."""
     extent = x.shape[axis]
-    begin, end = _from_end(begin, extent), _from_end(end, extent)
+    begin, end = (Extent.of(dims.from_end(place, extent)) for place in (begin, end))
     if not isinstance(begin, Extent) and not isinstance(end, Extent):
         count = _count(begin, end)
         if step != 1 or count is None or dims.slice_extent(extent, begin, end, 1) == count:
@@ -27,7 +27,7 @@ def slice_open(ctx: NodeContext, x: Var, axis: int, begin: Any, end: Any, step: 
         raise Unsupported(f"slices from {begin} to {end} by {step} of {extent}; {fix(extent)}")
     if not isinstance(begin, Extent) and begin >= 0:
         return _sliced(ctx, x, axis, begin, MANY, taken=end - begin)
-    begin, end = _from_start(begin, extent), _from_start(end, extent)
+    begin, end = from_start(begin, extent), from_start(end, extent)
     count = end - begin
     if not isinstance(count, Extent):
         return _gathered(ctx, x, axis, begin, count)
@@ -42,17 +42,9 @@ def _count(begin: int, end: int) -> int | None:
     return end - begin if 0 <= end < MANY else None
 
 
-def _from_end(place: Any, extent: Any) -> Any:
-    """Counted from the end, or MANY, where only that is a number."""
-    if isinstance(place, Extent) and isinstance(left := place - extent, int):
-        return MANY if left >= 0 else left
-    return place
-
-
-def _from_start(place: Any, extent: Any) -> Any:
-    if place == MANY:
-        return extent
-    return extent + place if isinstance(place, int) and place < 0 else place
+def from_start(place: Any, extent: Any) -> Any:
+    """Where a slice begins or ends, counted from the start."""
+    return Extent.of(dims.from_start(place, extent))
 
 
 def _sliced(ctx: NodeContext, x: Var, axis: int, begin: int, end: int, step: int = 1, taken: str = "") -> Var:
@@ -76,4 +68,4 @@ def _turned(ctx: NodeContext, x: Var, axis: int) -> Var:
     return _sliced(ctx, x, axis, -1, -(2**63), step=-1)
 
 
-__all__ = ["MANY", "slice_open"]
+__all__ = ["MANY", "from_start", "slice_open"]
