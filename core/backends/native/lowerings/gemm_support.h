@@ -55,6 +55,7 @@ absl::Status EmitOpenMatmul(FunctionEmitter& f, const Node& node);       // an o
 absl::Status EmitOpenConvolution(FunctionEmitter& f, const Node& node);  // the images' size is open
 bool EmitOpenDepthwise(FunctionEmitter& f, const Node& node);            // the same; false: it is not depthwise
 bool EmitOpenWinograd(FunctionEmitter& f, const Node& node);             // the same; false: the direct way is as fast
+bool EmitOpenPixelRows(FunctionEmitter& f, const Node& node);  // the same; false: panels of pixels are as fast
 
 // Whether the tail is so short that code for every accumulator of a tile is no burden.
 inline bool InlineEpilogue(FunctionEmitter& f, const Node& node) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "core/backends/native/lowerings/conv_support.h"
@@ -13,172 +14,249 @@ namespace {
 using mlir::Type;
 using mlir::Value;
 
-// Of a block of stride 1: L1 holds what it sees, and its results.
+// Of a block of stride 1: L1 holds what it sees.
 constexpr int64_t kBlockRows = 16, kBlockColumns = 128, kMaxBlockBytes = 128 << 10;
 // Results of a channel of x: with more, they are rows of a product.
 constexpr int64_t kMaxMultiplier = 4;
 // Code for each tap; of so many, a block's weights are loaded once.
 constexpr int64_t kMaxTaps = 128, kMaxKeptWeights = 9;
+// Sums at once: as many as hide what a multiply-add takes, and leave registers for a column's weights.
+constexpr int64_t kSums = 4;
 
 class OpenWindows {
  public:
   OpenWindows(FunctionEmitter& f, const Node& n, const GemmTypes& types, const OpenPlanes& planes,
               const WindowRule& rule)
-      : f_(f), n_(n), types_(types), planes_(planes), rule_(rule) {
-    lanes_ = f.cpu().core.vector_bytes / types_.accumulator_bytes;
+      : f_(f), n_(n), types_(types), planes_(planes), rule_(rule), stride_(planes.strides[2]) {
     const bool is_line = planes_.out[1] == Extent(1);
-    rows_at_once_ = is_line ? 1 : 2;
+    lanes_ = f.cpu().core.vector_bytes / types_.accumulator_bytes;
+    rows_at_once_ = is_line ? 1 : kSums;
+    chunk_ = lanes_ * (is_line ? kSums : 1);
     block_rows_ = is_line ? 1 : RoundUp(std::max<int64_t>(kBlockRows / planes_.strides[1], 1), rows_at_once_);
-    block_columns_ = std::max(kBlockColumns / planes_.strides[2], 2 * lanes_) * (is_line ? 4 : 1);
-    phase_rows_ = block_rows_ + Reach(1);
-    pitch_ = RoundUp(block_columns_ + Reach(2) + 2 * lanes_, lanes_);
-    results_at_ = RoundUp(planes_.kernel[0] * planes_.phases[1] * planes_.phases[2] * phase_rows_ * pitch_, 16);
-    spare_at_ = results_at_ + RoundUp(block_rows_ * block_columns_ + 2 * lanes_, 16);
+    block_columns_ = std::max(kBlockColumns / stride_, 2 * lanes_) * (is_line ? 4 : 1);
+    in_rows_ = (block_rows_ - 1) * planes_.strides[1] + Reach(1) + 1;
+    pitch_ = RoundUp(block_columns_ + Reach(2) / stride_ + chunk_, lanes_);
+    for (int64_t row = 0; row < rows_at_once_; ++row) {
+      for (int64_t h = 0; h < planes_.kernel[1]; ++h) {
+        windows_of_[row * planes_.strides[1] + h * planes_.dilations[1]].push_back({row, h});
+      }
+    }
+    const int64_t copied = planes_.kernel[0] * planes_.phases[2] * in_rows_ * pitch_;
+    results_at_ = RoundUp(copied, 16);
+    scratch_bytes_ = (results_at_ + (block_rows_ + 1) * chunk_) * types_.accumulator_bytes;
   }
 
-  bool Fits() const { return planes_.taps() <= kMaxTaps && spare_at_ * types_.accumulator_bytes <= kMaxBlockBytes; }
+  bool Fits() const { return planes_.taps() <= kMaxTaps && scratch_bytes_ <= kMaxBlockBytes; }
 
   void Emit() {
     const Tensor& out = n_.out();
     const Extent bands = CeilDiv(planes_.out[1], block_rows_), parts = CeilDiv(planes_.out[2], block_columns_);
-    const Extent blocks = planes_.out[0] * bands * parts;
     ShapeMap shapes;
-    const bool flat = FlatPixels(f_, n_, &shapes);
+    flat_ = FlatPixels(f_, n_, &shapes);
     const double cycles = static_cast<double>(block_rows_ * block_columns_ * (planes_.taps() + 5)) / lanes_;
-    EmitTasks(f_, out.dims[0] * out.dims[1] * blocks, cycles, spare_at_ * types_.accumulator_bytes,
+    EmitTasks(f_, out.dims[0] * out.dims[1] * planes_.out[0] * bands * parts, cycles, scratch_bytes_,
               [&](Kernel& k, Value begin, Value end, Value scratch) {
                 k.shapes = shapes;
                 KernelBuilder& kb = k.o;
                 kb.For(begin, end, 1, [&](Value item) {
                   Block b;
-                  const Value in_plane = kb.Rem(item, blocks), row = kb.Div(in_plane, parts);
+                  auto digit = [&](const Extent& base) {
+                    const Value number = kb.Rem(item, base);
+                    item = kb.Div(item, base);
+                    return number;
+                  };
                   // Parts of a row are of equal size.
                   const Value columns = kb.Div(kb.Add(kb.Int(planes_.out[2]), kb.Add(kb.Int(parts), -1)), parts);
-                  b.column = kb.Mul(kb.Rem(in_plane, parts), columns);
+                  b.column = kb.Mul(digit(parts), columns);
                   b.columns = kb.Min(columns, kb.Sub(kb.Int(planes_.out[2]), b.column));
-                  b.row = kb.Mul(kb.Rem(row, bands), block_rows_);
+                  b.row = kb.Mul(digit(bands), block_rows_);
                   b.rows = kb.Min(kb.Int(block_rows_), kb.Sub(kb.Int(planes_.out[1]), b.row));
-                  b.slice = kb.Div(row, bands);
-                  const Value plane = kb.Div(item, blocks);
-                  b.channel = kb.Rem(plane, out.dims[1]);
-                  b.image = kb.Div(plane, out.dims[1]);
-                  b.scratch = scratch;
-                  Pad(k, b);
+                  b.slice = digit(planes_.out[0]);
+                  b.channel = digit(out.dims[1]);
+                  b.image = item;
+                  b.copy = scratch;
+                  b.results = kb.At(scratch, results_at_, Accumulator(k.o));
+                  Copy(k, b, kb.Equal(kb.Int(parts), kb.Int(1)));
                   Compute(k, b);
-                  Store(k, b, flat);
                 });
               });
   }
 
  private:
   struct Block : WindowBlock {
-    Value scratch;
+    Value row, rows, column, columns;
+    Value copy;     // of what it sees: [kernel's slice][phase][x's row][pitch_]
+    Value results;  // of rows shorter than a vector one after the other, or of one row
   };
 
-  int64_t Reach(int axis) const { return (planes_.kernel[axis] - 1) * planes_.dilations[axis] / planes_.strides[axis]; }
-  // Of the phases' row 0, what the kernel's slice d sees.
-  int64_t PhaseOffset(int64_t d, int64_t h, int64_t w) const {
-    return ((d * planes_.phases[1] + h) * planes_.phases[2] + w) * phase_rows_ * pitch_;
-  }
-  int64_t TapOffset(int64_t d, int64_t h, int64_t w) const {
-    const int64_t in_row = h * planes_.dilations[1], in_column = w * planes_.dilations[2];
-    const int64_t rows = planes_.strides[1], columns = planes_.strides[2];
-    return PhaseOffset(d, in_row % rows, in_column % columns) + in_row / rows * pitch_ + in_column / columns;
+  Type Accumulator(Ops& o) const { return types_.Accumulator(o); }
+  int64_t Reach(int axis) const { return (planes_.kernel[axis] - 1) * planes_.dilations[axis]; }
+  int64_t CopyOffset(int64_t d, int64_t phase) const { return (d * planes_.phases[2] + phase) * in_rows_ * pitch_; }
+
+  // `is_whole`: all of x's rows.
+  void Copy(Kernel& k, const Block& b, Value is_whole) {
+    KernelBuilder& kb = k.o;
+    const Type stored = types_.Stored(k.o), accumulator = Accumulator(k.o);
+    const Type vector = KernelBuilder::Vector(lanes_, accumulator);
+    const Value padding = kb.Splat(rule_.padding(k.o), vector);
+    const int64_t channels = n_.in(0).dims[1].value(), multiplier = n_.out().dims[1].value() / channels;
+    const Value plane = kb.Add(kb.Mul(b.image, channels), kb.Div(b.channel, multiplier));
+    const Value rows = kb.Add(kb.Mul(kb.Add(b.rows, -1), planes_.strides[1]), Reach(1) + 1);
+    const Value in_row = kb.Add(kb.Mul(b.row, planes_.strides[1]), -planes_.pads[1]);
+    auto within = [&](Value row) { return kb.Min(kb.Max(row, kb.Int(0)), rows); };
+    const Value rows_begin = within(kb.Sub(kb.Int(0), in_row));
+    const Value rows_end = kb.Max(within(kb.Sub(kb.Int(planes_.in[1]), in_row)), rows_begin);
+    for (int64_t d = 0; d < planes_.kernel[0]; ++d) {
+      const Value slice = kb.Add(kb.Mul(b.slice, planes_.strides[0]), d * planes_.dilations[0] - planes_.pads[0]);
+      const Value exists = kb.IsWithin(slice, planes_.in[0]);
+      const Value begin = kb.Select(exists, rows_begin, rows), end = kb.Select(exists, rows_end, rows);
+      const Value first_row = kb.Add(kb.Mul(kb.Add(kb.Mul(plane, planes_.in[0]), slice), planes_.in[1]), in_row);
+      const Value x = kb.At(k.Pointer(n_.in(0)), kb.Mul(first_row, planes_.in[2]), stored);
+      // No prefetcher follows vectors below each other: what the next block most likely sees.
+      const Value from = kb.At(x, kb.Mul(begin, planes_.in[2]), stored), there = kb.Max(kb.Sub(end, begin), kb.Int(0));
+      const Value length = kb.Select(is_whole, kb.Mul(there, planes_.in[2]), kb.Mul(b.columns, stride_));
+      const int64_t line = kLineBytes / ir::ByteSize(types_.dtype);
+      kb.For(kb.Int(0), kb.Select(is_whole, kb.Int(1), there), 1, [&](Value row) {
+        const Value next = kb.At(from, kb.Add(kb.Mul(row, planes_.in[2]), length), stored);
+        kb.For(kb.Int(0), length, line, [&](Value at) { kb.PrefetchIntoL1(kb.At(next, at, stored)); });
+      });
+      kb.For(kb.Int(0), kb.Add(b.columns, Reach(2) / stride_), lanes_, [&](Value q) {
+        const Value column = kb.Add(kb.Mul(kb.Add(b.column, q), stride_), -planes_.pads[2]);
+        const Value before = kb.Sub(kb.Int(0), column), after = kb.Sub(kb.Int(planes_.in[2]), column);
+        std::vector<Value> masks;
+        for (int64_t i = 0; i < stride_; ++i) {
+          masks.push_back(kb.LaneMask(lanes_, kb.Add(before, -i * lanes_), kb.Add(after, -i * lanes_)));
+        }
+        // Of x's rows [first, last), which begin at `from`.
+        auto each_row = [&](Value first, Value last, const std::function<std::vector<Value>(Value from)>& of) {
+          const Value from = kb.Add(kb.Mul(first, planes_.in[2]), column), to = kb.Add(kb.Mul(first, pitch_), q);
+          kb.For(first, last, 1, {from, to}, [&](Value, const std::vector<Value>& at) -> std::vector<Value> {
+            const std::vector<Value> phases = of(at[0]);
+            for (size_t i = 0; i < phases.size(); ++i) {
+              kb.Store(phases[i], kb.At(b.copy, kb.Add(at[1], CopyOffset(d, i)), accumulator));
+            }
+            return {kb.Add(at[0], planes_.in[2]), kb.Add(at[1], pitch_)};
+          });
+        };
+        auto copied = [&](Value at) {
+          std::vector<Value> run, phases;
+          for (int64_t i = 0; i < stride_; ++i) {
+            const Value from = kb.At(x, kb.Add(at, i * lanes_), stored);
+            const Value there = kb.MaskedLoad(from, masks[i], kb.Zero(KernelBuilder::Vector(lanes_, stored)));
+            run.push_back(k.o.Select(masks[i], kb.Widen(there, accumulator), padding));
+          }
+          for (int64_t i = 0; i < planes_.phases[2]; ++i) phases.push_back(EveryNth(k.o, run, i));
+          return phases;
+        };
+        auto padded = [&](Value) { return std::vector<Value>(planes_.phases[2], padding); };
+        each_row(kb.Int(0), begin, padded);
+        each_row(begin, end, copied);
+        each_row(end, rows, padded);
+      });
+    }
   }
 
-  void Pad(Kernel& k, const Block& b) {
-    KernelBuilder& kb = k.o;
-    const int64_t channels = n_.in(0).dims[1].value(), multiplier = n_.out().dims[1].value() / channels;
-    const Value plane = kb.Add(kb.Mul(b.image, channels), kb.Div(b.channel, multiplier)), x = k.Pointer(n_.in(0));
-    const Value rows =
-        kb.Add(kb.Mul(kb.Div(kb.Add(b.rows, rows_at_once_ - 1), rows_at_once_), rows_at_once_), Reach(1));
-    PaddedRow out;
-    out.stored = types_.Stored(k.o);
-    out.accumulator = types_.Accumulator(k.o);
-    out.lanes = lanes_;
-    out.stride = planes_.strides[2];
-    out.width = kb.Add(b.columns, Reach(2));
-    out.start = kb.Add(kb.Mul(b.column, planes_.strides[2]), -planes_.pads[2]);
-    out.columns = kb.Int(planes_.in[2]);
-    out.padding = rule_.padding(k.o);
-    for (int64_t d = 0; d < planes_.kernel[0]; ++d) {
-      const int64_t in_slice = d * planes_.dilations[0] - planes_.pads[0];
-      const Value slice = kb.Add(kb.Mul(b.slice, planes_.strides[0]), in_slice);
-      for (int64_t phase = 0; phase < planes_.phases[1]; ++phase) {
-        kb.For(kb.Int(0), rows, 1, [&](Value row) {
-          const Value in_row = kb.Add(kb.Mul(kb.Add(b.row, row), planes_.strides[1]), phase - planes_.pads[1]);
-          PaddedRow line = out;
-          for (int64_t w = 0; w < planes_.phases[2]; ++w) {
-            const Value at = kb.Add(kb.Mul(row, pitch_), PhaseOffset(d, phase, w));
-            line.to.push_back(kb.At(b.scratch, at, out.accumulator));
-          }
-          const Value inside = kb.And(kb.IsWithin(slice, planes_.in[0]), kb.IsWithin(in_row, planes_.in[1]));
-          const Value number = kb.Add(kb.Mul(kb.Add(kb.Mul(plane, planes_.in[0]), slice), planes_.in[1]), in_row);
-          EmitPaddedRow(kb, line, inside, kb.At(x, kb.Mul(number, planes_.in[2]), out.stored));
-        });
+  // Elements phase, phase + n, ... of n vectors.
+  static Value EveryNth(Ops& o, const std::vector<Value>& vectors, int64_t phase) {
+    const int64_t n = vectors.size(), lanes = Ops::Lanes(vectors[0]);
+    Value all = vectors[0];
+    for (int64_t i = 1; i < n; ++i) {
+      std::vector<int64_t> mask;
+      for (int64_t lane = 0; lane < lanes; ++lane) {
+        const int64_t at = lane * n + phase;
+        const bool is_first = i == 1 && at < lanes;
+        mask.push_back(is_first ? at : at / lanes == i ? lanes + at % lanes : lane);
       }
+      all = o.Shuffle(all, vectors[i], mask);
     }
+    return all;
   }
 
   void Compute(Kernel& k, const Block& b) {
     KernelBuilder& kb = k.o;
-    const Type accumulator = types_.Accumulator(k.o);
+    const Type accumulator = Accumulator(k.o);
     const WindowRule::Take take = rule_.begin(k, b);
-    const Value results = kb.At(b.scratch, results_at_, accumulator);
-    auto compute = [&](int64_t lanes) {
-      const Type vector = KernelBuilder::Vector(lanes, accumulator);
-      // From right to left: what a vector has beyond its row's end is where the next row's first ones go. Rows beyond
-      // the last are nobody's.
-      kb.For(kb.Int(0), b.rows, rows_at_once_, [&](Value row) {
-        const Value line = kb.At(b.scratch, kb.Mul(row, pitch_), accumulator);
-        const Value last = kb.Mul(kb.Div(kb.Add(b.columns, -1), lanes), lanes);
-        kb.For(kb.Int(0), b.columns, lanes, [&](Value i) {
-          const Value j = kb.Sub(last, i), first = kb.At(line, j, accumulator);
-          // By where they lie, so that rows share what they both see.
-          std::map<int64_t, Value> loaded;
-          std::vector<Value> sums(rows_at_once_);
-          for (int64_t tap = 0; tap < planes_.taps(); ++tap) {
-            const int64_t w = tap % planes_.kernel[2], h = tap / planes_.kernel[2] % planes_.kernel[1];
-            const int64_t d = tap / (planes_.kernel[1] * planes_.kernel[2]);
-            for (int64_t r = 0; r < rows_at_once_; ++r) {
-              const int64_t at = TapOffset(d, h, w) + r * pitch_;
-              Value& pixels = loaded[at];
-              if (!pixels) pixels = kb.Load(vector, kb.At(first, at, accumulator));
-              sums[r] = take(tap, pixels, sums[r]);
-            }
-          }
-          for (int64_t r = 0; r < rows_at_once_; ++r) {
-            const Value at = kb.Add(row, r), to = kb.Add(kb.Mul(at, b.columns), j);
-            if (rule_.finish) sums[r] = rule_.finish(k, b, at, j, sums[r]);
-            kb.Store(sums[r], kb.At(results, to, accumulator));
-          }
-        });
+    const Epilogue store = StorePixels(k, n_, 1, flat_, b.image);
+    const Value is_narrow = kb.Less(b.columns, kb.Int(chunk_));
+    const Value last = kb.Max(kb.Sub(b.columns, kb.Int(chunk_)), kb.Int(0));
+    auto pixel_at = [&](Value row, Value column) {
+      const Value line = kb.Add(kb.Mul(b.slice, planes_.out[1]), kb.Add(b.row, row));
+      return kb.Add(kb.Mul(line, planes_.out[2]), kb.Add(b.column, column));
+    };
+    // Results in memory, as pixels from `first` on.
+    auto store_run = [&](int64_t lanes, Value first, Value length) {
+      const Type type = lanes == 1 ? accumulator : Type(KernelBuilder::Vector(lanes, accumulator));
+      kb.For(kb.Int(0), length, lanes, [&](Value at) {
+        if (lanes > 1) at = kb.Min(at, kb.Sub(length, kb.Int(lanes)));  // the last begins earlier
+        store(kb, kb.Int(0), b.channel, kb.Add(first, at), kb.Load(type, kb.At(b.results, at, accumulator)));
       });
     };
-    kb.If(kb.Less(b.columns, kb.Int(lanes_ + 1)), [&] { compute(lanes_); }, [&] { compute(2 * lanes_); });
+    kb.For(kb.Int(0), b.columns, chunk_, [&](Value at) {
+      const Value column = kb.Min(at, last);  // the last begins earlier
+      kb.For(kb.Int(0), b.rows, rows_at_once_, [&](Value row) {
+        std::vector<Value> taken = Take(k, b, take, row, column);
+        auto each_row = [&](const std::function<void(Value row, Value taken)>& store_row) {
+          for (int64_t r = 0; r < rows_at_once_; ++r) {
+            const Value at = kb.Add(row, r);
+            auto emit = [&] { store_row(at, taken[r]); };
+            r == 0 ? emit() : kb.If(kb.Less(at, b.rows), emit);
+          }
+        };
+        if (!flat_) {
+          return each_row([&](Value row, Value taken) {
+            kb.Store(taken, b.results);
+            store_run(1, pixel_at(row, column), kb.Min(b.columns, kb.Int(chunk_)));
+          });
+        }
+        // What a vector has beyond its row's end is where the next row's first ones go.
+        auto keep = [&] {
+          each_row(
+              [&](Value row, Value taken) { kb.Store(taken, kb.At(b.results, kb.Mul(row, b.columns), accumulator)); });
+        };
+        kb.If(is_narrow, keep, [&] {
+          each_row([&](Value row, Value taken) { store(kb, kb.Int(0), b.channel, pixel_at(row, column), taken); });
+        });
+      });
+    });
+    if (!flat_) return;
+    kb.If(is_narrow, [&] {
+      const Value length = kb.Mul(b.rows, b.columns), first = pixel_at(kb.Int(0), kb.Int(0));
+      kb.If(
+          kb.Less(length, kb.Int(lanes_)), [&] { store_run(1, first, length); },
+          [&] { store_run(lanes_, first, length); });
+    });
   }
 
-  void Store(Kernel& k, const Block& b, bool flat) {
+  // Of rows_at_once_ rows and chunk_ columns; of rows beyond the block's, anything. One of the kernel's columns after
+  // the other, so that its weights are in registers, and what rows of windows share is loaded once.
+  std::vector<Value> Take(Kernel& k, const Block& b, const WindowRule::Take& take, Value row, Value column) {
     KernelBuilder& kb = k.o;
-    const Type accumulator = types_.Accumulator(k.o);
-    const Epilogue store = StorePixels(k, n_, 1, flat, b.image);
-    const Value is_whole = kb.Equal(b.columns, kb.Int(planes_.out[2]));
-    const Value runs = kb.Select(is_whole, kb.Int(1), b.rows);
-    const Value length = kb.Select(is_whole, kb.Mul(b.rows, b.columns), b.columns);
-    kb.For(kb.Int(0), runs, 1, [&](Value run) {
-      const Value results = kb.At(b.scratch, kb.Add(kb.Mul(run, b.columns), results_at_), accumulator);
-      const Value line = kb.Add(kb.Mul(b.slice, planes_.out[1]), kb.Add(b.row, run));
-      const Value pixel = kb.Add(kb.Mul(line, planes_.out[2]), b.column);
-      auto run_of = [&](int64_t lanes) {
-        const Type type = lanes == 1 ? accumulator : Type(KernelBuilder::Vector(lanes, accumulator));
-        kb.For(kb.Int(0), length, lanes, [&](Value at) {
-          if (lanes > 1) at = kb.Min(at, kb.Sub(length, kb.Int(lanes)));  // the last begins earlier
-          store(kb, kb.Int(0), b.channel, kb.Add(pixel, at), kb.Load(type, kb.At(results, at, accumulator)));
-        });
-      };
-      if (!flat) return run_of(1);
-      kb.If(kb.Less(length, kb.Int(lanes_)), [&] { run_of(1); }, [&] { run_of(lanes_); });
-    });
+    const Type accumulator = Accumulator(k.o), vector = KernelBuilder::Vector(chunk_, accumulator);
+    const Value line = kb.Add(kb.Mul(row, planes_.strides[1] * pitch_), column);
+    const Value first = kb.At(b.copy, line, accumulator);
+    // By the parity of the kernel's column, where a window's taps one after the other would be waited for.
+    const int64_t parts = planes_.taps() > kMaxKeptWeights && planes_.kernel[2] > 1 ? 2 : 1;
+    std::vector<std::vector<Value>> parts_taken(
+        parts, std::vector<Value>(rows_at_once_, kb.Splat(rule_.padding(k.o), vector)));
+    for (int64_t d = 0; d < planes_.kernel[0]; ++d) {
+      for (int64_t w = 0; w < planes_.kernel[2]; ++w) {
+        std::vector<Value>& taken = parts_taken[w % parts];
+        const int64_t in_column = w * planes_.dilations[2];
+        const int64_t offset = CopyOffset(d, in_column % stride_) + in_column / stride_;
+        for (const auto& [in_row, windows] : windows_of_) {
+          const Value pixels = kb.Load(vector, kb.At(first, offset + in_row * pitch_, accumulator));
+          for (const auto& [r, h] : windows) {
+            taken[r] = take((d * planes_.kernel[1] + h) * planes_.kernel[2] + w, pixels, taken[r]);
+          }
+        }
+      }
+    }
+    std::vector<Value> taken = parts_taken[0];
+    for (int64_t r = 0; parts > 1 && r < rows_at_once_; ++r) taken[r] = rule_.join(k.o, taken[r], parts_taken[1][r]);
+    for (int64_t r = 0; rule_.finish && r < rows_at_once_; ++r) {
+      taken[r] = rule_.finish(k, b, kb.Add(kb.Add(b.row, row), r), kb.Add(b.column, column), taken[r]);
+    }
+    return taken;
   }
 
   FunctionEmitter& f_;
@@ -186,9 +264,13 @@ class OpenWindows {
   const GemmTypes& types_;
   const OpenPlanes& planes_;
   const WindowRule& rule_;
-  int64_t lanes_, rows_at_once_;
-  // Of a block; and of its scratch, in elements: [kernel's slice][phase][row][column], then the results.
-  int64_t block_rows_, block_columns_, phase_rows_, pitch_, results_at_, spare_at_;
+  const int64_t stride_;
+  int64_t lanes_, rows_at_once_, chunk_;
+  // Of a block; and of its scratch, in elements.
+  int64_t block_rows_, block_columns_, in_rows_, pitch_, results_at_, scratch_bytes_;
+  bool flat_ = false;
+  // By the row of x, of those that rows_at_once_ rows of windows see: (the windows' row, the kernel's).
+  std::map<int64_t, std::vector<std::pair<int64_t, int64_t>>> windows_of_;
 };
 
 }  // namespace
@@ -209,6 +291,7 @@ bool EmitOpenDepthwise(FunctionEmitter& f, const Node& n) {
   const OpenPlanes planes(n);
   WindowRule rule;
   rule.padding = [&](Ops& o) { return o.Zero(types.Accumulator(o)); };
+  rule.join = [](Ops& o, Value x, Value y) { return o.AddF(x, y); };
   rule.begin = [&](Kernel& k, const WindowBlock& block) -> WindowRule::Take {
     Ops& o = k.o;
     const Type stored = types.Stored(o);
@@ -220,7 +303,7 @@ bool EmitOpenDepthwise(FunctionEmitter& f, const Node& n) {
     for (int64_t i = 0; planes.taps() <= kMaxKeptWeights && i < planes.taps(); ++i) kept.push_back(weight(i));
     return [&o, weight, kept](int64_t tap, Value pixels, Value before) {
       const Value factor = o.Splat(kept.empty() ? weight(tap) : kept[tap], pixels.getType());
-      return o.MultiplyAdd(pixels, factor, before ? before : o.Zero(pixels.getType()));
+      return o.MultiplyAdd(pixels, factor, before);
     };
   };
   return EmitOpenWindows(f, n, types, planes, rule);

@@ -324,7 +324,7 @@ bool EmitOpenPool(FunctionEmitter& f, const Pool& pool) {
   const Tensor& x = n.in(0);
   const bool is_float = x.dtype == ir::DType::kF32 || x.dtype == ir::DType::kF64 || x.dtype == ir::DType::kF16 ||
                         x.dtype == ir::DType::kBF16;
-  if (x.inlined || !is_float || x.rank() > 5 || pool.w.strides.back() > 1) return false;
+  if (x.inlined || !is_float || x.rank() > 5) return false;
   const GemmTypes types(f, x.dtype);
   const OpenPlanes planes(x, n.out(), pool.w);
   WindowRule rule;
@@ -332,11 +332,11 @@ bool EmitOpenPool(FunctionEmitter& f, const Pool& pool) {
     const mlir::Type type = types.Accumulator(o);
     return pool.average ? o.Zero(type) : o.LowestN(types.accumulator_dtype, type);
   };
+  rule.join = [&](Ops& o, Value x, Value y) {
+    return pool.average ? o.AddF(x, y) : o.MaxN(types.accumulator_dtype, x, y);
+  };
   rule.begin = [&](Kernel& k, const WindowBlock&) -> WindowRule::Take {
-    return [&](int64_t, Value pixels, Value before) {
-      if (!before) return pixels;
-      return pool.average ? k.o.AddF(before, pixels) : k.o.MaxN(types.accumulator_dtype, before, pixels);
-    };
+    return [&](int64_t, Value pixels, Value before) { return rule.join(k.o, before, pixels); };
   };
   if (!pool.average) return EmitOpenWindows(f, n, types, planes, rule);
   // How many elements the windows of a row's columns count, with room for vectors that reach beyond them.
@@ -356,9 +356,9 @@ bool EmitOpenPool(FunctionEmitter& f, const Pool& pool) {
     Value outer = o.Int(1);
     for (int i = 0; i < last; ++i) {
       const bool is_row = i == last - 1;
-      outer = o.MulI(outer, pool.Counted(o, i, is_row ? o.KernelBuilder::Add(block.row, row) : block.slice));
+      outer = o.MulI(outer, pool.Counted(o, i, is_row ? row : block.slice));
     }
-    const Value at = o.At(k.Pointer(counts), o.KernelBuilder::Add(block.column, column), type);
+    const Value at = o.At(k.Pointer(counts), column, type);
     const Value factor = o.Broadcast(o.IntToFloat(outer, type, true), Ops::Lanes(sum));
     return o.DivF(sum, o.MulF(o.Load(sum.getType(), at), factor));
   };

@@ -35,7 +35,7 @@ class OpenOps(Ops):
         def build(lookup):
             def shape_of(shape):
                 names = [lookup(e) if isinstance(e, str) and e.isidentifier() else e for e in shape]
-                return [e if not isinstance(e, str) or not numbers else eval(e, {}, Numbers(lookup)) for e in names]
+                return [e if not isinstance(e, str) or not numbers else eval(e.replace("/", "//"), {}, Numbers(lookup)) for e in names]
 
             numbers = not isinstance(lookup("n"), str)
             concrete = [shape_of(s) for s in shapes]
@@ -507,6 +507,29 @@ def test_images_of_any_size(s):
     s.open("one_axis", [("n", 4, "w"), (7, 4, 5)], lambda b, _, *t: b.op("conv", *t, strides=[1], dilations=[1], pads=[2, 2], groups=1), both, constant=(1,), tolerance=(2e-3, 2e-3))  # fmt: skip
     s.open("tail", [("n", 8, "h", "w"), (8, 8, 3, 3), (8,), ("n", 8, 1, 1)], lambda b, d, x, w, c, y: b.op("mul", conv(b, d, x, w, c), y), both, constant=(1, 2), low=-1, high=1, tolerance=(2e-3, 2e-3))  # fmt: skip
     s.open("global_pool", [("n", 5, "h", "w")], lambda b, _, x: b.op("reduce_mean", x, axes=[2, 3], keepdims=True), both, tolerance=(1e-4, 1e-4))  # fmt: skip
+    s.check()
+
+
+def test_images_that_became_small(s):
+    """Extents that are a usual image's divided: their pixels, of all images, are rows of products. Blocks that begin and
+    end within an image and a row, images of fewer pixels than a vector, channels that fill none, k in blocks."""
+    small = [{"n": n, "h": h, "w": w} for n in (0, 1, 3, 11) for h in (1, 70, 224) for w in (32, 224, 300)]
+    height, width = "((h+31)/32)", "((w+31)/32)"
+
+    def convolution(label, c, w, constant=(1, 2), dtype="f32", tail=lambda b, y: y, sizes=small, **attrs):
+        s.open(label, [("n", c, height, width), w, (w[0],), ("h", "w")], lambda b, d, x, w, z, _: tail(b, conv(b, d, x, w, z, **attrs)), sizes, [dtype] * 3 + ["f32"],
+               constant=constant, low=-1, high=1, tolerance=(2e-3, 2e-3) if dtype == "f32" else (2e-2, 2e-2))  # fmt: skip
+
+    none = {"pads": [0, 0, 0, 0]}
+    convolution("pointwise", 130, (48, 130, 1, 1), **none)
+    convolution("given", 130, (75, 130, 1, 1), constant=(), **none)
+    convolution("k_in_blocks", 700, (40, 700, 1, 1), **none)
+    convolution("groups", 390, (96, 130, 1, 1), groups=3, **none)
+    convolution("strided", 40, (36, 40, 3, 3), strides=[2, 2], pads=[1, 1, 1, 1])
+    convolution("dilated", 19, (40, 19, 3, 3), dilations=[2, 1], pads=[2, 1, 2, 1])
+    convolution("panels_in_blocks", 130, (600, 130, 1, 1), sizes=small[::5], **none)
+    convolution("half", 150, (32, 150, 1, 1), dtype="f16", sizes=small[::3], **none)
+    convolution("tail", 130, (32, 130, 1, 1), tail=lambda b, y: b.op("mul", b.op("sigmoid", y), y), **none)
     s.check()
 
 
