@@ -22,6 +22,7 @@ constexpr int64_t kMaxMultiplier = 4;
 constexpr int64_t kMaxTaps = 128, kMaxKeptWeights = 9;
 // Sums at once: as many as hide what a multiply-add takes, and leave registers for a column's weights.
 constexpr int64_t kSums = 4;
+constexpr int64_t kMaxStride = 8;  // as many vectors are taken apart at once
 
 class OpenWindows {
  public:
@@ -46,7 +47,7 @@ class OpenWindows {
     scratch_bytes_ = (results_at_ + (block_rows_ + 1) * chunk_) * types_.accumulator_bytes;
   }
 
-  bool Fits() const { return planes_.taps() <= kMaxTaps && scratch_bytes_ <= kMaxBlockBytes; }
+  bool Fits() const { return planes_.taps() <= kMaxTaps && stride_ <= kMaxStride && scratch_bytes_ <= kMaxBlockBytes; }
 
   void Emit() {
     const Tensor& out = n_.out();

@@ -34,7 +34,7 @@ struct WindowRule {
 };
 
 // Results of channel m of n.out() are of channel m / multiplier of x. False, and nothing is emitted: a block would be
-// too large.
+// too large, or the stride is.
 bool EmitOpenWindows(FunctionEmitter& f, const Node& n, const GemmTypes& types, const OpenPlanes& planes,
                      const WindowRule& rule);
 

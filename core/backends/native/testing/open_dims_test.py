@@ -456,6 +456,8 @@ def test_images_of_any_size(s):
         line = {"kernel": [3], "strides": [2], "dilations": [1], "pads": [1, 1]}
         for dtype in ("f16", "f64"):
             s.open(f"{op}_line_{dtype}", [(2, 3, "w")], lambda b, _, x, op=op: b.op(op, x, **line), [{"w": w} for w in (1, 7, 700, 1300)], dtype, tolerance=(1e-2, 1e-2))  # fmt: skip
+        apart = {"kernel": [2], "strides": [9], "dilations": [1], "pads": [0, 1]}
+        s.open(f"{op}_far_apart", [(2, 3, "w")], lambda b, _, x, op=op: b.op(op, x, **apart), [{"w": w} for w in (1, 9, 700)], tolerance=(1e-4, 1e-4))  # fmt: skip
         deep = {"kernel": [2, 2, 3], "strides": [1, 2, 1], "dilations": [1] * 3, "pads": [1, 0, 1, 0, 1, 1]}
         s.open(f"{op}_deep", [(1, 2, "n", "h", "w")], lambda b, _, x, op=op: b.op(op, x, **deep), [{"n": n, "h": h, "w": 21} for n in (1, 4) for h in (2, 19)], tolerance=(1e-4, 1e-4))  # fmt: skip
     s.open("max_pool_special", [(1, 1, "h", "w")], lambda b, _, x: b.op("max_pool", x, kernel=[2, 2], strides=[1, 1], dilations=[1, 1], pads=[1, 1, 0, 0]),
@@ -474,6 +476,8 @@ def test_images_of_any_size(s):
     convolution("groups", 12, (18, 4, 3, 3), groups=3)
     convolution("multiplied", 6, (12, 1, 3, 3), groups=6)
     convolution("depthwise_strided", 6, (6, 1, 5, 5), groups=6, strides=[2, 2], pads=[2, 2, 2, 2])
+    convolution("depthwise_apart", 5, (5, 1, 4, 4), groups=5, strides=[5, 3], pads=[2, 2, 2, 2])
+    convolution("depthwise_far_apart", 5, (5, 1, 2, 2), groups=5, strides=[1, 17], pads=[0, 1, 1, 1])
     s.open("depthwise_parts", [(1, 5, "h", "w"), (5, 1, 3, 3), (5,)], lambda b, d, *t: conv(b, d, *t, groups=5), large, constant=(1, 2), tolerance=(2e-3, 2e-3))  # fmt: skip
     convolution("depthwise_large", 6, (6, 1, 9, 9), groups=6, pads=[4, 4, 4, 4])
     convolution("few_pixels_of_many", 100, (130, 100, 1, 1), pads=[0, 0, 0, 0])
