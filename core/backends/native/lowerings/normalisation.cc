@@ -15,7 +15,7 @@ using mlir::Value;
 
 DType Accumulator(DType dtype) { return dtype == DType::kF64 ? DType::kF64 : DType::kF32; }
 
-// Rows shorter than a vector, or too long for the stack: scalars, nothing kept between three passes.
+// Of open size, rows shorter than a vector: scalars, nothing kept between three passes.
 void LayerNormInPasses(FunctionEmitter& f, const Node& n, int axis) {
   const Tensor &x = n.in(0), &scale = n.in(1), &bias = n.in(2);
   DType acc = Accumulator(x.dtype);
@@ -56,14 +56,16 @@ void LayerNormInPasses(FunctionEmitter& f, const Node& n, int axis) {
   });
 }
 
-// The sum of a row's vectors, lane by lane. Several sums take turns, so that none waits for the addition before.
-Value SumOfRow(Ops& o, const Shape& shape, int64_t lanes, Value zero,
+// The sum of a row's vectors, lane by lane. Several sums take turns, so that none waits for the addition before; in a
+// row of open size, if the code for an element may stand there several times (`is_short`).
+Value SumOfRow(Ops& o, const Shape& shape, int64_t lanes, Value zero, bool is_short,
                const std::function<Value(const VectorPoint&)>& element) {
   constexpr int64_t kManyVectors = 8;
   int64_t turns = 1;
   if (shape.size() == 1) {
     for (int64_t t : {2, 3, 4}) turns = shape[0].IsMultipleOf(t * lanes) ? t : turns;
-    if (turns < 3 && shape[0].is_static() && shape[0].value() >= kManyVectors * lanes) turns = 4;
+    const bool has_many = shape[0].is_static() ? shape[0].value() >= kManyVectors * lanes : is_short;
+    if (turns < 3 && has_many) turns = 4;
   }
   auto masked = [&](const VectorPoint& p) {
     Value v = element(p);
@@ -153,7 +155,7 @@ void LayerNormAcrossRows(FunctionEmitter& f, const Node& n, int along, int follo
 }
 
 // One pass that evaluates what feeds it into a row of scratch and sums, one for the variance about the mean (no
-// cancellation), one that stores.
+// cancellation), one that stores. Rows of open size that may be too long for the stack are evaluated by each pass.
 absl::Status LayerNorm(FunctionEmitter& f, const Node& n) {
   const Tensor &x = n.in(0), &scale = n.in(1), &bias = n.in(2);
   if (n.out().IsEmpty()) return absl::OkStatus();
@@ -190,58 +192,69 @@ absl::Status LayerNorm(FunctionEmitter& f, const Node& n) {
   int64_t room = (extent.is_static() ? padded.value() : Kernel::kMaxOpenRow + lanes) * bytes;
   const bool in_memory = !x.inlined && x.dtype == acc;
   const bool on_stack = !in_memory && room <= Kernel::kMaxStackBytes;
+  constexpr int kShort = 8;
   Buffer rows;
   if (!in_memory && !on_stack) rows = f.Temporary(Product(outer) * padded * bytes);
   double epsilon = n.attrs->FloatOr("epsilon", 1e-5);
-  auto emit = [&] {
-    f.Parallel(Product(outer), Cycles(extent) / lanes * (cost + 8), [&](Kernel& k, Value begin, Value end) {
-      Ops& o = k.o;
-      k.shapes = shapes;
-      Value scratch = in_memory ? k.Pointer(x) : on_stack ? k.Scratch(room) : k.Pointer(rows);
-      mlir::Type element = o.ComputeType(acc), vector = o.ComputeType(acc, lanes);
-      Value zero = o.ConstF(vector, 0);
-      auto add = [&](Value a, Value b) { return o.AddF(a, b); };
-      Value count = NumberLike(o, o.ConstF(element, 0), extent);
-      // Where a vector of the row is kept. The last one, which shares elements with the one before, has a place of its
-      // own: what two stores wrote could not be loaded before both have left for L1 (24 elements a row, Zen 4: 30 ns,
-      // so 10).
-      auto kept = [&](const VectorPoint& p) {
-        return p.fresh && inner.size() == 1 && !in_memory ? o.Int(extent / lanes * Extent(lanes)) : p.linear;
-      };
-      o.For(begin, end, 1, [&](Value item) {
-        Indices row = Delinearise(o, item, outer);
-        Value line = on_stack ? scratch : o.At(scratch, o.Mul(item, in_memory ? extent : padded), element);
-        Value sum = SumOfRow(o, inner, lanes, zero, [&](const VectorPoint& p) {
-          Eval e(k, lanes);
-          Indices at = row;
-          at.insert(at.end(), p.at.begin(), p.at.end());
-          Value v = e.At(x, at);
-          if (!in_memory) o.StoreElements(acc, v, line, kept(p));
-          return v;
+  auto emit = [&](bool keeps) {
+    f.Parallel(
+        Product(outer), Cycles(extent) / lanes * ((keeps ? 1 : 3) * cost + 8), [&](Kernel& k, Value begin, Value end) {
+          Ops& o = k.o;
+          k.shapes = shapes;
+          Value scratch;
+          if (keeps) scratch = in_memory ? k.Pointer(x) : on_stack ? k.Scratch(room) : k.Pointer(rows);
+          mlir::Type element = o.ComputeType(acc), vector = o.ComputeType(acc, lanes);
+          Value zero = o.ConstF(vector, 0);
+          auto add = [&](Value a, Value b) { return o.AddF(a, b); };
+          Value count = NumberLike(o, o.ConstF(element, 0), extent);
+          // Where a vector of the row is kept. The last one, which shares elements with the one before, has a place of
+          // its own: what two stores wrote could not be loaded before both have left for L1 (24 elements a row, Zen 4:
+          // 30 ns, so 10).
+          auto kept = [&](const VectorPoint& p) {
+            return p.fresh && inner.size() == 1 && !in_memory ? o.Int(extent / lanes * Extent(lanes)) : p.linear;
+          };
+          o.For(begin, end, 1, [&](Value item) {
+            Indices row = Delinearise(o, item, outer);
+            Value line = scratch;
+            if (keeps && !on_stack) line = o.At(scratch, o.Mul(item, in_memory ? extent : padded), element);
+            auto evaluated = [&](const VectorPoint& p) {
+              Eval e(k, lanes);
+              Indices at = row;
+              at.insert(at.end(), p.at.begin(), p.at.end());
+              return e.At(x, at);
+            };
+            auto again = [&](const VectorPoint& p) {
+              return keeps ? o.LoadElements(acc, line, kept(p), lanes) : evaluated(p);
+            };
+            Value sum = SumOfRow(o, inner, lanes, zero, cost <= kShort, [&](const VectorPoint& p) {
+              Value v = evaluated(p);
+              if (keeps && !in_memory) o.StoreElements(acc, v, line, kept(p));
+              return v;
+            });
+            Value mean = o.DivF(o.ReduceLanes(sum, add), count);
+            Value means = o.Broadcast(mean, lanes);
+            Value squares =
+                SumOfRow(o, keeps ? Shape{extent} : inner, lanes, zero, cost <= kShort, [&](const VectorPoint& p) {
+                  Value d = o.SubF(again(p), means);
+                  return o.MulF(d, d);
+                });
+            Value variance = o.DivF(o.ReduceLanes(squares, add), count);
+            Value factor = o.DivF(o.ConstF(element, 1), o.Sqrt(o.AddF(variance, o.ConstF(element, epsilon))));
+            Value factors = o.Broadcast(factor, lanes);
+            VectorLoop(o, inner, lanes, {}, [&](const VectorPoint& p, const Values&) {
+              Eval e(k, lanes);
+              Value v = o.MulF(o.SubF(again(p), means), factors);
+              v = o.Fma(v, e.At(scale, e.BroadcastTo(scale, p.at)), e.At(bias, e.BroadcastTo(bias, p.at)));
+              Indices at = row;
+              at.insert(at.end(), p.at.begin(), p.at.end());
+              k.StoreResult(n.out(), at, v);
+              return Values{};
+            });
+          });
         });
-        Value mean = o.DivF(o.ReduceLanes(sum, add), count);
-        Value means = o.Broadcast(mean, lanes);
-        Value squares = SumOfRow(o, {extent}, lanes, zero, [&](const VectorPoint& p) {
-          Value d = o.SubF(o.LoadElements(acc, line, kept(p), lanes), means);
-          return o.MulF(d, d);
-        });
-        Value variance = o.DivF(o.ReduceLanes(squares, add), count);
-        Value factor = o.DivF(o.ConstF(element, 1), o.Sqrt(o.AddF(variance, o.ConstF(element, epsilon))));
-        Value factors = o.Broadcast(factor, lanes);
-        VectorLoop(o, inner, lanes, {}, [&](const VectorPoint& p, const Values&) {
-          Eval e(k, lanes);
-          Value v = o.MulF(o.SubF(o.LoadElements(acc, line, kept(p), lanes), means), factors);
-          v = o.Fma(v, e.At(scale, e.BroadcastTo(scale, p.at)), e.At(bias, e.BroadcastTo(bias, p.at)));
-          Indices at = row;
-          at.insert(at.end(), p.at.begin(), p.at.end());
-          k.StoreResult(n.out(), at, v);
-          return Values{};
-        });
-      });
-    });
   };
   if (extent.is_static()) {
-    std::vector<std::function<void()>> ways = {emit};
+    std::vector<std::function<void()>> ways = {[&] { emit(true); }};
     for (int along = axis - 1; along >= 0 && inner.size() == 1 && axis + 1 == x.rank(); --along) {
       if (!x.inlined || !x.dims[along].is_static() || lanes == 1) continue;
       bool tail = &f.StoredTensor(n) != &n.out();
@@ -253,8 +266,11 @@ absl::Status LayerNorm(FunctionEmitter& f, const Node& n) {
     }
     f.FirstRegular(ways);
   } else {
-    f.Either({{inner.back(), lanes, INT64_MAX}, {extent, 0, Kernel::kMaxOpenRow}}, emit,
-             [&] { LayerNormInPasses(f, n, axis); });
+    const FunctionEmitter::Condition has_vectors = {inner.back(), lanes, INT64_MAX};
+    const int64_t most = in_memory ? INT64_MAX : Kernel::kMaxOpenRow;
+    f.Either({has_vectors, {extent, 0, most}}, [&] { emit(true); }, [] {});
+    if (!in_memory) f.Either({has_vectors, {extent, most + 1, INT64_MAX}}, [&] { emit(false); }, [] {});
+    f.Either({has_vectors}, [] {}, [&] { LayerNormInPasses(f, n, axis); });
   }
   return absl::OkStatus();
 }
