@@ -316,15 +316,21 @@ class RowPool {
   mlir::Type scalar_, vector_;
 };
 
-// Of images of open size, where they lie in memory; false: windows go one by one. So they better do with a stride,
-// which a copy would take apart (Zen 3, us, by blocks and so: max 2x2/2 of 64 channels of 112x112 228, 148, 3x3/2 327,
-// 271; average 3x3 of 128 of 28x28 68, 154).
-bool EmitOpenPool(FunctionEmitter& f, const Pool& pool) {
-  const Node& n = pool.n;
+// Whether windows of images of open size are taken from blocks that are copied from memory. With a stride they better
+// go one by one (Zen 3, us, by blocks and so: max 2x2/2 of 64 channels of 112x112 200, 154, 3x3/2 262, 272; average
+// 4x4/4 of 16 of 224x224 325, 185; without, 3x3 of 128 of 28x28 68, 154).
+bool TakesOpenBlocks(const Node& n) {
   const Tensor& x = n.in(0);
   const bool is_float = x.dtype == ir::DType::kF32 || x.dtype == ir::DType::kF64 || x.dtype == ir::DType::kF16 ||
                         x.dtype == ir::DType::kBF16;
-  if (x.inlined || !is_float || x.rank() > 5) return false;
+  return is_float && x.rank() <= 5 && n.attrs->IntsOr("strides", {1}).back() == 1 &&
+         !IsStatic(Shape(x.dims.begin() + 2, x.dims.end()));
+}
+
+// False: a block would be too large.
+bool EmitOpenPool(FunctionEmitter& f, const Pool& pool) {
+  const Node& n = pool.n;
+  const Tensor& x = n.in(0);
   const GemmTypes types(f, x.dtype);
   const OpenPlanes planes(x, n.out(), pool.w);
   WindowRule rule;
@@ -383,7 +389,7 @@ absl::Status PoolKernel(FunctionEmitter& f, const Node& n, bool average) {
       return absl::OkStatus();
     }
   }
-  if (!IsStatic(Shape(x.dims.begin() + 2, x.dims.end())) && EmitOpenPool(f, pool)) return absl::OkStatus();
+  if (TakesOpenBlocks(n) && EmitOpenPool(f, pool)) return absl::OkStatus();
   f.WithLanes(interior, f.LanesFor({&x, &out}, Extent::Max(interior, 1)), [&](int64_t lanes) {
     f.ParallelEach(Product(outer), Cycles(columns) * taps * 4 / lanes + 20, [&](Kernel& k, Value item) {
       Ops& o = k.o;
@@ -443,7 +449,7 @@ void RegisterPooling(LoweringTable* table) {
     Lowering& lowering = (*table)[average ? "avg_pool" : "max_pool"];
     lowering.cost = 20;
     lowering.epilogue = true;
-    lowering.arg_use = ArgUse::kMany;
+    lowering.arg_use_of = [](const Node& n, int) { return TakesOpenBlocks(n) ? ArgUse::kMemory : ArgUse::kMany; };
     lowering.kernel = [average](FunctionEmitter& f, const Node& n) { return PoolKernel(f, n, average); };
   }
   Lowering& pixels = (*table)[kPoolPixels];

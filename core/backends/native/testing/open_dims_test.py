@@ -35,7 +35,10 @@ class OpenOps(Ops):
         def build(lookup):
             def shape_of(shape):
                 names = [lookup(e) if isinstance(e, str) and e.isidentifier() else e for e in shape]
-                return [e if not isinstance(e, str) or not numbers else eval(e.replace("/", "//"), {}, Numbers(lookup)) for e in names]
+                return [
+                    e if not isinstance(e, str) or not numbers else eval(e.replace("/", "//"), {}, Numbers(lookup))
+                    for e in names
+                ]
 
             numbers = not isinstance(lookup("n"), str)
             concrete = [shape_of(s) for s in shapes]
@@ -364,8 +367,21 @@ def test_softmax_and_norms(s):
         s.open(f"layer_norm_open_{dtype}", [("m", "n"), ("n",), ("n",)], lambda b, _, *x: b.op("layer_norm", *x, axis=-1), sizes, dtype, tolerance=tolerance)  # fmt: skip
         s.open(f"layer_norm_two_{dtype}", [("m", "n", 5), ("n", 5), ("n", 5)], lambda b, _, *x: b.op("layer_norm", *x, axis=1), sizes, dtype, tolerance=tolerance)  # fmt: skip
     far = [{"m": 2, "n": n} for n in (3, 32768, 32769, 40001)]
-    s.open("norm_far", [("m", "n"), (1,), (1,)], lambda b, _, *x: b.op("layer_norm", *x, axis=-1), far, tolerance=(1e-3, 1e-3))
-    s.open("norm_far_bf16", [("m", "n"), ("n",), ("n",)], lambda b, _, *x: b.op("layer_norm", *x, axis=-1), far, "bf16", tolerance=(6e-2, 6e-2))
+    s.open(
+        "norm_far",
+        [("m", "n"), (1,), (1,)],
+        lambda b, _, *x: b.op("layer_norm", *x, axis=-1),
+        far,
+        tolerance=(1e-3, 1e-3),
+    )
+    s.open(
+        "norm_far_bf16",
+        [("m", "n"), ("n",), ("n",)],
+        lambda b, _, *x: b.op("layer_norm", *x, axis=-1),
+        far,
+        "bf16",
+        tolerance=(6e-2, 6e-2),
+    )
     s.open("residual_norm_far", [("m", "n"), ("m", "n"), (1,), (1,)], lambda b, _, x, r, w, c: b.op("relu", b.op("layer_norm", b.op("add", x, r), w, c, axis=-1)), far, tolerance=(1e-3, 1e-3))  # fmt: skip
     s.open("norm_of_images", [(2, 4, "h", "w"), (1,), (1,)], lambda b, _, x, w, c: b.op("layer_norm", b.op("reshape", x, shape=[2, -1]), w, c, axis=-1), [{"h": 7, "w": 5}, {"h": 100, "w": 91}], tolerance=(1e-3, 1e-3))  # fmt: skip
     s.open("residual_norm", [("m", "n", 96), ("m", "n", 96), (96,), (96,)], lambda b, _, x, r, w, c: b.op("layer_norm", b.op("add", x, r), w, c, axis=-1), both, tolerance=(1e-3, 1e-3))  # fmt: skip
