@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,8 +32,9 @@ using Values = std::vector<Value>;
 
 // What the tile is chosen for: no multiple of any tile's.
 constexpr int64_t kNominalPixels = 121;
-// Of a task: pixels, so many that weights from L2 are used often, and channels, so many that pixels are.
-constexpr int64_t kTaskPixels = 64, kTaskChannels = 512;
+// Of a task: pixels, so many that weights from L2 are used often, and channels, so many that pixels are; fewer where
+// small images are to be work for several threads.
+constexpr int64_t kTaskPixels = 64, kTaskChannels = 512, kSharedTaskChannels = 64;
 // Of fewer steps, what the way back costs shows. Of few more, all at once.
 constexpr int64_t kMinSteps = 128, kWholeSteps = 256;
 // An image of the size that images mostly have; and how many of its pixels are few (Zen 3, GFLOP/s by panels and by
@@ -56,8 +58,6 @@ class OpenPixelRows {
     plan_.kc = plan_.k <= kWholeSteps ? plan_.k : std::min(whole, channels_) * taps;
     task_pixels_ = RoundUp(kTaskPixels, plan_.mr);
     tile_pitch_ = RoundUp(plan_.kc * plan_.mr + plan_.lanes, plan_.lanes);
-    const int64_t most = std::max<int64_t>(kTaskChannels / plan_.nr(), 1);
-    task_panels_ = CeilDiv(plan_.panels(), CeilDiv(plan_.panels(), most));
     is_blocked_ = plan_.kc < plan_.k;
     // Of a task: where runs of pixels begin, the pixels, a panel's sums or all of them, a square.
     auto reserve = [this](int64_t bytes) {
@@ -67,7 +67,7 @@ class OpenPixelRows {
     };
     reserve(3 * task_pixels_ * kWordBytes);
     pixels_at_ = reserve(task_pixels_ / plan_.mr * tile_pitch_ * types_.accumulator_bytes);
-    sums_at_ = reserve((is_blocked_ ? task_panels_ : 1) * panel_sums() * types_.accumulator_bytes);
+    sums_at_ = reserve((is_blocked_ ? TaskPanels(kTaskChannels) : 1) * panel_sums() * types_.accumulator_bytes);
     square_at_ = reserve(plan_.lanes * plan_.lanes * types_.accumulator_bytes);
   }
 
@@ -81,27 +81,10 @@ class OpenPixelRows {
   void Emit() {
     const Buffer weights = PackWeights();
     const Buffer planes = planes_.Emit(f_, n_.in(0), types_, plan_.lanes, plan_.lanes);
-    const Extent all = n_.in(0).dims[0] * pixels_, pixel_blocks = CeilDiv(all, task_pixels_);
-    const int64_t panel_blocks = CeilDiv(plan_.panels(), task_panels_);
-    const double multiply_adds = static_cast<double>(task_pixels_ * task_panels_ * plan_.nv * plan_.k);
-    EmitTasks(f_, pixel_blocks * (panel_blocks * groups_), multiply_adds / plan_.core.multiply_adds, scratch_bytes_,
-              [&](Kernel& k, Value begin, Value end, Value scratch) {
-                k.shapes = shapes_;
-                KernelBuilder& kb = k.o;
-                kb.For(begin, end, 1, [&](Value item) {
-                  Task t{k, k.Pointer(planes), k.Pointer(weights), scratch};
-                  const Value outer = kb.Div(item, pixel_blocks);
-                  t.group = kb.Div(outer, panel_blocks);
-                  t.panel = kb.Mul(kb.Rem(outer, panel_blocks), task_panels_);
-                  t.panels = kb.Min(kb.Int(task_panels_), kb.Sub(kb.Int(plan_.panels()), t.panel));
-                  // Blocks are of equal size, but of whole tiles.
-                  const Value share = kb.Div(kb.Add(kb.Int(all), kb.Add(kb.Int(pixel_blocks), -1)), pixel_blocks);
-                  const Value most = kb.Mul(kb.Div(kb.Add(share, plan_.mr - 1), plan_.mr), plan_.mr);
-                  t.first = kb.Mul(kb.Rem(item, pixel_blocks), most);
-                  t.count = kb.Min(most, kb.Sub(kb.Int(all), t.first));
-                  EmitTask(t);
-                });
-              });
+    const int64_t alone = TaskPanels(kTaskChannels), shared = TaskPanels(kSharedTaskChannels);
+    auto one_thread = [&] { EmitProducts(planes, weights, alone); };
+    if (alone == shared) return one_thread();
+    f_.Either({{std::nullopt, 2, INT64_MAX}}, [&] { EmitProducts(planes, weights, shared); }, one_thread);
   }
 
  private:
@@ -152,6 +135,36 @@ class OpenPixelRows {
     return weights;
   }
 
+  // Of tasks of so many channels at most, as even as they can be.
+  int64_t TaskPanels(int64_t channels) const {
+    const int64_t most = std::max<int64_t>(channels / plan_.nr(), 1);
+    return CeilDiv(plan_.panels(), CeilDiv(plan_.panels(), most));
+  }
+
+  void EmitProducts(const Buffer& planes, const Buffer& weights, int64_t task_panels) {
+    const Extent all = n_.in(0).dims[0] * pixels_, pixel_blocks = CeilDiv(all, task_pixels_);
+    const int64_t panel_blocks = CeilDiv(plan_.panels(), task_panels);
+    const double multiply_adds = static_cast<double>(task_pixels_ * task_panels * plan_.nv * plan_.k);
+    EmitTasks(f_, pixel_blocks * (panel_blocks * groups_), multiply_adds / plan_.core.multiply_adds, scratch_bytes_,
+              [&](Kernel& k, Value begin, Value end, Value scratch) {
+                k.shapes = shapes_;
+                KernelBuilder& kb = k.o;
+                kb.For(begin, end, 1, [&](Value item) {
+                  Task t{k, k.Pointer(planes), k.Pointer(weights), scratch};
+                  const Value outer = kb.Div(item, pixel_blocks);
+                  t.group = kb.Div(outer, panel_blocks);
+                  t.panel = kb.Mul(kb.Rem(outer, panel_blocks), task_panels);
+                  t.panels = kb.Min(kb.Int(task_panels), kb.Sub(kb.Int(plan_.panels()), t.panel));
+                  // Blocks are of equal size, but of whole tiles.
+                  const Value share = kb.Div(kb.Add(kb.Int(all), kb.Add(kb.Int(pixel_blocks), -1)), pixel_blocks);
+                  const Value most = kb.Mul(kb.Div(kb.Add(share, plan_.mr - 1), plan_.mr), plan_.mr);
+                  t.first = kb.Mul(kb.Rem(item, pixel_blocks), most);
+                  t.count = kb.Min(most, kb.Sub(kb.Int(all), t.first));
+                  EmitTask(t);
+                });
+              });
+  }
+
   void EmitTask(Task t) {
     KernelBuilder& kb = t.k.o;
     const Type f32 = Float(t.k.o);
@@ -180,8 +193,8 @@ class OpenPixelRows {
     if (is_blocked_) kb.For(kb.Int(0), t.panels, 1, [&](Value panel) { StorePanel(t, panel, sums_of(panel)); });
   }
 
-  // Calls `run` for pixels that follow each other in an image (`pieces`: as they do in its plane and in a tile, which
-  // has a place for them): so many of the task's, `done`, are before it.
+  // Calls `run` for pixels that follow each other in an image, unless `most` allows fewer: so many of the task's,
+  // `done`, are before them.
   using Run = std::function<void(Value number, Value done, Value image, Value pixel, Value length)>;
   void ForRuns(Ops& o, const Task& t, const std::function<Value(Value done, Value pixel)>& most, const Run& run) {
     KernelBuilder& kb = o;
@@ -308,9 +321,7 @@ class OpenPixelRows {
         r.q = q;
         r.q_k_stride = r.q_columns = plan_.nr();
         r.few_registers = plan_.core.has_few_registers();
-        r.unrolled = plan_.unrolled_steps() > 1              ? plan_.unrolled_steps()
-                     : plan_.k % 3 == 0 && plan_.kc % 3 == 0 ? 3
-                                                             : 1;
+        r.unrolled = plan_.unrolled_steps();
         if (ask_step) {
           const Value asked = kb.Mul(kb.Mul(number, ask_step), steps);
           r.prefetch = kb.At(kb.At(q, panel_weights, f32), asked, kb.b.getI8Type());
@@ -359,7 +370,7 @@ class OpenPixelRows {
   GemmPlan plan_;
   bool is_blocked_;
   int64_t groups_, outputs_, channels_;  // of a group
-  int64_t task_pixels_, task_panels_, tile_pitch_;
+  int64_t task_pixels_, tile_pitch_;
   int64_t pixels_at_, sums_at_, square_at_, scratch_bytes_ = 0;
 };
 
