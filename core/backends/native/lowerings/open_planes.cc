@@ -10,60 +10,26 @@ namespace inlay::native {
 using mlir::Type;
 using mlir::Value;
 
-OpenPlanes::OpenPlanes(const Node& conv)
-    : OpenPlanes(conv.in(0), conv.out(), Windows(*conv.attrs, Numbers(conv.in(1), 2))) {}
+namespace {
 
-OpenPlanes::OpenPlanes(const Tensor& x, const Tensor& result, const Windows& windows) {
-  in = out = padded = {1, 1, 1};
-  const int spatial = result.rank() - 2;
-  for (int i = 0; i < spatial; ++i) {
-    const int axis = 3 - spatial + i;
-    in[axis] = x.dims[i + 2];
-    out[axis] = result.dims[i + 2];
-    kernel[axis] = windows.kernel[i];
-    strides[axis] = windows.strides[i];
-    dilations[axis] = windows.dilations[i];
-    pads[axis] = windows.pads_begin[i];
-    are_images_ &= windows.strides[i] == 1 && windows.pads_begin[i] == 0 && windows.pads_end[i] == 0;
-  }
-  for (int axis = 0; axis < 3; ++axis) {
-    phases[axis] = kernel[axis] == 1 ? 1 : strides[axis];
-    padded[axis] = out[axis] + (kernel[axis] - 1) * dilations[axis] / strides[axis];
-  }
-  are_images_ &= PixelsAdjoin();
-}
+// A row of x with its padding, split by the stride: element q of phase p is x[start + q * stride + p] where that
+// exists, else zero.
+struct PaddedRow {
+  std::vector<Value> to;  // by phase: all of them, or the first
+  Type stored, accumulator;
+  int64_t lanes = 0, stride = 1;
+  Value start, columns, width;  // columns: of x; width: of a phase
+};
 
-bool OpenPlanes::PixelsAdjoin() const {
-  const bool rows_adjoin = padded[2] == out[2], slices_adjoin = rows_adjoin && padded[1] == out[1];
-  return (out[0] == Extent(1) || slices_adjoin) && (out[0] * out[1] == Extent(1) || rows_adjoin);
-}
-
-Value OpenPlanes::TapOffset(KernelBuilder& kb, Value d, Value h, Value w) const {
-  const Value tap[3] = {d, h, w};
-  Value phase = kb.Int(0), at = kb.Int(0);
-  for (int i = 0; i < 3; ++i) {
-    const Value coordinate = kb.Mul(tap[i], dilations[i]);
-    phase = kb.Mul(phase, phases[i]);
-    if (phases[i] > 1) phase = kb.Add(phase, kb.Rem(coordinate, strides[i]));
-    at = kb.Add(kb.Mul(at, padded[i]), kb.Div(coordinate, strides[i]));
-  }
-  return kb.Add(kb.Mul(phase, phase_elements()), at);
-}
-
-Value OpenPlanes::RowOffset(KernelBuilder& kb, Value row) const {
-  if (out[0] == Extent(1)) return kb.Mul(row, padded[2]);
-  const Value slice = kb.Div(row, out[1]);
-  return kb.Mul(kb.Add(kb.Mul(slice, padded[1]), kb.Rem(row, out[1])), padded[2]);
-}
-
+// `exists`: else all of it is padding, and x is not read.
 void EmitPaddedRow(KernelBuilder& kb, const PaddedRow& row, Value exists, Value x) {
   const int64_t stride = row.stride, lanes = row.lanes;
-  const Value width = row.width;
+  const Value width = row.width, zero = kb.Zero(row.accumulator);
   auto pad = [&](Value to, Value begin, Value end) {
-    kb.For(begin, end, 1, [&](Value q) { kb.Store(row.padding, kb.At(to, q, row.accumulator)); });
+    kb.For(begin, end, 1, [&](Value q) { kb.Store(zero, kb.At(to, q, row.accumulator)); });
   };
   auto pad_all = [&] {
-    const Value vector = kb.Splat(row.padding, KernelBuilder::Vector(lanes, row.accumulator));
+    const Value vector = kb.Zero(KernelBuilder::Vector(lanes, row.accumulator));
     const Value whole = kb.Mul(kb.Div(width, lanes), lanes);
     for (Value to : row.to) {
       kb.For(kb.Int(0), whole, lanes, [&](Value q) { kb.Store(vector, kb.At(to, q, row.accumulator)); });
@@ -115,6 +81,54 @@ void EmitPaddedRow(KernelBuilder& kb, const PaddedRow& row, Value exists, Value 
   kb.If(exists, copy, pad_all);
 }
 
+}  // namespace
+
+OpenPlanes::OpenPlanes(const Node& conv)
+    : OpenPlanes(conv.in(0), conv.out(), Windows(*conv.attrs, Numbers(conv.in(1), 2))) {}
+
+OpenPlanes::OpenPlanes(const Tensor& x, const Tensor& result, const Windows& windows) {
+  in = out = padded = {1, 1, 1};
+  const int spatial = result.rank() - 2;
+  for (int i = 0; i < spatial; ++i) {
+    const int axis = 3 - spatial + i;
+    in[axis] = x.dims[i + 2];
+    out[axis] = result.dims[i + 2];
+    kernel[axis] = windows.kernel[i];
+    strides[axis] = windows.strides[i];
+    dilations[axis] = windows.dilations[i];
+    pads[axis] = windows.pads_begin[i];
+    are_images_ &= windows.strides[i] == 1 && windows.pads_begin[i] == 0 && windows.pads_end[i] == 0;
+  }
+  for (int axis = 0; axis < 3; ++axis) {
+    phases[axis] = kernel[axis] == 1 ? 1 : strides[axis];
+    padded[axis] = out[axis] + (kernel[axis] - 1) * dilations[axis] / strides[axis];
+  }
+  are_images_ &= PixelsAdjoin();
+}
+
+bool OpenPlanes::PixelsAdjoin() const {
+  const bool rows_adjoin = padded[2] == out[2], slices_adjoin = rows_adjoin && padded[1] == out[1];
+  return (out[0] == Extent(1) || slices_adjoin) && (out[0] * out[1] == Extent(1) || rows_adjoin);
+}
+
+Value OpenPlanes::TapOffset(KernelBuilder& kb, Value d, Value h, Value w) const {
+  const Value tap[3] = {d, h, w};
+  Value phase = kb.Int(0), at = kb.Int(0);
+  for (int i = 0; i < 3; ++i) {
+    const Value coordinate = kb.Mul(tap[i], dilations[i]);
+    phase = kb.Mul(phase, phases[i]);
+    if (phases[i] > 1) phase = kb.Add(phase, kb.Rem(coordinate, strides[i]));
+    at = kb.Add(kb.Mul(at, padded[i]), kb.Div(coordinate, strides[i]));
+  }
+  return kb.Add(kb.Mul(phase, phase_elements()), at);
+}
+
+Value OpenPlanes::RowOffset(KernelBuilder& kb, Value row) const {
+  if (out[0] == Extent(1)) return kb.Mul(row, padded[2]);
+  const Value slice = kb.Div(row, out[1]);
+  return kb.Mul(kb.Add(kb.Mul(slice, padded[1]), kb.Rem(row, out[1])), padded[2]);
+}
+
 Buffer OpenPlanes::Emit(FunctionEmitter& f, const Tensor& x, const GemmTypes& types, int64_t lanes,
                         int64_t slack) const {
   if (are_images_) return f.BufferOf(x);
@@ -139,7 +153,6 @@ Buffer OpenPlanes::Emit(FunctionEmitter& f, const Tensor& x, const GemmTypes& ty
     out.start = kb.Int(-pads[2]);
     out.columns = kb.Int(in[2]);
     out.width = kb.Int(padded[2]);
-    out.padding = kb.Zero(out.accumulator);
     const Value first = kb.Mul(kb.Add(kb.Mul(plane, phases[0] * phases[1]), phase), phase_elements() * phases[2]);
     const Value line = kb.Add(first, kb.Mul(kb.Add(kb.Mul(d, padded[1]), h), padded[2]));
     const Value to = kb.At(k.Pointer(copy), line, out.accumulator);

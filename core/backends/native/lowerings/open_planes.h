@@ -4,7 +4,6 @@
 
 #include <array>
 #include <cstdint>
-#include <vector>
 
 #include "core/backends/native/conv_plan.h"
 #include "core/backends/native/function_emitter.h"
@@ -12,18 +11,6 @@
 #include "core/backends/native/lowerings/windows.h"
 
 namespace inlay::native {
-
-// A row of x with its padding, split by the stride: element q of phase p is x[start + q * stride + p] where that
-// exists, else zero.
-struct PaddedRow {
-  std::vector<mlir::Value> to;  // by phase: all of them, or the first
-  mlir::Type stored, accumulator;
-  int64_t lanes = 0, stride = 1;
-  mlir::Value start, columns, width;  // columns: of x; width: of a phase
-  mlir::Value padding;                // an accumulator
-};
-// `exists`: else all of it is padding, and x is not read.
-void EmitPaddedRow(KernelBuilder& kb, const PaddedRow& row, mlir::Value exists, mlir::Value x);
 
 // A plane of x with the padding in it, split by the stride: element (q, p) of a strided axis is the padded coordinate
 // q * stride + p. So every tap of a row of results reads elements that follow each other.
