@@ -110,11 +110,30 @@ void SpreadPlane(KernelBuilder& kb, const ConvPlan& plan, Value x, const InputEl
   });
 }
 
+// Of no halves: each phase's elements, from one vector after the other.
+std::vector<Value> DeinterleaveOdd(KernelBuilder& kb, const std::vector<Value>& run, int64_t lanes) {
+  const int64_t stride = run.size();
+  std::vector<Value> phases(stride, run[0]);
+  for (int64_t phase = 0; phase < stride; ++phase) {
+    for (int64_t i = 1; i < stride; ++i) {
+      llvm::SmallVector<int64_t> mask(lanes);
+      for (int64_t l = 0; l < lanes; ++l) {
+        const int64_t at = l * stride + phase;
+        const bool of_first = i == 1 && at < lanes;
+        mask[l] = of_first ? at : at / lanes == i ? lanes + at % lanes : l;
+      }
+      phases[phase] = kb.b.create<mlir::vector::ShuffleOp>(kb.loc, phases[phase], run[i], mask);
+    }
+  }
+  return phases;
+}
+
 }  // namespace
 
 std::vector<Value> Deinterleave(KernelBuilder& kb, const std::vector<Value>& run) {
   if (run.size() == 1) return run;
   const int64_t lanes = mlir::cast<mlir::VectorType>(run[0].getType()).getNumElements();
+  if (run.size() % 2 == 1) return DeinterleaveOdd(kb, run, lanes);
   std::vector<Value> half[2];
   for (int64_t parity : {0, 1}) {
     llvm::SmallVector<int64_t> mask(lanes);

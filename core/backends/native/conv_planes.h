@@ -22,7 +22,7 @@ struct InputElements {
   }
 };
 
-// A run of stride vectors, by phase: lane l of result p is their element l * stride + p. A power of two.
+// A run of stride vectors, by phase: lane l of result p is their element l * stride + p.
 std::vector<mlir::Value> Deinterleave(KernelBuilder& kb, const std::vector<mlir::Value>& run);
 
 // One plane of x to its padded copy, or the part of it that the output rows from `out_row` on see.

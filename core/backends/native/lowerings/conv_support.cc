@@ -70,4 +70,22 @@ Epilogue StorePixels(Kernel& k, const Node& n, int64_t groups, bool flat, Value 
   };
 }
 
+Buffer PackGroups(FunctionEmitter& f, const Node& conv, const GemmTypes& types, int64_t elements, bool widened,
+                  const std::function<void(Ops&, const StridedMatrix& from, Value to)>& pack) {
+  const Tensor& w = conv.in(1);
+  const int64_t groups = conv.attrs->IntOr("groups", 1), group = w.Elements().value() / groups;
+  const int64_t steps = Product(w.dims, 1, w.rank()).value();
+  const bool constant = f.IsConstantParam(w);
+  const int64_t bytes = groups * elements * types.accumulator_bytes + f.cpu().core.vector_bytes;
+  const Buffer packed = constant ? f.State(bytes) : f.Temporary(bytes);
+  auto pack_group = [&](Kernel& k, Value i) {
+    Ops& o = k.o;
+    const mlir::Type stored = types.Stored(o), element = widened ? types.Accumulator(o) : stored;
+    const StridedMatrix from{o.At(k.Pointer(w), o.KernelBuilder::Mul(i, group), stored), stored, 1, steps};
+    pack(o, from, o.At(k.Pointer(packed), o.KernelBuilder::Mul(i, elements), element));
+  };
+  f.ParallelEach(groups, static_cast<double>(group), pack_group, constant ? Phase::kInit : Phase::kRun);
+  return packed;
+}
+
 }  // namespace inlay::native

@@ -8,6 +8,7 @@
 #include "core/backends/native/conv.h"
 #include "core/backends/native/function_emitter.h"
 #include "core/backends/native/lowerings/gemm_support.h"
+#include "core/backends/native/packing.h"
 
 namespace inlay::native {
 
@@ -32,6 +33,12 @@ struct ConvInput {
   int64_t element_bytes;
   std::function<InputElements(Ops&)> elements;
 };
+
+// Weights of a convolution of open size as `pack` makes them from each group's ([tap], [channel]), `elements` of them,
+// as stored or `widened`, with room for a vector behind the last: once at load where they are constant, else by every
+// call.
+Buffer PackGroups(FunctionEmitter& f, const Node& conv, const GemmTypes& types, int64_t elements, bool widened,
+                  const std::function<void(Ops&, const StridedMatrix& from, mlir::Value to)>& pack);
 
 // Weights in the layout of the tasks: once at load where they are constant, else by every call. `w`: of `types`.
 Buffer PackedWeights(FunctionEmitter& f, const Buffer& w, bool constant, const ConvPlan& plan, const GemmTypes& types);

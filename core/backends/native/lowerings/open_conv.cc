@@ -22,7 +22,6 @@ using mlir::Value;
 
 // What the tile is chosen for.
 constexpr int64_t kNominalPixels = 1024;
-constexpr int64_t kMaxUnrolledTaps = 8;
 // Of fewer steps, what a tile's sums cost on their way through L1 shows: code for images that fill panels alone.
 constexpr int64_t kFewSteps = 64;
 
@@ -44,7 +43,9 @@ class OpenConvolution {
   }
 
   void Emit() {
-    const Buffer weights = PackWeights();
+    const Buffer weights =
+        PackGroups(f_, n_, types_, plan_.packed_row_elements(), /*widened=*/false,
+                   [&](Ops& o, const StridedMatrix& from, Value to) { EmitPackRows(o, plan_, from, to); });
     // Rows of a panel are copied in whole vectors, also those at the end of the last plane.
     const Buffer planes = planes_.Emit(f_, x_, types_, plan_.lanes, plan_.nr() + plan_.lanes);
     ShapeMap shapes;
@@ -86,22 +87,6 @@ class OpenConvolution {
     Value planes, spilled;
   };
 
-  Buffer PackWeights() {
-    const Tensor& w = n_.in(1);
-    const bool constant = f_.IsConstantParam(w);
-    const int64_t bytes = (groups_ * plan_.packed_row_elements() + plan_.lanes) * types_.accumulator_bytes;
-    const Buffer weights = constant ? f_.State(bytes) : f_.Temporary(bytes);
-    auto pack = [&](Kernel& k, Value group) {
-      const Type stored = types_.Stored(k.o);
-      const Value from = k.o.At(k.Pointer(w), k.o.Mul(group, plan_.m * plan_.k), stored);
-      const Value to = k.o.At(k.Pointer(weights), k.o.Mul(group, plan_.packed_row_elements()), stored);
-      EmitPackRows(k.o, plan_, StridedMatrix{from, stored, 1, plan_.k}, to);
-    };
-    const double cycles = static_cast<double>(plan_.m * plan_.k);
-    f_.ParallelEach(groups_, cycles, pack, constant ? Phase::kInit : Phase::kRun);
-    return weights;
-  }
-
   // `fills`: the image is known to have pixels for the panel.
   GemmKernel KernelOf(const Task& task, Value weights, bool flat, bool fills) {
     KernelBuilder& kb = task.k.o;
@@ -132,25 +117,13 @@ class OpenConvolution {
     Ops& o = task.k.o;
     const Type element = planes_.Element(o, types_), accumulator = types_.Accumulator(o);
     const Type vector = KernelBuilder::Vector(plan_.lanes, element);
-    const Spatial& kernel = planes_.kernel;
     const Value first_plane = kb.Add(kb.Mul(task.image, groups_ * channels_), kb.Mul(task.group, channels_));
     const Value channel = kb.Div(request.k_begin, planes_.taps());
     const Value planes = kb.At(task.planes, kb.Mul(kb.Add(first_plane, channel), planes_.plane_elements()), element);
     const Value channels = kb.Sub(kb.Div(request.k_end, planes_.taps()), channel);
     auto for_taps = [&](const std::function<void(Value plane, Value at)>& copy) {
-      kb.For(kb.Int(0), channels, 1, [&](Value c) {
-        const Value plane = kb.At(planes, kb.Mul(c, planes_.plane_elements()), element);
-        kb.For(kernel[0], [&](Value d) {
-          kb.For(kernel[1], [&](Value h) {
-            const Value row = kb.Add(kb.Mul(kb.Add(kb.Mul(c, kernel[0]), d), kernel[1]), h);
-            auto tap = [&](Value w) {
-              const Value at = kb.Mul(kb.Add(kb.Mul(row, kernel[2]), w), plan_.nr());
-              copy(kb.At(plane, planes_.TapOffset(kb, d, h, w), element), kb.At(request.to, at, accumulator));
-            };
-            if (kernel[2] > kMaxUnrolledTaps) return kb.For(kernel[2], tap);
-            for (int64_t w = 0; w < kernel[2]; ++w) tap(kb.Int(w));
-          });
-        });
+      planes_.ForTaps(kb, channels, [&](Value step, Value offset) {
+        copy(kb.At(planes, offset, element), kb.At(request.to, kb.Mul(step, plan_.nr()), accumulator));
       });
     };
     auto copy_vectors = [&](Value from, Value to) {

@@ -40,7 +40,6 @@ constexpr int64_t kMinSteps = 128, kWholeSteps = 256;
 // An image of the size that images mostly have; and how many of its pixels are few (Zen 3, GFLOP/s by panels and by
 // rows: 2048 channels of 7x7 to 512 72 -> 88; of 14x14 89 and 87, 28x28 92 and 85).
 constexpr int64_t kNominalSide = 224, kFewPixels = 128;
-constexpr int64_t kMaxUnrolledTaps = 8;
 
 class OpenPixelRows {
  public:
@@ -79,7 +78,9 @@ class OpenPixelRows {
   }
 
   void Emit() {
-    const Buffer weights = PackWeights();
+    const Buffer weights =
+        PackGroups(f_, n_, types_, plan_.k * plan_.packed_columns(), /*widened=*/true,
+                   [&](Ops& o, const StridedMatrix& from, Value to) { EmitPackColumns(o, plan_, from, Float(o), to); });
     const Buffer planes = planes_.Emit(f_, n_.in(0), types_, plan_.lanes, plan_.lanes);
     const int64_t alone = TaskPanels(kTaskChannels), shared = TaskPanels(kSharedTaskChannels);
     auto one_thread = [&] { EmitProducts(planes, weights, alone); };
@@ -116,24 +117,7 @@ class OpenPixelRows {
   Type Float(Ops& o) const { return types_.Accumulator(o); }
   bool has_lower() const { return plan_.core.has_few_registers() && plan_.mr > 2; }
   int64_t panel_sums() const { return plan_.nr() * task_pixels_; }
-  int64_t group_weights() const { return plan_.k * plan_.packed_columns(); }
   Value Scratch(const Task& t, int64_t offset) { return t.k.o.At(t.scratch, offset, t.k.o.b.getI8Type()); }
-
-  Buffer PackWeights() {
-    const Tensor& w = n_.in(1);
-    const bool constant = f_.IsConstantParam(w);
-    const int64_t bytes = groups_ * group_weights() * types_.accumulator_bytes;
-    const Buffer weights = constant ? f_.State(bytes) : f_.Temporary(bytes);
-    auto pack = [&](Kernel& k, Value group) {
-      const Type stored = types_.Stored(k.o);
-      const Value from = k.o.At(k.Pointer(w), k.o.Mul(group, outputs_ * plan_.k), stored);
-      const Value to = k.o.At(k.Pointer(weights), k.o.Mul(group, group_weights()), Float(k.o));
-      EmitPackColumns(k.o, plan_, StridedMatrix{from, stored, 1, plan_.k}, Float(k.o), to);
-    };
-    const double cycles = static_cast<double>(outputs_ * plan_.k);
-    f_.ParallelEach(groups_, cycles, pack, constant ? Phase::kInit : Phase::kRun);
-    return weights;
-  }
 
   // Of tasks of so many channels at most, as even as they can be.
   int64_t TaskPanels(int64_t channels) const {
@@ -260,7 +244,6 @@ class OpenPixelRows {
     KernelBuilder& kb = o;
     const Type element = planes_.Element(o, types_), f32 = Float(o), word = kb.b.getI64Type();
     const Type vector = KernelBuilder::Vector(plan_.lanes, element);
-    const Spatial& kernel = planes_.kernel;
     const Value to = Scratch(t, pixels_at_), channel = kb.Div(begin, planes_.taps());
     const Value first = kb.Add(kb.Mul(t.group, channels_), channel);
     const Value last =
@@ -282,19 +265,9 @@ class OpenPixelRows {
             copy_vector);
       });
     };
-    kb.For(kb.Int(0), kb.Div(steps, planes_.taps()), 1, [&](Value c) {
-      const Value plane = kb.Mul(kb.Add(first, c), planes_.plane_elements());
-      kb.For(kernel[0], [&](Value d) {
-        kb.For(kernel[1], [&](Value h) {
-          const Value row = kb.Add(kb.Mul(kb.Add(kb.Mul(c, kernel[0]), d), kernel[1]), h);
-          auto tap = [&](Value w) {
-            const Value line = kb.Mul(kb.Add(kb.Mul(row, kernel[2]), w), plan_.mr);
-            copy_runs(kb.Add(plane, planes_.TapOffset(kb, d, h, w)), kb.At(to, line, f32));
-          };
-          if (kernel[2] > kMaxUnrolledTaps) return kb.For(kernel[2], tap);
-          for (int64_t w = 0; w < kernel[2]; ++w) tap(kb.Int(w));
-        });
-      });
+    const Value plane = kb.Mul(first, planes_.plane_elements());
+    planes_.ForTaps(kb, kb.Div(steps, planes_.taps()), [&](Value step, Value offset) {
+      copy_runs(kb.Add(plane, offset), kb.At(to, kb.Mul(step, plan_.mr), f32));
     });
   }
 

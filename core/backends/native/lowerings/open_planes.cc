@@ -12,6 +12,8 @@ using mlir::Value;
 
 namespace {
 
+constexpr int64_t kMaxUnrolledTaps = 8;
+
 // A row of x with its padding, split by the stride: element q of phase p is x[start + q * stride + p] where that
 // exists, else zero.
 struct PaddedRow {
@@ -121,6 +123,21 @@ Value OpenPlanes::TapOffset(KernelBuilder& kb, Value d, Value h, Value w) const 
     at = kb.Add(kb.Mul(at, padded[i]), kb.Div(coordinate, strides[i]));
   }
   return kb.Add(kb.Mul(phase, phase_elements()), at);
+}
+
+void OpenPlanes::ForTaps(KernelBuilder& kb, Value channels,
+                         const std::function<void(Value step, Value offset)>& body) const {
+  kb.For(kb.Int(0), channels, 1, [&](Value c) {
+    const Value plane = kb.Mul(c, plane_elements());
+    kb.For(kernel[0], [&](Value d) {
+      kb.For(kernel[1], [&](Value h) {
+        const Value row = kb.Add(kb.Mul(kb.Add(kb.Mul(c, kernel[0]), d), kernel[1]), h);
+        auto tap = [&](Value w) { body(kb.Add(kb.Mul(row, kernel[2]), w), kb.Add(plane, TapOffset(kb, d, h, w))); };
+        if (kernel[2] > kMaxUnrolledTaps) return kb.For(kernel[2], tap);
+        for (int64_t w = 0; w < kernel[2]; ++w) tap(kb.Int(w));
+      });
+    });
+  });
 }
 
 Value OpenPlanes::RowOffset(KernelBuilder& kb, Value row) const {

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 
 #include "core/backends/native/conv_plan.h"
 #include "core/backends/native/function_emitter.h"
@@ -33,6 +34,10 @@ class OpenPlanes {
   bool AreImages() const { return are_images_; }
   // Where the tap lies, from a pixel's place on.
   mlir::Value TapOffset(KernelBuilder& kb, mlir::Value d, mlir::Value h, mlir::Value w) const;
+  // Loops over the taps of `channels` channels: step (channel * taps() + tap), and where the tap lies, from a pixel's
+  // place in the first channel's plane on.
+  void ForTaps(KernelBuilder& kb, mlir::Value channels,
+               const std::function<void(mlir::Value step, mlir::Value offset)>& body) const;
   // Where the row of results, counted through all slices, begins.
   mlir::Value RowOffset(KernelBuilder& kb, mlir::Value row) const;
 

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/backends/native/conv_planes.h"
 #include "core/backends/native/lowerings/conv_support.h"
 #include "core/backends/native/rounding.h"
 
@@ -140,14 +141,15 @@ class OpenWindows {
           });
         };
         auto copied = [&](Value at) {
-          std::vector<Value> run, phases;
+          std::vector<Value> run;
           for (int64_t i = 0; i < stride_; ++i) {
             const Value from = kb.At(x, kb.Add(at, i * lanes_), stored);
             const Value there = kb.MaskedLoad(from, masks[i], kb.Zero(KernelBuilder::Vector(lanes_, stored)));
             run.push_back(k.o.Select(masks[i], kb.Widen(there, accumulator), padding));
           }
-          for (int64_t i = 0; i < planes_.phases[2]; ++i) phases.push_back(EveryNth(k.o, run, i));
-          return phases;
+          run = Deinterleave(kb, run);
+          run.resize(planes_.phases[2]);
+          return run;
         };
         auto padded = [&](Value) { return std::vector<Value>(planes_.phases[2], padding); };
         each_row(kb.Int(0), begin, padded);
@@ -155,22 +157,6 @@ class OpenWindows {
         each_row(end, rows, padded);
       });
     }
-  }
-
-  // Elements phase, phase + n, ... of n vectors.
-  static Value EveryNth(Ops& o, const std::vector<Value>& vectors, int64_t phase) {
-    const int64_t n = vectors.size(), lanes = Ops::Lanes(vectors[0]);
-    Value all = vectors[0];
-    for (int64_t i = 1; i < n; ++i) {
-      std::vector<int64_t> mask;
-      for (int64_t lane = 0; lane < lanes; ++lane) {
-        const int64_t at = lane * n + phase;
-        const bool is_first = i == 1 && at < lanes;
-        mask.push_back(is_first ? at : at / lanes == i ? lanes + at % lanes : lane);
-      }
-      all = o.Shuffle(all, vectors[i], mask);
-    }
-    return all;
   }
 
   void Compute(Kernel& k, const Block& b) {

@@ -552,6 +552,7 @@ def test_images_that_became_small(s):
     convolution("groups", 390, (96, 130, 1, 1), groups=3, **none)
     convolution("strided", 40, (36, 40, 3, 3), strides=[2, 2], pads=[1, 1, 1, 1])
     convolution("dilated", 19, (40, 19, 3, 3), dilations=[2, 1], pads=[2, 1, 2, 1])
+    convolution("no_channels", 0, (32, 0, 1, 1), **none)
     convolution("panels_in_blocks", 130, (600, 130, 1, 1), sizes=small[::5], **none)
     convolution("half", 150, (32, 150, 1, 1), dtype="f16", sizes=small[::3], **none)
     convolution("tail", 130, (32, 130, 1, 1), tail=lambda b, y: b.op("mul", b.op("sigmoid", y), y), **none)
