@@ -134,6 +134,23 @@ def pyramid() -> onnx.ModelProto:
     return g.finish([(y, "y", ["batch", 6, "4*h", "4*w"]), (half, "half", ["batch", 6, "h", "w"])])
 
 
+def hourglass() -> onnx.ModelProto:
+    """Two ways to a quarter and up to a half again, that meet where the sizes are 4*n or 4*n-1."""
+    g = Graph("hourglass")
+    x = g.input("x", F32, ["batch", 3, "height", "width"])
+
+    def conv(x: str, name: str, a: int, b: int, size: int, stride: int) -> str:
+        return g.op("Conv", x, g.weight(name, (b, a, size, size)), pads=[size // 2] * 4, strides=[stride] * 2)
+
+    half = g.op("Relu", conv(x, "stem", 3, 8, 3, 2))
+    short = conv(g.op("MaxPool", half, kernel_shape=[2, 2], strides=[2, 2]), "short", 8, 12, 1, 1)
+    quarter = g.op("Relu", g.op("Add", conv(half, "long", 8, 12, 3, 2), short))
+    up = g.op("Resize", quarter, "", g.constant([1, 1, 2, 2], np.float32), mode="linear")
+    y = conv(g.op("Concat", up, half, axis=1), "out", 20, 4, 3, 1)
+    z = g.op("Add", g.op("MaxPool", up, kernel_shape=[2, 2], strides=[2, 2]), g.op("Sigmoid", quarter))
+    return g.finish([(y, "y", ["batch", 4, "h", "w"]), (z, "z", ["batch", 12, "hh", "ww"])])
+
+
 def segmentation() -> onnx.ModelProto:
     """Scores of a coarse map, at the image's size, which need be no multiple of it."""
     g = Graph("segmentation")
@@ -266,6 +283,10 @@ CASES = {
         [{"batch": b, "height": h, "width": w} for b, h, w in ((1, 32, 32), (2, 9, 14), (1, 5, 51))],
     ),
     "pyramid": (pyramid, [{"batch": b, "h": h, "w": w} for b, h, w in ((1, 20, 20), (2, 5, 3), (1, 1, 17))]),
+    "hourglass": (
+        hourglass,
+        [{"batch": b, "height": h, "width": w} for b, h, w in ((1, 32, 32), (2, 7, 12), (3, 4, 35), (1, 63, 3))],
+    ),
     "segmentation": (
         segmentation,
         [{"batch": b, "height": h, "width": w} for b, h, w in ((1, 64, 64), (2, 37, 75), (1, 3, 5), (1, 1, 131))],
@@ -375,6 +396,25 @@ def test_sizes_that_are_no_multiple_are_named(client):
     module = build(unet(), client).jit()
     with pytest.raises(inlay.InlayError, match=r"input 'x': dimension 2 is 30; it must be 4\*h"):
         module["main"](np.zeros((1, 3, 30, 16), np.float32))
+
+
+def test_sizes_at_which_two_ways_do_not_meet_are_named(client, tmp_path):
+    """As onnxruntime, which finds out at the operator that joins them."""
+    model = hourglass()
+    module = inlay.from_onnx(model, executor="vm")
+    executable = inlay.build(module, config(), server=client)
+    exported = inlay.load_library(executable.export_library(tmp_path / "model.so"))
+    with executable.jit(remote=True) as remote:
+        for symbol, sizes in (("height", {"height": 9, "width": 8}), ("width", {"height": 7, "width": 22})):
+            inputs = inputs_at(model, batch=1, **sizes)
+            with pytest.raises(Exception, match="ONNXRuntimeError.*running Add node"):
+                reference(model, inputs)
+            why = f"the model needs '(({symbol}+1)/4)-(({symbol}+3)/4)' to be 0 or more; it is -1 ({symbol} = "
+            for run in (exported, remote):
+                with pytest.raises(inlay.InlayError, match=re.escape(why) + rf"{sizes[symbol]} from input 'x'\)"):
+                    run["main"](**inputs)
+    # The slices are read where the join does.
+    assert ["slice", "concat"] in [p.ops for p in executable.report.partitions]
 
 
 def test_sizes_of_no_image_are_named(client):

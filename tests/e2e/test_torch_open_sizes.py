@@ -69,6 +69,21 @@ class Images(nn.Module):
         return self.head(F.adaptive_avg_pool2d(y, 3).flatten(1)), mask.softmax(1)
 
 
+class Hourglass(nn.Module):
+    """Two ways to a quarter and up to a half again, that meet where height and width are 4*n or 4*n-1."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem, self.long = nn.Conv2d(3, 8, 3, 2, 1), nn.Conv2d(8, 12, 3, 2, 1)
+        self.short, self.out = nn.Conv2d(8, 12, 1), nn.Conv2d(20, 4, 3, padding=1)
+
+    def forward(self, x):
+        half = F.relu(self.stem(x))
+        quarter = F.relu(self.long(half) + self.short(F.max_pool2d(half, 2)))
+        up = F.interpolate(quarter, scale_factor=2)
+        return self.out(torch.cat([up, half], 1)).flatten(2)
+
+
 class Tokens(nn.Module):
     """Any number and length: embeddings, positions of a table, grouped causal attention, padding, a mean of what is real."""
 
@@ -116,6 +131,7 @@ def sound(n, length):
 
 CASES = {
     "images": (Images, images, ({0: D, 2: D, 3: D},), [(2, 64, 96), (1, 97, 75), (3, 33, 130)]),
+    "hourglass": (Hourglass, images, ({0: D, 2: D, 3: D},), [(2, 32, 64), (1, 55, 8), (3, 36, 31)]),
     "tokens": (Tokens, tokens, ({0: D, 1: D}, {0: D, 1: D}), [(2, 9), (1, 100), (3, 17), (2, 64)]),
     "sound": (Sound, sound, ({0: D},), [(2, 200), (5, 200)]),
 }
@@ -137,7 +153,7 @@ def test_one_import_serves_all_sizes(name, client):
         close(main(*given), model(*given))
 
 
-@pytest.mark.parametrize("name", ["images", "tokens"])  # PyTorch itself unrolls a recurrence
+@pytest.mark.parametrize("name", ["images", "hourglass", "tokens"])  # PyTorch itself unrolls a recurrence
 def test_one_compile_serves_all_sizes(name, compiled, caplog):
     kind, inputs, _, sizes = CASES[name]
     model = network(kind)
@@ -246,6 +262,17 @@ def test_runs_that_the_program_is_not_for_are_refused(client, tmp_path):
                 run(torch.randn(*size))
         with pytest.raises(inlay.InlayError):
             run(torch.randn(7, 13))
+
+
+def test_runs_whose_feature_maps_do_not_fit_are_refused(client):
+    model = network(Hourglass)
+    module = inlay.from_torch(model, images(2, 32, 64), dynamic_shapes=({0: D, 2: D, 3: D},))
+    height = module.inputs()[0][1].shape[2]
+    main = inlay.build(module, VM, server=client).jit()["main"]
+    with pytest.raises(RuntimeError, match="must match the size"):
+        model(*images(2, 33, 64))
+    with pytest.raises(inlay.InlayError, match=rf"to be 0 or more; it is -1 \({height} = 33 from input 'x'\)"):
+        main(*images(2, 33, 64))
 
 
 def test_the_command_line_takes_open_programs(shared_daemon, tmp_path):

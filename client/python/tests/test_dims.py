@@ -141,6 +141,40 @@ def test_broadcast_says_what_helps():
         dims.broadcast_dim("a", "b")
 
 
+@pytest.mark.parametrize(
+    ("a", "b", "may"),
+    [
+        ("2*(h/2)", "h", True), ("(h+3)/4", "(h+1)/4", True), ("(h+3)/4", "2*((h+7)/8)", True),
+        ("4*(h/2)+w/2", "2*h+(w+1)/2", True), ("h/2+h/3", "5*h/6", True), ("(h/2+w/2)/2", "(h+w)/4", True),
+        ("8*(h/8)+7", "h", True), ("8*(h/8)+8", "h", False), ("8*(h/8)-1", "h", False), ("h/2+1", "(h+1)/2", True),
+        ("h/2+2", "(h+1)/2", False), ("h", "h+1", False), ("h/2", "h", False), ("h/2", "w/2", False), ("h", "w", False),
+        ("h/2*(h/2)*4", "h*h", False),  # what is left is no number: "h" is told to be declared as a multiple
+        ("h/32", 7, False), ("h-4*(h/4)", 3, True), ("h-4*(h/4)", 4, False),
+    ],
+)  # fmt: skip
+def test_extents_that_differ_by_rests(a, b, may):
+    a, b = (dims.canonical(d) if isinstance(d, str) else d for d in (a, b))
+    assert dims.differ_by_rests(a, b) == dims.differ_by_rests(b, a) == may
+
+
+def test_what_is_equal_at_large_sizes_differs_by_rests():
+    generator = random.Random(0)
+    seen = set()
+    for _ in range(1000):
+        m, n, by = (generator.randint(2, 8) for _ in range(3))
+        i, j = (generator.randint(-20, 20) for _ in range(2))
+        a, b = (dims.mul(dims.floordiv(dims.add("h", at), d), d * by) for at, d in ((i, m), (j, n)))
+        equal = any(at_size(a, h) == at_size(b, h) for h in range(1000, 1000 + m * n))
+        if a != b:
+            assert dims.differ_by_rests(a, b) or not equal, (a, b)
+            seen.add((equal, dims.differ_by_rests(a, b)))
+    assert {(True, True), (False, False)} <= seen
+
+
+def at_size(dim, h):
+    return dims.canonical(str(dim), {"h": h})
+
+
 def test_slices():
     """As core/ir/ops_test.cc's."""
     end, first = 2**63 - 1, -(2**63)

@@ -158,8 +158,8 @@ def test_residuals_of_open_height_and_width():
     assert shapes(module) == [("2*m", 4, "8*h", 33), ("2*m", 4, "h", 5)]
 
 
-def test_sizes_that_must_halve_are_declared_as_multiples():
-    """A U-Net: what comes up again meets what went down."""
+def test_sizes_that_must_halve():
+    """A U-Net: what comes up again meets what went down, in runs of such sizes, or of all where they are declared."""
     nodes = [
         helper.make_node("MaxPool", ["x"], ["down"], kernel_shape=[2, 2], strides=[2, 2]),
         helper.make_node("ConvTranspose", ["down", "w"], ["up"], strides=[2, 2]),
@@ -167,10 +167,81 @@ def test_sizes_that_must_halve_are_declared_as_multiples():
     ]
     weights = {"w": np.ones((4, 4, 2, 2), np.float32)}
     model = with_result(nodes, [1, 4, "height", "width"], [1, 8, "height", "width"], weights)
-    with pytest.raises(UnsupportedOperatorError, match=r"declare height as a multiple, e.g. shape={'height': '8\*n'}"):
-        from_onnx(model)
+    module = from_onnx(model, {"width": 6})
+    assert ops_of(module) == ["max_pool", "conv_transpose", "slice", "concat", "add"]
+    assert module.required_extents() == ["-2*((height)/2)+height", "2*((height)/2)-height"]
+    assert len(from_onnx(model).required_extents()) == 4
     for shape in ({"height": "8 * h", "width": "2*w"}, {"x": [1, 4, "8*h", "w*2"], "z": [1, 8, "4*h*2", "2*w"]}):
-        assert shapes(from_onnx(model, shape)) == [(1, 4, "8*h", "2*w"), (1, 8, "8*h", "2*w")]
+        module = from_onnx(model, shape)
+        assert shapes(module) == [(1, 4, "8*h", "2*w"), (1, 8, "8*h", "2*w")]
+        assert module.required_extents() == []
+
+
+def halves(*ways):
+    """x [h] pooled in several ways: by (window, stride, pad at either end)."""
+    return [
+        helper.make_node("MaxPool", ["x"], [f"p{i}"], kernel_shape=[k], strides=[s], pads=[p, p])
+        for i, (k, s, p) in enumerate(ways)
+    ]
+
+
+@pytest.mark.parametrize(
+    "join",
+    [
+        helper.make_node("Mul", ["p0", "p1"], ["y"]),
+        helper.make_node("Concat", ["p1", "p0"], ["y"], axis=-2),
+        helper.make_node("Sum", ["p0", "p1", "p0"], ["y"]),
+        helper.make_node("Where", ["true", "p0", "p1"], ["y"]),
+        helper.make_node("Less", ["one", "p1"], ["y"]),  # nothing but p1: no extents to join
+    ],
+    ids=lambda node: node.op_type,
+)
+def test_extents_that_differ_by_the_rest_of_a_division(join):
+    """Floor and ceiling of a half are equal in every second run."""
+    constants = {"true": np.array([True]), "one": np.ones([1, 1, 1], np.float32)}
+    model = make([*halves((2, 2, 0), (3, 2, 1)), join], {"x": (F32, [1, 4, "h"])}, ["y"], constants)
+    module = from_onnx(model)
+    both = ["((h)/2)-((h+1)/2)", "-((h)/2)+((h+1)/2)"]
+    assert module.required_extents() == ([] if join.op_type == "Less" else both)
+    assert ops_of(module).count("slice") == {"Less": 0, "Sum": 1}.get(join.op_type, 1)
+
+
+def test_the_simplest_extent_is_kept():
+    """What follows has it as well, and is joined no more."""
+    nodes = [
+        *halves((2, 2, 0)),
+        helper.make_node("ConvTranspose", ["p0", "w"], ["up"], strides=[2]),
+        helper.make_node("Add", ["up", "x"], ["a"]),
+        helper.make_node("Concat", ["x", "up", "a"], ["y"], axis=0),
+        helper.make_node("Sub", ["y", "x"], ["z"]),
+    ]
+    module = from_onnx(make(nodes, {"x": (F32, [1, 4, "h"])}, ["z"], {"w": np.ones((4, 4, 2), np.float32)}))
+    assert ops_of(module).count("slice") == 2  # "up", for each that reads it
+    assert module.required_extents() == ["-2*((h)/2)+h", "2*((h)/2)-h"]
+
+
+def test_extents_that_are_never_equal_or_nobody_knows_in_time():
+    x = {"x": (F32, [1, 4, "h"]), "y": (F32, [1, 4, "k"]), "c": (TensorProto.BOOL, [])}
+
+    def refused(nodes, why, inputs=x):
+        with pytest.raises(UnsupportedOperatorError, match=why):
+            from_onnx(make(nodes, inputs, ["z"]), executor="vm")
+
+    def add(a, b):
+        return helper.make_node("Add", [a, b], ["z"])
+
+    refused([*halves((2, 2, 0)), add("p0", "x")], r"\(\(h\)/2\) and h do not broadcast; declare h as a multiple")
+    refused([*halves((2, 1, 0)), add("p0", "x")], "h-1 and h do not broadcast$")
+    refused([*halves((2, 2, 0), (2, 2, 1)), add("p0", "p1")], "do not broadcast")  # h/2 and h/2 + 1
+    refused([*halves((2, 2, 0)), add("p0", "y")], "do not broadcast")
+    pooled = helper.make_graph(
+        [*halves((2, 2, 0), (3, 2, 1)), add("p0", "p1")], "then", [], [helper.make_empty_tensor_value_info("z")]
+    )
+    other = helper.make_graph(
+        [helper.make_node("Identity", ["x"], ["e"])], "else", [], [helper.make_empty_tensor_value_info("e")]
+    )
+    choice = helper.make_node("If", ["c"], ["z"], then_branch=pooled, else_branch=other)
+    refused([choice], "do not broadcast.*declare h as a multiple")  # a run may take the other branch
 
 
 def test_auto_pad_of_multiples():

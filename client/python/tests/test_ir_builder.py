@@ -7,6 +7,7 @@ from reference.evaluator import evaluate
 
 from inlay.errors import InvalidModelError
 from inlay.ir import FunctionBuilder, TensorType
+from inlay.ir.joins import JoiningBuilder
 
 
 def _mlp():
@@ -132,6 +133,41 @@ def test_bounds_that_cannot_be():
     static = static.finish([static.op("relu", static.param("x", "f32", (3,)))])
     with pytest.raises(ValueError, match="no input has the symbol 'seq'; main has none"):
         static.with_bounds({"seq": (1, 2)})
+
+
+def halves(b, x):
+    """Its floor and its ceiling."""
+    pool = {"dilations": [1], "ceil_mode": False, "strides": [2]}
+    return (b.op("max_pool", x, kernel=[2], pads=[0, 0], **pool), b.op("max_pool", x, kernel=[3], pads=[1, 1], **pool))
+
+
+def test_arguments_are_joined_where_main_can_require_it():
+    b = JoiningBuilder()
+    x, flag = b.param("x", "f32", (1, 4, "2*n+h")), b.param("flag", "bool", ())
+    low, high = halves(b, x)
+    both = ["((h)/2)-((h+1)/2)", "-((h)/2)+((h+1)/2)"]
+    assert b.op("add", high, low).shape[2] == "((h)/2)+n" and b.required == both
+    b.preferred = frozenset([high.shape[2]])
+    assert b.op("where", b.op("less", low, high), b.op("neg", high), low).shape[2] == "((h+1)/2)+n"
+    before = len(b.required)
+
+    def refused(builder, one, other):
+        with pytest.raises(InvalidModelError, match="do not broadcast"):
+            builder.op("mul", one, other)
+        with pytest.raises(InvalidModelError, match="differ outside axis 1"):
+            builder.op("concat", one, other, axis=1)
+
+    # A name that a slice brings is none of main's inputs.
+    k = b.op("slice", x, begins=[0] * 3, ends=[2**63 - 1] * 3, steps=[1] * 3, dims=["", "", "k"])
+    refused(b, *halves(b, k))
+    b.if_(flag, lambda: [refused(b, low, high) or low], lambda: [low])
+
+    def body(inner, going, state):
+        refused(inner, *halves(inner, state))
+        return going, state
+
+    b.while_("turn", body, [flag, x])
+    assert len(b.required) == before
 
 
 def test_text_form_names_operators_types_and_places():

@@ -233,6 +233,13 @@ OTHERS = {
         seeded(lambda: nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)), [(2, 5, 8), (3, 7, 8), (5, 2, 8)], fixed=[2]
     ),
     "lstm": Case(seeded(lambda: nn.LSTM(4, 5, 2, bidirectional=True)), [(3, 2, 4), (3, 5, 4), (3, 7, 4)], fixed=[0, 2]),
+    "halves that meet": Case(
+        lambda x: (
+            x - F.interpolate(F.avg_pool1d(x, 2), scale_factor=2),
+            torch.cat([F.interpolate(F.avg_pool1d(x, 2), scale_factor=2), x], 1).flatten(1),
+        ),
+        [(2, 3, 8), (3, 5, 14), (4, 7, 4)],
+    ),
     "gru": Case(seeded(lambda: nn.GRU(4, 5, 2, batch_first=True)), [(2, 3, 4), (5, 3, 4), (7, 3, 4)], fixed=[1, 2]),
 }  # fmt: skip
 

@@ -148,6 +148,11 @@ class FunctionBuilder:
 
     # --- Control flow ---
 
+    @property
+    def in_body(self) -> bool:
+        """Whether what is written now is in a branch, or in another function than main: a run may never come to it."""
+        return len(self._blocks) > 1 or self.name != "main"
+
     def if_(
         self, condition: Var, then: Callable[[], Sequence[Var]], otherwise: Callable[[], Sequence[Var]]
     ) -> tuple[Var, ...]:

@@ -11,6 +11,7 @@ import functools
 import math
 import re
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 
 import numpy as np
 
@@ -331,6 +332,31 @@ def division_hint(*dims: Dim) -> str:
     """What helps where extents may differ by the rest of a division only (a U-Net's "2*((h)/2)" and "h"), or ""."""
     divided = [names_in(d)[0] for d in dims if isinstance(d, str) and any(_division((n,)) for n in _names(d))]
     return f"; declare {divided[0]} as a multiple, e.g. shape={{{divided[0]!r}: '8*n'}}" if divided else ""
+
+
+def differ_by_rests(a: Dim, b: Dim) -> bool:
+    """Whether two extents differ by the rests of divisions only, and by none in some run ("2*((h)/2)" and "h"; not
+    "((h)/2)" and "h", not "h" and "h+1")."""
+    # floor(p / m) = p / m - r / m with a rest r of 0 to m-1: the difference is that of the fractions, less what rests make.
+    try:
+        left = [(_polynomial(sub(a, b)), Fraction(1))]
+    except ValueError:
+        return False  # too large to tell
+    fractions: dict[_Names, Fraction] = {}
+    least = most = Fraction(0)
+    while left:
+        polynomial, factor = left.pop()
+        for names, c in polynomial.items():
+            part = c * factor
+            if not (division := _division(names)):
+                fractions[names] = fractions.get(names, Fraction(0)) + part
+                continue
+            of, m = division
+            left.append((of, part / m))
+            rest = part * (m - 1) / m
+            least, most = (least - rest, most) if rest > 0 else (least, most - rest)
+    number = fractions.pop((), Fraction(0))
+    return not any(fractions.values()) and least + number <= 0 <= most + number
 
 
 def _names(dim: Dim) -> list[str]:

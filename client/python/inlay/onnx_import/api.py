@@ -63,7 +63,9 @@ def from_onnx(
         shape: fixes extents. {"batch": 1} gives a symbolic dimension its value wherever it occurs;
             {"input": [1, 3, 224, 224]} gives an input its shape. An extent may be an expression over names as well:
             {"height": "8*h"}, or {"input": [1, 3, "8*h", "8*w"]}, for a U-Net, whose sizes must halve three times
-            without a rest. Symbolic dimensions that are left open stay symbolic in the module.
+            without a rest. Symbolic dimensions that are left open stay symbolic in the module; where it joins tensors
+            whose extents are equal only at some sizes ("2*((height)/2)" and "height"), a run at others is refused
+            (`IRModule.required_extents`).
         constants: {input: array} binds graph inputs to values known at compile time; they are then no parameters. For
             inputs whose values decide shapes (`UnsupportedOperatorError.needed_constants` lists them).
         executor: "vm": an If and a Loop whose conditions are only known at run time stay so, and the module needs

@@ -13,7 +13,7 @@ import onnx.defs
 
 from inlay.errors import InvalidModelError, UnsupportedNode, UnsupportedOperatorError
 from inlay.ir import FunctionBuilder, Var
-from inlay.ir.half import HalfBuilder
+from inlay.ir.joins import JoiningBuilder
 from inlay.ir.module import LITERAL_LIMIT, IRModule
 from inlay.onnx_import import fold, functions, partial
 from inlay.onnx_import.initializers import is_packed, load_packed, load_tensor
@@ -62,7 +62,8 @@ class GraphImporter:
         self.model = model
         self.control_flow = executor == "vm"  # whether If and Loop may be left to the run
         self.base = base
-        self.builder: FunctionBuilder = HalfBuilder("main")
+        self.main = JoiningBuilder("main")
+        self.builder: FunctionBuilder = self.main  # or that of the loop's body that is being converted
         self.opsets = {o.domain if o.domain != "ai.onnx" else "": o.version for o in model.opset_import}
         self.local_functions = {(f.domain, f.name): f for f in model.functions}
         self.problems: list[UnsupportedNode] = []
@@ -95,7 +96,8 @@ class GraphImporter:
                 self.report(onnx.NodeProto(name=output.name, op_type="graph output"), 0, error)
         if self.problems:
             raise UnsupportedOperatorError(self.problems, tuple(sorted(self.needs)))
-        return self.builder.finish(results, [o.name for o in graph.output])
+        module = self.main.finish(results, [o.name for o in graph.output])
+        return module.with_required_extents(self.main.required) if self.main.required else module
 
     def add_initializers(self, graph: onnx.GraphProto, scope: Scope) -> None:
         for tensor in graph.initializer:

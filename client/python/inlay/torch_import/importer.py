@@ -140,6 +140,8 @@ class GraphImporter:
         vals = node.meta.get("val")
         vals = list(vals) if isinstance(vals, (list, tuple)) else [vals]
         several = isinstance(node.meta.get("val"), (list, tuple))
+        # Extents that the program's own checks say are equal: as the one that PyTorch goes on with.
+        self.builder.preferred = frozenset(self.size(d) for v in vals if isinstance(v, torch.Tensor) for d in v.shape)
         ctx = NodeContext(self.builder, name, vals, meta_args, _read(node) if several else None, self.size)
         made = CONVERTERS[name](ctx, *positional, **named)
         if not several:

@@ -26,7 +26,8 @@ import numpy as np
 import torch
 
 from inlay import ir
-from inlay.ir.half import HALF, HalfBuilder
+from inlay.ir.half import HALF
+from inlay.ir.joins import JoiningBuilder
 from inlay.ir.module import LITERAL_LIMIT
 from inlay.ir.types import FLOATS, INTS, numpy_dtype
 from inlay.torch_import.extents import Extent, Undecided, Unsupported, at_least, fix
@@ -42,12 +43,8 @@ class Var(ir.Var):
         return tuple(Extent.of(d) for d in self.type.shape)
 
 
-class Builder(HalfBuilder):
+class Builder(JoiningBuilder):
     var_type = Var
-
-    def __init__(self, name: str = "main"):
-        super().__init__(name)
-        self.required: list[Extent] = []  # 0 or more in a run whose results are right (NodeContext.require)
 
 
 Converter = Callable[..., Any]
