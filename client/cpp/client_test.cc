@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "inlay/inlay.h"
+#include "proto/ir.pb.h"
 
 namespace inlay {
 namespace {
@@ -78,6 +79,72 @@ TEST(IRModuleTest, DamagedFiles) {
   }
   std::remove(Path("d.inlay.safetensors").c_str());
   EXPECT_EQ(LoadModule(Path("d.inlay")).status().code(), absl::StatusCode::kNotFound);
+}
+
+// The same of open sizes, which FunctionBuilder does not make: x is [rows, 2*columns].
+IRModule OpenModule() {
+  proto::IRModule proto;
+  EXPECT_TRUE(proto.ParseFromString(SmallModule().ToBytes()));
+  proto::Function& main = proto.mutable_functions()->at("main");
+  proto::TensorType& x = *main.mutable_vars(main.params(0))->mutable_type()->mutable_tensor();
+  x.mutable_dims(0)->set_symbol("rows");
+  x.mutable_dims(1)->set_symbol("2*columns");
+  return *IRModule::FromBytes(proto.SerializeAsString(), {Matrix()});
+}
+
+TEST(IRModuleTest, Bounds) {
+  const IRModule open = OpenModule();
+  EXPECT_TRUE(open.bounds().empty());
+  EXPECT_TRUE(open.required_extents().empty());
+  const IRModule module = *open.WithRequiredExtents({"rows - columns", "rows-9", "7"})
+                               ->WithBounds({{"rows", {4, 9}}, {"columns", {std::nullopt, 3}}});
+  // The same texts as Python's, which are in digests.
+  EXPECT_THAT(module.required_extents(), ElementsAre("-columns+3", "rows-4", "-rows+9", "-columns+rows"));
+  const std::map<std::string, Bounds> want = {{"columns", {std::nullopt, 3}}, {"rows", {4, 9}}};
+  EXPECT_EQ(module.bounds(), want);
+  ASSERT_TRUE(module.Save(Path("b.inlay")).ok());
+  EXPECT_EQ(LoadModule(Path("b.inlay"))->bounds(), want);
+  EXPECT_THAT(module.WithBounds({})->required_extents(), ElementsAre("-columns+rows"));
+  EXPECT_EQ(module.WithRequiredExtents({})->ToBytes(), open.ToBytes());
+  // What others say of one symbol is a bound.
+  const std::map<std::string, Bounds> read = {{"rows", {4, 8}}};
+  EXPECT_EQ(open.WithRequiredExtents({"2*rows-7", "17-2*rows", "100-rows", "8*(rows/8)-rows"})->bounds(), read);
+}
+
+TEST(IRModuleTest, BoundsThatAreRefused) {
+  const IRModule open = OpenModule();
+  const auto refused = [](const absl::StatusOr<IRModule>& module, const std::string& text) {
+    EXPECT_EQ(module.status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(module.status().message(), HasSubstr(text));
+  };
+  refused(open.WithBounds({{"row", {4, 9}}}), "no input has the symbol 'row'; main has 'columns', 'rows'");
+  refused(open.WithBounds({{"2*columns", {4, 9}}}), "no input has the symbol '2*columns'; main has 'columns', 'rows'");
+  refused(SmallModule().WithBounds({{"rows", {4, 9}}}), "no input has the symbol 'rows'; main has none");
+  refused(open.WithBounds({{"rows", {9, 4}}}), "no size of 'rows' is within its bounds, 9 to 4");
+  refused(open.WithBounds({{"rows", {std::nullopt, -1}}}), "no size of 'rows' is within its bounds, 0 to -1");
+  refused(open.WithBounds({{"rows", {INT64_MIN, 4}}}), "overflows");
+  refused(open.WithRequiredExtents({"rows-k"}), "no input has the symbol 'k'; main has 'columns', 'rows'");
+  refused(open.WithRequiredExtents({"rows-"}), "no input has the symbol 'rows-'");
+  refused(open.WithRequiredExtents({""}), "an expression is empty");
+  refused(open.WithRequiredExtents({"3-4"}), "'3-4' is -1, and must be 0 or more");
+}
+
+// Whatever a file holds.
+TEST(IRModuleTest, BoundsAtTheEndsOfIntegers) {
+  proto::IRModule proto;
+  EXPECT_TRUE(proto.ParseFromString(OpenModule().ToBytes()));
+  auto& required = *(*proto.mutable_functions()->at("main").mutable_attrs())["required_extents"].mutable_strings();
+  // f(n) is no function of ours, so the text is no expression, and stays as it is.
+  for (const char* text :
+       {"f(n)-9223372036854775807-1", "5-9223372036854775807*g(n)-g(n)", "rows-9223372036854775807", "", "((", "k"}) {
+    required.add_v(text);
+  }
+  const IRModule module = *IRModule::FromBytes(proto.SerializeAsString());
+  EXPECT_EQ(module.required_extents().size(), 6);
+  std::map<std::string, Bounds> bounds = module.bounds();
+  EXPECT_EQ(bounds["f(n)"].least, INT64_MAX);
+  EXPECT_EQ(bounds["g(n)"].most, 0);
+  EXPECT_EQ(bounds["rows"].least, INT64_MAX);
 }
 
 TEST(BuilderTest, ErrorsAreKept) {

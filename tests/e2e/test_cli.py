@@ -126,6 +126,58 @@ def test_updates(inlay, tmp_path):
         assert text in err
 
 
+def test_bounds(inlay, tmp_path):
+    """A library and a bundle that refuse other sizes, and say so before they run. The graph itself needs two rows."""
+    kind = onnx.helper.make_tensor_value_info
+    nodes = [onnx.helper.make_node("Tanh", ["x"], ["t"]), onnx.helper.make_node("Slice", ["x", "at", "end"], ["u"])]
+    at = [onnx.numpy_helper.from_array(np.array([value]), name) for name, value in (("at", 2), ("end", 2**63 - 1))]
+    x, t = (kind(name, onnx.TensorProto.FLOAT, ["rows", "columns"]) for name in "xt")
+    graph = onnx.helper.make_graph(
+        nodes, "open", [x], [t, kind("u", onnx.TensorProto.FLOAT, ["rows-2", "columns"])], initializer=at
+    )
+    model, library, bundle = tmp_path / "open.onnx", tmp_path / "open.so", tmp_path / "bundle"
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8), model)
+    compile_open = ("compile", model, "--executor", "vm", "-o", library)
+
+    def inspected(path):
+        table = [" ".join(line.split()) for line in inlay("inspect", path)[1].splitlines()]
+        found = json.loads(inlay("inspect", path, "--json")[1])
+        return [line for line in table if line.startswith("bounds")], found["bounds"], found["required_extents"]
+
+    def run(rows, columns, bundled=False):
+        if not bundled:
+            sizes = ("--size", f"rows={rows}", "--size", f"columns={columns}")
+            return inlay("run", library, "--random", 1, *sizes, check=False)
+        np.savez(tmp_path / "x.npz", x=np.zeros((rows, columns), np.float32))
+        program = [bundle / "run", "--input", tmp_path / "x.npz"]
+        ran = subprocess.run(program, capture_output=True, text=True, check=False)
+        return ran.returncode, ran.stdout, ran.stderr
+
+    inlay(*compile_open)
+    assert inspected(library) == (["bounds rows: 2 or more"], {"rows": [2, None]}, ["rows-2"])
+    assert run(513, 101)[0] == 0
+    inlay(*compile_open, "--bounds", "rows=4:512,columns=:100", "--bundle", bundle)
+    for path in (library, bundle):
+        lines, ranges, required = inspected(path)
+        assert lines == ["bounds rows: 4 to 512", "bounds columns: 100 or less"]
+        assert ranges == {"rows": [4, 512], "columns": [None, 100]}
+        assert required == ["rows-4", "-rows+512", "-columns+100", "rows-2"]
+    for rows, columns, bundled in ((4, 100, False), (4, 100, True), (512, 0, True)):
+        code, _, err = run(rows, columns, bundled)
+        assert code == 0, err
+    for rows, columns, bundled, text in [
+        (513, 1, False, "the model needs 'rows' to be 512 or less; it is 513 from input 'x'"),
+        (3, 1, True, "the model needs 'rows' to be 4 or more; it is 3 from input 'x'"),
+        (4, 101, True, "the model needs 'columns' to be 100 or less; it is 101 from input 'x'"),
+    ]:
+        code, _, err = run(rows, columns, bundled)
+        assert code == 1
+        assert text in err
+    code, _, err = inlay(*compile_open, "--bounds", "row=4:512", check=False)
+    assert code == 2
+    assert "no input has the symbol 'row'; main has 'rows', 'columns'" in " ".join(err.split())
+
+
 def test_measured_search_and_its_plan(inlay, model, tmp_path):
     """The fastest plan is chosen by real measurements; a saved plan is repeated without a search, on this model only."""
     plan = tmp_path / "plan.json"

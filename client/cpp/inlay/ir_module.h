@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -40,6 +41,12 @@ class AttrValue {
   Variant value;
 };
 
+// The sizes that an open dimension may have, both ends included; absent: no bound.
+struct Bounds {
+  std::optional<int64_t> least, most;
+  bool operator==(const Bounds& other) const { return least == other.least && most == other.most; }
+};
+
 class IRModule {
  public:
   // A serialised inlay.proto.IRModule; weights that it names by digest and that are not given must be on the server.
@@ -60,6 +67,23 @@ class IRModule {
   // then writes to its caller's own tensors, dense ones, and returns them. INVALID_ARGUMENT: an unknown name, an input
   // named twice; the server refuses types that differ.
   absl::StatusOr<IRModule> WithUpdates(const std::map<std::string, std::string>& updates) const;
+
+  // {symbol: its bounds} of main's inputs, as WithBounds says them, or what WithRequiredExtents says of one symbol
+  // alone. Symbols without bounds are left out.
+  std::map<std::string, Bounds> bounds() const;
+  // A copy that refuses a run in which a symbol of main's inputs is less or more than this, {"seq", {8, 512}}: its
+  // error (INVALID_ARGUMENT) names the symbol, its value and the input that has it. Replaces the bounds said before;
+  // required extents of several symbols stay. INVALID_ARGUMENT: a symbol that no input has (says those there are), no
+  // size is within its bounds.
+  absl::StatusOr<IRModule> WithBounds(const std::map<std::string, Bounds>& bounds) const;
+
+  // The expressions that must be 0 or more in a run of main, in the normal form of core/ir/dim_expr.h: "512-seq" is
+  // "-seq+512".
+  std::vector<std::string> required_extents() const;
+  // A copy that refuses a run in which one of these is below 0: expressions over the symbols of main's inputs, such as
+  // "seq-8", "h-w", "8*(seq/8)-seq" (seq is a multiple of 8). Replaces all that was said before, by WithBounds too.
+  // INVALID_ARGUMENT: a symbol that no input has, no expression, a number below 0.
+  absl::StatusOr<IRModule> WithRequiredExtents(const std::vector<std::string>& expressions) const;
 
   // Ad-hoc attributes beside it: a copy with it set.
   IRModule WithAttr(const std::string& name, const AttrValue& value) const;

@@ -48,6 +48,14 @@ def check_replaceable(folder: pathlib.Path) -> None:
         raise FileExistsError(f"{folder} holds other files than a bundle's; name a new folder")
 
 
+def library_of(folder: str | os.PathLike) -> pathlib.Path:
+    """The library in a bundle. Raises LoadError."""
+    library = pathlib.Path(folder) / LIBRARY
+    if not library.is_file():
+        raise LoadError(f"{folder} is no bundle: it has no {LIBRARY}")
+    return library
+
+
 def clear(folder: pathlib.Path) -> None:
     """Empties a folder, for a download that begins anew."""
     for entry in folder.iterdir():

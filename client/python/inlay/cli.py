@@ -54,6 +54,13 @@ update_option = click.option(
     metavar="OUTPUT=INPUT",
     help="The output is the input's new value: a run writes it to the input's own memory. present.*=past.* for all such.",
 )
+bounds_option = click.option(
+    "--bounds",
+    multiple=True,
+    metavar="NAME=LEAST:MOST",
+    help="What a dimension that is open may be, both included (8:512, 8:, :512): a run with another is refused. "
+    "Lists (seq=8:512,h=:100), or repeat it.",
+)
 bundle_option = click.option(
     "--bundle",
     type=click.Path(file_okay=False),
@@ -62,16 +69,26 @@ bundle_option = click.option(
 )
 
 
-def _imported(model, shape, config, updates=()):
+def _imported(model, shape, config, updates=(), bounds=()):
     """The module of an .onnx or .pt2 file."""
     if model.endswith(".pt2"):
         from inlay.torch_import import from_torch
 
-        return _with_updates(from_torch(model, shape=_shapes(shape)), updates)
-    from inlay import onnx_import
+        module = from_torch(model, shape=_shapes(shape))
+    else:
+        from inlay import onnx_import
 
-    module = onnx_import.from_onnx(model, shape=_shapes(shape), executor=config.executor.kind)
-    return _with_updates(module, updates)
+        module = onnx_import.from_onnx(model, shape=_shapes(shape), executor=config.executor.kind)
+    return _with_bounds(_with_updates(module, updates), bounds)
+
+
+def _with_bounds(module, values: tuple[str, ...]):
+    from inlay import bounds
+
+    try:
+        return bounds.added(module, values)
+    except ValueError as error:
+        raise click.BadParameter(f"--bounds: {error}") from None
 
 
 def _with_updates(module, values: tuple[str, ...]):
@@ -107,6 +124,7 @@ for _command in cli_server.COMMANDS:
 @config_options
 @shape_option
 @update_option
+@bounds_option
 @click.option("-o", "--output", type=click.Path(dir_okay=False), help="Write the shared library here.")
 @bundle_option
 @click.option("--save-plan", type=click.Path(dir_okay=False), metavar="FILE", help="Write the plan here, for --plan.")
@@ -116,7 +134,7 @@ for _command in cli_server.COMMANDS:
 @server_option
 @command
 def compile_(
-    model, shape, updates, output, bundle, save_plan, params_beside, dump_ir, timeout, server, as_json, **options
+    model, shape, updates, bounds, output, bundle, save_plan, params_beside, dump_ir, timeout, server, as_json, **options
 ):  # fmt: skip
     """Compile MODEL (.onnx, or .pt2 of torch.export.save); with -o, write a shared library."""
     from inlay import executable
@@ -132,7 +150,7 @@ def compile_(
     if bundle:
         check_replaceable(pathlib.Path(bundle))
     started = time.perf_counter()
-    module = _imported(model, shape, config, updates)
+    module = _imported(model, shape, config, updates, bounds)
     imported = time.perf_counter()
     with CompileProgress(enabled=not as_json) as progress, PassContext(instruments=dumps):
         ex = executable.build(module, config, server=server, progress=progress, timeout=timeout)
@@ -172,10 +190,11 @@ def compile_(
 @config_options
 @shape_option
 @update_option
+@bounds_option
 @server_option
 @click.option("--timeout", type=float, metavar="SECONDS", help="Stop the work after so long.")
 @command
-def export(model, bundle, shape, updates, server, timeout, as_json, **options):
+def export(model, bundle, shape, updates, bounds, server, timeout, as_json, **options):
     """Make a bundle of MODEL: an .onnx or .pt2 file, or a library that was exported before (whose configuration is fixed)."""
     from inlay import executable, profiling
     from inlay.bundle import check_replaceable, of_library
@@ -186,10 +205,12 @@ def export(model, bundle, shape, updates, server, timeout, as_json, **options):
         raise click.UsageError("Missing option '--bundle DIR'; `inlay compile -o` writes a library.")
     check_replaceable(pathlib.Path(bundle))
     if profiling.is_library(model):
+        if bounds:
+            raise click.UsageError(f"--bounds: those of a library are fixed, as `inlay inspect {model}` shows them.")
         of_library(model, bundle, connect(server))
     else:
         config = make_config(options)
-        module = _imported(model, shape, config, updates)
+        module = _imported(model, shape, config, updates, bounds)
         with CompileProgress(enabled=not as_json) as progress:
             ex = executable.build(module, config, server=server, progress=progress, timeout=timeout)
         ex.export_bundle(bundle)
@@ -284,30 +305,37 @@ def profile(model, shape, inputs, sizes, runs, limit, offline, server, as_json, 
 
 
 @main.command()
-@click.argument("library", type=click.Path(dir_okay=False))
+@click.argument("path", type=click.Path())
 @command
-def inspect(library, as_json):
-    """Show what an exported LIBRARY says of itself and whether this machine can run it (else exit code 1). Nothing of
-    it is run or loaded. Of a .tar (runtime crt): what it is, and the memory that it needs."""
-    from inlay import compatibility, mlf
+def inspect(path, as_json):
+    """Show what PATH says of itself: an exported library or bundle, and whether this machine can run it (else exit code
+    1); a .tar (runtime crt), with the memory that it needs; a module that was saved. Nothing of it is run or loaded."""
+    from inlay import bundle, compatibility, inspection, mlf
+    from inlay.bounds import of
     from inlay.library import read_manifest
     from inlay.printing import print_manifest, print_table
 
-    if mlf.is_model_library(library):
-        metadata = mlf.read_metadata(library)
-        if as_json:
-            click.echo(json.dumps(metadata))
-        else:
-            print_table([library, ""], mlf.rows(metadata))
-        return
-    manifest = read_manifest(library)
-    problems = compatibility.problems(manifest.data, pathlib.Path(library).resolve().parent)
+    file = bundle.library_of(path) if pathlib.Path(path).is_dir() else pathlib.Path(path)
+    if mlf.is_model_library(file):
+        metadata = mlf.read_metadata(file)
+        if not as_json:
+            print_table([path, ""], mlf.rows(metadata))
+        return metadata
+    if (module := inspection.read_module(file)) is not None:
+        found = inspection.describe(module)
+        if not as_json:
+            print_table([path, ""], inspection.rows(found))
+        return found
+    manifest = read_manifest(file)
+    problems = compatibility.problems(manifest.data, file.resolve().parent)
     if as_json:
-        click.echo(json.dumps({**manifest.data, "runs_here": not problems, "problems": problems}))
+        required = {"bounds": of(manifest.required_extents), "required_extents": manifest.required_extents}
+        click.echo(json.dumps({**manifest.data, **required, "runs_here": not problems, "problems": problems}))
     else:
-        print_manifest(library, manifest, problems)
+        print_manifest(path, manifest, problems)
     if problems:
         sys.exit(EXIT_FAILED)
+    return None
 
 
 @main.command()

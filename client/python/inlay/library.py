@@ -21,6 +21,7 @@ from elftools.elf.elffile import ELFFile
 
 from inlay import compatibility, mlf
 from inlay.compatibility import Dependency
+from inlay.ir import dims
 from inlay.runtime import LibraryModule, TensorSpec
 from inlay.server_errors import LoadError
 
@@ -34,6 +35,8 @@ class Manifest:
     Attributes:
         inputs, outputs: [(name, dtype, shape)] in call order; an open dimension is a text, "2*batch".
         updates: of each output the input whose memory it is written to; -1: none.
+        required_extents: expressions over open dimensions that must be 0 or more in a run and may be less: what
+            `IRModule.with_bounds` and `with_required_extents` said, and what the model's own operators need.
         target_features: what the CPU must have, "+avx2,+fma".
         compatibility: what a machine must have to run it, in one line.
         required_libraries: what it loads.
@@ -43,6 +46,7 @@ class Manifest:
     inputs: list[TensorSpec]
     outputs: list[TensorSpec]
     updates: list[int]
+    required_extents: list[str]
     target_triple: str
     target_cpu: str
     target_features: str
@@ -66,6 +70,7 @@ class Manifest:
             inputs=tensors("inputs"),
             outputs=tensors("outputs"),
             updates=[t.get("updates", -1) for t in data["plan"]["outputs"]],
+            required_extents=[e for e in extents if (least := dims.bound(e)) is None or least < 0],
             target_triple=target.get("triple", ""),
             target_cpu=target.get("cpu", ""),
             target_features=target.get("features", ""),

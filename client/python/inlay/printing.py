@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from inlay import bounds
 from inlay.library import Manifest
 from inlay.runtime import TensorSpec
 
@@ -109,6 +110,7 @@ def print_manifest(path: str, manifest: Manifest, problems: Sequence[str]) -> No
         rows.append(
             ["output", text(spec) + (f", written to input {manifest.inputs[updated][0]}" if updated >= 0 else "")]
         )
+    rows += [["bounds", line] for line in bounds.in_words(manifest.required_extents)]
     rows.append(["target", f"{manifest.target_triple} {manifest.target_cpu}"])
     for needed in manifest.required_libraries:
         functions = f", {len(needed.functions)} functions" if needed.functions else ""

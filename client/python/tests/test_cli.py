@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 
 import click
+import numpy as np
 import onnx
 import pytest
 from click.testing import CliRunner
 
-from inlay import cli, cli_command
+from inlay import bounds, cli, cli_command
+from inlay.ir import FunctionBuilder
 from inlay.models import recurrent
 
 
@@ -90,3 +93,119 @@ def test_shapes(values, want):
 def test_bad_shapes(value):
     with pytest.raises(click.BadParameter):
         cli._shapes((value,))
+
+
+@pytest.mark.parametrize(
+    ("values", "want"),
+    [
+        (("seq=8:512",), {"seq": (8, 512)}),
+        (("seq=8:512, h = :100", "n=3:"), {"seq": (8, 512), "h": (None, 100), "n": (3, None)}),
+        (("seq=:",), {"seq": (None, None)}),
+        (("a=b=0:0",), {"a=b": (0, 0)}),
+    ],
+)
+def test_bounds(values, want):
+    assert bounds.parse(values) == want
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("seq", "'seq' is not NAME=LEAST:MOST, such as seq=8:512, seq=8: or seq=:512"),
+        ("seq=8", "'seq=8' is not NAME=LEAST:MOST, such as seq=8:512, seq=8: or seq=:512; --shape seq=8 makes it"),
+        ("=1:2", "'=1:2' is not"),
+        ("seq=-1:2", "'seq=-1:2' is not"),
+        ("seq=1:2:3", "'seq=1:2:3' is not"),
+        ("seq=1:2,", "'' is not"),
+        ("seq=a:b", "'seq=a:b' is not"),
+        ("seq=\u0661:2", "is not"),
+        ("seq=:" + "9" * 5000, "is not"),
+        ("seq=1:,seq=:2", "'seq' has bounds twice"),
+    ],
+)
+def test_bad_bounds(value, text):
+    with pytest.raises(ValueError, match=re.escape(text)):
+        bounds.parse((value,))
+
+
+@pytest.fixture
+def open_model(tmp_path):
+    """tanh of x, which is [rows, columns]."""
+    kinds = [onnx.helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, ["rows", "columns"]) for n in "xy"]
+    graph = onnx.helper.make_graph([onnx.helper.make_node("Tanh", ["x"], ["y"])], "open", kinds[:1], kinds[1:])
+    path = tmp_path / "open.onnx"
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+def test_bounds_reach_the_server(invoke, server, open_model):
+    options = ["--executor", "vm", "--shape", "columns=2*n"]
+    result = invoke("compile", open_model, *options, "--bounds", "rows=8:512,n=:100", "--json")
+    assert result.exit_code == 0, result.stderr
+    main = server.requests[-1].module.functions["main"]
+    assert list(main.attrs["required_extents"].strings.v) == ["rows-8", "-rows+512", "-n+100"]
+    for wrong, text in [
+        ("columns=1:2", "--bounds: no input has the symbol 'columns'; main has 'rows', 'n'"),
+        ("rows=9:8", "--bounds: no size of 'rows' is within its bounds, 9 to 8"),
+        ("rows=:9999999999999999999", "--bounds: an extent overflows 64 bits"),
+        ("rows=8", "'rows=8' is not NAME=LEAST:MOST"),
+    ]:
+        for command in (["compile", open_model], ["export", open_model, "--bundle", open_model.parent / "bundle"]):
+            result = invoke(*command, *options, "--bounds", wrong)
+            assert result.exit_code == cli_command.EXIT_USAGE
+            assert text in " ".join(result.stderr.split())
+
+
+def test_bounds_of_a_library_are_fixed(invoke, tmp_path):
+    (tmp_path / "m.so").write_bytes(b"\x7fELF")
+    result = invoke("export", tmp_path / "m.so", "--bundle", tmp_path / "bundle", "--bounds", "rows=1:2")
+    assert result.exit_code == cli_command.EXIT_USAGE
+    assert "those of a library are fixed" in " ".join(result.stderr.split())
+
+
+def test_bounds_are_added_to_those_that_a_model_has():
+    b = FunctionBuilder()
+    x = b.param("x", "f32", ("n", "m"))
+    module = b.finish([b.op("neg", x)], ["y"]).with_required_extents(["n-2", "9-m", "n-m"])
+    assert bounds.added(module, ()) is module
+    assert bounds.added(module, ("n=:7",)).required_extents() == ["-n+7", "-m+9", "-m+n"]
+    assert bounds.added(module, ("n=:",)).required_extents() == ["-m+9", "-m+n"]
+
+
+def test_inspect_shows_a_saved_module(invoke, tmp_path):
+    b = FunctionBuilder()
+    x = b.param("x", "f32", ("n", 4))
+    y = b.op("add", x, b.weight(np.ones((1, 4), np.float32), "w"))
+    plain = b.finish([y, b.op("neg", y)], ["y", "z"])
+    module = plain.with_updates({"y": "x"}).with_bounds({"n": (2, 9)}).with_configuration("llvm -mcpu=x86-64-v2")
+    path = module.with_required_extents([*module.required_extents(), "8*(n/8)-n"]).save(tmp_path / "m.inlay")
+    (tmp_path / "m.inlay.safetensors").unlink()  # weights are not looked at
+    result = invoke("inspect", path)
+    assert result.exit_code == 0, result.stderr
+    lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
+    assert lines[1:] == [
+        "input x: f32[n, 4]",
+        "output y, written to input x",
+        "output z",
+        "bounds n: 2 to 9",
+        "bounds 8*((n)/8)-n: 0 or more",
+        "target llvm -mcpu=x86-64-v2",
+    ]
+    found = json.loads(invoke("inspect", path, "--json").stdout)
+    assert found["inputs"] == [{"name": "x", "dtype": "f32", "shape": ["n", 4]}]
+    assert found["bounds"] == {"n": [2, 9]}
+    assert found["required_extents"] == ["n-2", "-n+9", "8*((n)/8)-n"]
+    assert "bounds" not in invoke("inspect", plain.save(tmp_path / "plain.inlay")).stdout
+
+
+def test_inspect_of_what_says_nothing(invoke, model, tmp_path):
+    (tmp_path / "empty").write_bytes(b"")
+    for path, text in [
+        (model, "m.onnx is not a shared library"),
+        (tmp_path / "empty", "empty is not a shared library"),
+        (tmp_path / "none.so", "none.so: No such file or directory"),
+        (tmp_path, "is no bundle: it has no model.so"),
+    ]:
+        result = invoke("inspect", path)
+        assert result.exit_code == cli_command.EXIT_FAILED
+        assert text in result.stderr

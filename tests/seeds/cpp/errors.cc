@@ -84,6 +84,35 @@ TEST_F(Errors, Updates) {
   }
 }
 
+// A run of other sizes than the bounds': in this process, in the daemon, of a library.
+TEST_F(Errors, Bounds) {
+  const inlay::IRModule open = Get(inlay::LoadModule((Data() / "open.inlay").string()));
+  EXPECT_THAT(Text(open.WithBounds({{"row", {4, 9}}})),
+              HasSubstr("no input has the symbol 'row'; main has 'columns', 'rows'"));
+  inlay::CompilationConfig config = inlay::config::Cpu();
+  config.executor = "vm";
+  const auto related = Get(open.WithRequiredExtents({"rows-columns"}));
+  const inlay::IRModule bounded = Get(related.WithBounds({{"rows", {4, 9}}, {"columns", {1, std::nullopt}}}));
+  const inlay::Executable ex = Get(inlay::Build(bounded, config));
+  ASSERT_TRUE(ex.ExportLibrary(File("open.so")).ok());
+  for (const inlay::Module& run : {Get(ex.Jit()), Get(ex.RemoteJit()), Get(inlay::LoadLibrary(File("open.so")))}) {
+    SCOPED_TRACE(run.kind());
+    const auto text = [&](int64_t rows, int64_t columns) {
+      const auto results = run.Run({Get(inlay::EmptyTensor("f32", {rows, columns}))});
+      if (results.ok()) return std::string();
+      EXPECT_EQ(results.status().code(), absl::StatusCode::kInvalidArgument);
+      EXPECT_EQ(KindOf(results.status()), ErrorKind::kRun);
+      return Text(results);
+    };
+    EXPECT_EQ(text(4, 4), "");
+    EXPECT_EQ(text(9, 1), "");
+    EXPECT_THAT(text(3, 1), HasSubstr("the model needs 'rows' to be 4 or more; it is 3 from input 'x'"));
+    EXPECT_THAT(text(10, 1), HasSubstr("the model needs 'rows' to be 9 or less; it is 10 from input 'x'"));
+    EXPECT_THAT(text(9, 0), HasSubstr("the model needs 'columns' to be 1 or more; it is 0 from input 'x'"));
+    EXPECT_THAT(text(5, 6), HasSubstr("the model needs '-columns+rows' to be 0 or more; it is -1"));
+  }
+}
+
 TEST_F(Errors, DamagedLibraries) {
   ASSERT_TRUE(Build().ExportLibrary(File("a.so")).ok());
   const std::string good = Bytes(File("a.so"));

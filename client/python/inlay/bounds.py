@@ -1,0 +1,61 @@
+"""Bounds of open sizes as people write and read them: `--bounds seq=8:512`, and what `inlay inspect` shows.
+
+What they mean, and how a module holds them: `IRModule.with_bounds`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from inlay._proto import ir_pb2
+from inlay.ir import IRModule, dims
+from inlay.ir.attrs import encode_attr
+
+Bounds = dict[str, tuple[int | None, int | None]]
+
+
+def parse(values: Iterable[str]) -> Bounds:
+    """{symbol: (least, most)} of "seq=8:512,h=:100", both included; an end that is left out is no bound.
+
+    Raises ValueError where a text is none such, or has a symbol twice.
+    """
+    found: Bounds = {}
+    for entry in (entry for value in values for entry in value.split(",")):
+        name, _, range_ = entry.rpartition("=")
+        name, range_ = name.strip(), range_.strip()
+        ends = re.fullmatch(r"(\d{0,19}):(\d{0,19})", range_, re.ASCII)
+        if not name or not ends:
+            hint = f"; --shape {name}={range_} makes it that size alone" if name and range_.isdecimal() else ""
+            raise ValueError(f"{entry!r} is not NAME=LEAST:MOST, such as seq=8:512, seq=8: or seq=:512{hint}")
+        if name in found:
+            raise ValueError(f"{name!r} has bounds twice")
+        least, most = (int(end) if end else None for end in ends.groups())
+        found[name] = least, most
+    return found
+
+
+def added(module: IRModule, values: Sequence[str]) -> IRModule:
+    """The module with these bounds in place of those that it has of the same symbols; "seq=:" takes them away.
+
+    Raises ValueError, naming the symbols that there are where one is unknown.
+    """
+    return module.with_bounds(module.bounds() | parse(values)) if values else module
+
+
+def of(required: Sequence[str]) -> Bounds:
+    """As IRModule.bounds has them, of expressions that must be 0 or more."""
+    proto = ir_pb2.IRModule()
+    proto.functions["main"].attrs["required_extents"].CopyFrom(encode_attr(list(required), "strings"))
+    return IRModule(proto).bounds()
+
+
+def in_words(required: Sequence[str]) -> list[str]:
+    """A line for each symbol that has bounds, "seq: 8 to 512", and for each other expression, "h-w: 0 or more"."""
+    lines = []
+    for symbol, (least, most) in of(required).items():
+        if most is None:
+            lines.append(f"{symbol}: {least} or more")
+        else:
+            lines.append(f"{symbol}: {most} or less" if least is None else f"{symbol}: {least} to {most}")
+    return lines + [f"{e}: 0 or more" for e in required if dims.linear_in_one(e) is None]
