@@ -53,8 +53,9 @@ absl::Status EmitMatmul(FunctionEmitter& f, const Node& node);
 absl::Status EmitNbitsMatmul(FunctionEmitter& f, const Node& node);
 absl::Status EmitOpenMatmul(FunctionEmitter& f, const Node& node);       // an operand has open dimensions
 absl::Status EmitOpenConvolution(FunctionEmitter& f, const Node& node);  // the images' size is open
-bool EmitOpenDepthwise(FunctionEmitter& f, const Node& node);            // the same; false: it is not depthwise
-bool EmitOpenWinograd(FunctionEmitter& f, const Node& node);             // the same; false: the direct way is as fast
+bool EmitOpenChannels(FunctionEmitter& f, const Node& node);   // the same; false: no small groups, or rows are long
+bool EmitOpenDepthwise(FunctionEmitter& f, const Node& node);  // the same; false: it is not depthwise
+bool EmitOpenWinograd(FunctionEmitter& f, const Node& node);   // the same; false: the direct way is as fast
 bool EmitOpenPixelRows(FunctionEmitter& f, const Node& node);  // the same; false: panels of pixels are as fast
 
 // Whether the tail is so short that code for every accumulator of a tile is no burden.

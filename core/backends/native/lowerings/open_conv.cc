@@ -194,7 +194,9 @@ class OpenConvolution {
 
 absl::Status EmitOpenConvolution(FunctionEmitter& f, const Node& n) {
   if (n.out().rank() > 5) return absl::UnimplementedError("native: a convolution of open size of more than three axes");
-  if (EmitOpenDepthwise(f, n) || EmitOpenWinograd(f, n) || EmitOpenPixelRows(f, n)) return absl::OkStatus();
+  if (EmitOpenChannels(f, n) || EmitOpenDepthwise(f, n) || EmitOpenWinograd(f, n) || EmitOpenPixelRows(f, n)) {
+    return absl::OkStatus();
+  }
   OpenConvolution(f, n).Emit();
   return absl::OkStatus();
 }

@@ -6,12 +6,9 @@
 // other in a plane it finds out once.
 #include <algorithm>
 #include <functional>
-#include <map>
 #include <optional>
-#include <string>
 #include <vector>
 
-#include "absl/status/statusor.h"
 #include "core/backends/native/function_emitter.h"
 #include "core/backends/native/gemm_plan.h"
 #include "core/backends/native/lowerings/conv_support.h"
@@ -21,7 +18,6 @@
 #include "core/backends/native/packing.h"
 #include "core/backends/native/rounding.h"
 #include "core/backends/native/winograd_parts.h"
-#include "core/ir/dim_expr.h"
 
 namespace inlay::native {
 namespace {
@@ -37,9 +33,9 @@ constexpr int64_t kNominalPixels = 121;
 constexpr int64_t kTaskPixels = 64, kTaskChannels = 512, kSharedTaskChannels = 64;
 // Of fewer steps, what the way back costs shows. Of few more, all at once.
 constexpr int64_t kMinSteps = 128, kWholeSteps = 256;
-// An image of the size that images mostly have; and how many of its pixels are few (Zen 3, GFLOP/s by panels and by
-// rows: 2048 channels of 7x7 to 512 72 -> 88; of 14x14 89 and 87, 28x28 92 and 85).
-constexpr int64_t kNominalSide = 224, kFewPixels = 128;
+// Pixels of an image (Zen 3, GFLOP/s by panels and by rows: 2048 channels of 7x7 to 512 72 -> 88; of 14x14 89 and 87,
+// 28x28 92 and 85).
+constexpr int64_t kFewPixels = 128;
 
 class OpenPixelRows {
  public:
@@ -71,7 +67,7 @@ class OpenPixelRows {
   }
 
   bool Pays() {
-    if (NominalPixels() > kFewPixels) return false;
+    if (planes_.NominalPixels() > kFewPixels) return false;
     const int64_t computed = RoundUp(outputs_, plan_.lanes);
     return types_.accumulator_dtype == ir::DType::kF32 && plan_.k >= kMinSteps && computed - outputs_ <= computed / 8 &&
            scratch_bytes_ <= kMaxScratchBytes && FlatPixels(f_, n_, &shapes_);
@@ -98,21 +94,6 @@ class OpenPixelRows {
     Value tiles = {}, whole = {};              // of pixels; the last have a row less
     Value runs = {};                           // how many
   };
-
-  // Of one image whose open extents are derived from a usual size; many where that can't be told.
-  double NominalPixels() const {
-    double pixels = 1;
-    for (const Extent& e : planes_.out) {
-      absl::StatusOr<int64_t> side = e.is_static() ? e.value() : kNominalSide;
-      if (e.kind() == Extent::Kind::kPolynomial) {
-        std::map<std::string, int64_t> values;
-        for (const std::string& name : ir::PlainNames(e.polynomial())) values[name] = kNominalSide;
-        side = ir::EvaluateDim(e.polynomial(), values);
-      }
-      pixels *= side.ok() ? *side : kNominalSide;
-    }
-    return pixels;
-  }
 
   Type Float(Ops& o) const { return types_.Accumulator(o); }
   bool has_lower() const { return plan_.core.has_few_registers() && plan_.mr > 2; }

@@ -1,9 +1,13 @@
 #include "core/backends/native/lowerings/open_planes.h"
 
+#include <map>
+#include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "core/backends/native/conv_planes.h"
 #include "core/backends/native/lowerings/conv_support.h"
+#include "core/ir/dim_expr.h"
 
 namespace inlay::native {
 
@@ -13,6 +17,7 @@ using mlir::Value;
 namespace {
 
 constexpr int64_t kMaxUnrolledTaps = 8;
+constexpr int64_t kNominalSide = 224;
 
 // A row of x with its padding, split by the stride: element q of phase p is x[start + q * stride + p] where that
 // exists, else zero.
@@ -106,6 +111,16 @@ OpenPlanes::OpenPlanes(const Tensor& x, const Tensor& result, const Windows& win
     padded[axis] = out[axis] + (kernel[axis] - 1) * dilations[axis] / strides[axis];
   }
   are_images_ &= PixelsAdjoin();
+}
+
+double OpenPlanes::NominalOut(int axis) const {
+  const Extent& e = out[axis];
+  if (e.is_static()) return static_cast<double>(e.value());
+  if (e.kind() != Extent::Kind::kPolynomial) return kNominalSide;
+  std::map<std::string, int64_t> values;
+  for (const std::string& name : ir::PlainNames(e.polynomial())) values[name] = kNominalSide;
+  const absl::StatusOr<int64_t> side = ir::EvaluateDim(e.polynomial(), values);
+  return static_cast<double>(side.ok() ? *side : kNominalSide);
 }
 
 bool OpenPlanes::PixelsAdjoin() const {

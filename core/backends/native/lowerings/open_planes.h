@@ -26,6 +26,10 @@ class OpenPlanes {
 
   int64_t taps() const { return kernel[0] * kernel[1] * kernel[2]; }
   Extent pixels() const { return out[0] * out[1] * out[2]; }
+  // An axis of the results, where images have the size that they mostly have and what follows from it; large where that
+  // can't be told.
+  double NominalOut(int axis) const;
+  double NominalPixels() const { return NominalOut(0) * NominalOut(1) * NominalOut(2); }
   Extent phase_elements() const { return padded[0] * padded[1] * padded[2]; }
   Extent plane_elements() const { return phase_elements() * (phases[0] * phases[1] * phases[2]); }
   // Whether all of a plane's pixels follow each other there as they do in the result.

@@ -23,6 +23,7 @@ constexpr int64_t kMaxMultiplier = 4;
 constexpr int64_t kMaxTaps = 128, kMaxKeptWeights = 9;
 // Sums at once: as many as hide what a multiply-add takes, and leave registers for a column's weights.
 constexpr int64_t kSums = 4;
+constexpr int64_t kManyVectors = 4;
 constexpr int64_t kMaxStride = 8;  // as many vectors are taken apart at once
 
 class OpenWindows {
@@ -35,7 +36,7 @@ class OpenWindows {
     rows_at_once_ = is_line ? 1 : kSums;
     chunk_ = lanes_ * (is_line ? kSums : 1);
     block_rows_ = is_line ? 1 : RoundUp(std::max<int64_t>(kBlockRows / planes_.strides[1], 1), rows_at_once_);
-    block_columns_ = std::max(kBlockColumns / stride_, 2 * lanes_) * (is_line ? 4 : 1);
+    block_columns_ = std::max(stride_ > 2 ? kBlockColumns / stride_ : kBlockColumns, 2 * lanes_) * (is_line ? 4 : 1);
     in_rows_ = (block_rows_ - 1) * planes_.strides[1] + Reach(1) + 1;
     pitch_ = RoundUp(block_columns_ + Reach(2) / stride_ + chunk_, lanes_);
     for (int64_t row = 0; row < rows_at_once_; ++row) {
@@ -122,41 +123,78 @@ class OpenWindows {
         const Value next = kb.At(from, kb.Add(kb.Mul(row, planes_.in[2]), length), stored);
         kb.For(kb.Int(0), length, line, [&](Value at) { kb.PrefetchIntoL1(kb.At(next, at, stored)); });
       });
-      kb.For(kb.Int(0), kb.Add(b.columns, Reach(2) / stride_), lanes_, [&](Value q) {
-        const Value column = kb.Add(kb.Mul(kb.Add(b.column, q), stride_), -planes_.pads[2]);
-        const Value before = kb.Sub(kb.Int(0), column), after = kb.Sub(kb.Int(planes_.in[2]), column);
-        std::vector<Value> masks;
-        for (int64_t i = 0; i < stride_; ++i) {
-          masks.push_back(kb.LaneMask(lanes_, kb.Add(before, -i * lanes_), kb.Add(after, -i * lanes_)));
+      auto column_of = [&](Value q) { return kb.Add(kb.Mul(kb.Add(b.column, q), stride_), -planes_.pads[2]); };
+      auto store = [&](const std::vector<Value>& phases, Value to) {
+        for (size_t i = 0; i < phases.size(); ++i) {
+          kb.Store(phases[i], kb.At(b.copy, kb.Add(to, CopyOffset(d, i)), accumulator));
         }
-        // Of x's rows [first, last), which begin at `from`.
-        auto each_row = [&](Value first, Value last, const std::function<std::vector<Value>(Value from)>& of) {
-          const Value from = kb.Add(kb.Mul(first, planes_.in[2]), column), to = kb.Add(kb.Mul(first, pitch_), q);
-          kb.For(first, last, 1, {from, to}, [&](Value, const std::vector<Value>& at) -> std::vector<Value> {
-            const std::vector<Value> phases = of(at[0]);
-            for (size_t i = 0; i < phases.size(); ++i) {
-              kb.Store(phases[i], kb.At(b.copy, kb.Add(at[1], CopyOffset(d, i)), accumulator));
-            }
-            return {kb.Add(at[0], planes_.in[2]), kb.Add(at[1], pitch_)};
-          });
-        };
-        auto copied = [&](Value at) {
-          std::vector<Value> run;
-          for (int64_t i = 0; i < stride_; ++i) {
-            const Value from = kb.At(x, kb.Add(at, i * lanes_), stored);
-            const Value there = kb.MaskedLoad(from, masks[i], kb.Zero(KernelBuilder::Vector(lanes_, stored)));
-            run.push_back(k.o.Select(masks[i], kb.Widen(there, accumulator), padding));
+      };
+      auto copy = [&](Value at, Value to, const std::vector<Value>& masks) {
+        std::vector<Value> run;
+        for (int64_t i = 0; i < stride_; ++i) {
+          const Value from = kb.At(x, kb.Add(at, i * lanes_), stored);
+          const Type type = KernelBuilder::Vector(lanes_, stored);
+          if (masks.empty()) {
+            run.push_back(kb.Widen(kb.Load(type, from), accumulator));
+          } else {
+            const Value there = kb.Widen(kb.MaskedLoad(from, masks[i], kb.Zero(type)), accumulator);
+            run.push_back(k.o.Select(masks[i], there, padding));
           }
-          run = Deinterleave(kb, run);
-          run.resize(planes_.phases[2]);
-          return run;
-        };
-        auto padded = [&](Value) { return std::vector<Value>(planes_.phases[2], padding); };
-        each_row(kb.Int(0), begin, padded);
-        each_row(begin, end, copied);
-        each_row(end, rows, padded);
+        }
+        run = Deinterleave(kb, run);
+        run.resize(planes_.phases[2]);
+        store(run, to);
+      };
+      // Rows [first, last), from a column on: where each lies in x, and in the copy.
+      auto each_row = [&](Value first, Value last, Value q, const std::function<void(Value at, Value to)>& body) {
+        const Value at = kb.Add(kb.Mul(first, planes_.in[2]), column_of(q)), to = kb.Add(kb.Mul(first, pitch_), q);
+        kb.For(first, last, 1, {at, to}, [&](Value, const std::vector<Value>& places) -> std::vector<Value> {
+          body(places[0], places[1]);
+          return {kb.Add(places[0], planes_.in[2]), kb.Add(places[1], pitch_)};
+        });
+      };
+      const std::vector<Value> padded(planes_.phases[2], padding);
+      // Columns of vectors that x's edges lie in, or beyond: masks are made once.
+      auto edges = [&](Value first, Value last) {
+        kb.For(first, last, lanes_, [&](Value q) {
+          const Value column = column_of(q);
+          const Value before = kb.Sub(kb.Int(0), column), after = kb.Sub(kb.Int(planes_.in[2]), column);
+          std::vector<Value> masks;
+          for (int64_t i = 0; i < stride_; ++i) {
+            masks.push_back(kb.LaneMask(lanes_, kb.Add(before, -i * lanes_), kb.Add(after, -i * lanes_)));
+          }
+          each_row(begin, end, q, [&](Value at, Value to) { copy(at, to, masks); });
+        });
+      };
+      const Value all = RoundUpToVector(kb, kb.Add(b.columns, Reach(2) / stride_));
+      if (planes_.NominalOut(2) < kManyVectors * lanes_) {
+        edges(kb.Int(0), all);
+      } else {
+        // Vectors of x alone are copied row by row, which a prefetcher follows, where they are many.
+        const Value in_padding = kb.Sub(kb.Int(planes_.pads[2]), kb.Mul(b.column, stride_));
+        const Value padding_ends = kb.Div(kb.Add(kb.Max(in_padding, kb.Int(0)), stride_ - 1), stride_);
+        const Value x_ends = kb.Div(kb.Max(kb.Add(kb.Int(planes_.in[2]), in_padding), kb.Int(0)), stride_ * lanes_);
+        Value first = RoundUpToVector(kb, padding_ends), last = kb.Min(kb.Mul(x_ends, lanes_), all);
+        const Value are_few = kb.Less(kb.Sub(last, first), kb.Int(kManyVectors * lanes_));
+        first = kb.Select(are_few, all, first);
+        last = kb.Select(are_few, all, last);
+        edges(kb.Int(0), first);
+        each_row(begin, end, first, [&](Value at, Value to) {
+          kb.For(kb.Int(0), kb.Sub(last, first), lanes_,
+                 [&](Value q) { copy(kb.Add(at, kb.Mul(q, stride_)), kb.Add(to, q), {}); });
+        });
+        edges(last, all);
+      }
+      kb.For(kb.Int(0), all, lanes_, [&](Value q) {
+        auto pad = [&](Value, Value to) { store(padded, to); };
+        each_row(kb.Int(0), begin, q, pad);
+        each_row(end, rows, q, pad);
       });
     }
+  }
+
+  Value RoundUpToVector(KernelBuilder& kb, Value x) const {
+    return kb.Mul(kb.Div(kb.Add(x, lanes_ - 1), lanes_), lanes_);
   }
 
   void Compute(Kernel& k, const Block& b) {

@@ -5,6 +5,7 @@
 // a sequence whose tiles see others, each has blocks of its own). The plan is that of a block as an image of its own;
 // it is chosen for an image of a nominal size.
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <vector>
 
@@ -28,6 +29,9 @@ using Values = std::vector<Value>;
 constexpr int64_t kFloatBytes = 4;
 // What the plan is chosen for where an extent is open: of images, and of sequences.
 constexpr int64_t kNominalSide = 64, kNominalLength = 2048;
+// Of a stride, an image's results that are too few tiles for 49 products' weights (Zen 3, us by Winograd and by rows of
+// pixels: 512 channels of 14x14 by 2 to 512 5360 and 2570, four of 6x10 6670 and 4270; of 28x28 level).
+constexpr int64_t kFewStridedPixels = 128;
 
 // The convolution, of one image of the nominal size.
 ConvShape NominalShape(const Node& n) {
@@ -55,6 +59,12 @@ class OpenWinograd {
   OpenWinograd(FunctionEmitter& f, const Node& n, const WinogradPlan& nominal)
       : f_(f), n_(n), planes_(n), lanes_(nominal.lanes), apart_(nominal.folded ? nominal.shape.dilation[2] : 1) {
     folded_ = nominal.folded;
+    if (nominal.is_split()) {
+      in_ = {planes_.padded[1], planes_.padded[2]};
+    } else {
+      in_ = {planes_.in[1], planes_.in[2]};
+      pads_ = {planes_.pads[1], planes_.pads[2]};
+    }
     block_cycles_ = nominal.cycles / nominal.tasks();
     plan_ = nominal;
     plan_.folded = false;
@@ -78,8 +88,10 @@ class OpenWinograd {
     blocks_ = CeilDiv(tiles_, tiles);
     all_blocks_ = blocks_ * (shares_blocks() ? Extent(1) : images());
     // Room for whole tiles, and those that the last one's chunks see.
-    auto beyond = [](const WinogradAxis& axis) { return axis.chunks * axis.m - 1 + axis.tile_taps() - 1; };
-    auto room = [&](const Extent& out, const WinogradAxis& axis) { return out + beyond(axis); };
+    auto beyond = [](const WinogradAxis& axis) {
+      return (axis.chunks * axis.m - 1) * axis.stride + axis.tile_taps() - axis.stride;
+    };
+    auto room = [&](const Extent& out, const WinogradAxis& axis) { return out * axis.stride + beyond(axis); };
     plane_columns_ = folded_ ? Extent(apart_) : room(planes_.out[2], plan_.columns);
     line_columns_ = plane_columns_;
     lines_ = room(planes_.out[1], plan_.rows);
@@ -99,10 +111,12 @@ class OpenWinograd {
     f_.Parallel(
         1, 0, [&](Kernel& k, Value, Value) { EmitWinogradWeights(k.o, plan_, k.Pointer(w), k.Pointer(weights)); },
         Phase::kInit);
+    const GemmTypes types(f_, ir::DType::kF32);
+    const Buffer x = plan_.is_split() ? planes_.Emit(f_, n_.in(0), types, lanes_, 0) : f_.BufferOf(n_.in(0));
     const Extent planes_elements = images() * plan_.channel_vectors() * plane_elements();
     const Buffer planes = f_.Temporary((planes_elements + 64) * kFloatBytes);
     f_.ParallelEach(images() * plan_.channel_vectors() * lines_, Cycles(line_columns_) * 6,
-                    [&](Kernel& k, Value item) { PadLine(k, item, k.Pointer(planes)); });
+                    [&](Kernel& k, Value item) { PadLine(k.o, item, k.Pointer(x), k.Pointer(planes)); });
     ShapeMap shapes;
     const bool flat = FlatPixels(f_, n_, &shapes);
     Buffer transformed = planes;
@@ -159,14 +173,13 @@ class OpenWinograd {
   }
 
   // A line of a vector of channels, channels innermost, with its padding.
-  void PadLine(Kernel& k, Value item, Value planes) {
-    KernelBuilder& kb = k.o;
+  void PadLine(KernelBuilder& kb, Value item, Value x, Value planes) {
     const Type f32 = kb.b.getF32Type(), vector = KernelBuilder::Vector(lanes_, f32);
-    const int64_t channels = plan_.shape.c, pad = planes_.pads[2];
+    const int64_t channels = plan_.shape.c, pad = pads_[1];
     const Value plane = kb.Div(item, lines_), row = kb.Rem(item, lines_);
     const Value image = kb.Div(plane, plan_.channel_vectors()), v = kb.Rem(plane, plan_.channel_vectors());
     const Value to = kb.At(planes, kb.Mul(item, line_columns_ * lanes_), f32), width = kb.Int(line_columns_);
-    const Value in_row = kb.Add(row, -planes_.pads[1]);
+    const Value in_row = kb.Add(row, -pads_[0]);
     auto zero = [&](Value first, Value last) {
       kb.For(first, last, 1, [&](Value q) { kb.Store(kb.Zero(vector), kb.At(to, kb.Mul(q, lanes_), f32)); });
     };
@@ -174,17 +187,16 @@ class OpenWinograd {
       // Columns [left, left + count) are those of x from `skip` on.
       const int64_t skip = std::max<int64_t>(-pad, 0);
       const Value left = kb.Min(kb.Int(std::max<int64_t>(pad, 0)), width);
-      const Value count = kb.Max(kb.Min(kb.Add(kb.Int(planes_.in[2]), -skip), kb.Sub(width, left)), kb.Int(0));
+      const Value count = kb.Max(kb.Min(kb.Add(kb.Int(in_[1]), -skip), kb.Sub(width, left)), kb.Int(0));
       zero(kb.Int(0), left);
       zero(kb.Add(left, count), width);
       const Value first = kb.Add(kb.Mul(image, channels), kb.Mul(v, lanes_));
       const Value end = kb.Add(kb.Mul(image, channels), channels - 1);
-      const Value x = k.Pointer(n_.in(0));
       auto element = [&](Value lane, Value q) {
         // Channels beyond the last repeat it: no product reads them.
         const Value channel = kb.Min(kb.Add(first, lane), end);
-        const Value line = kb.Add(kb.Mul(channel, planes_.in[1]), in_row);
-        return kb.At(x, kb.Add(kb.Add(kb.Mul(line, planes_.in[2]), q), skip), f32);
+        const Value line = kb.Add(kb.Mul(channel, in_[0]), in_row);
+        return kb.At(x, kb.Add(kb.Add(kb.Mul(line, in_[1]), q), skip), f32);
       };
       auto pixel = [&](Value q) { return kb.At(to, kb.Mul(kb.Add(left, q), lanes_), f32); };
       auto squares = [&] {
@@ -203,7 +215,7 @@ class OpenWinograd {
       };
       kb.If(kb.Less(count, kb.Int(lanes_)), elements, squares);
     };
-    kb.If(kb.IsWithin(in_row, planes_.in[1]), copy, [&] { zero(kb.Int(0), width); });
+    kb.If(kb.IsWithin(in_row, in_[0]), copy, [&] { zero(kb.Int(0), width); });
   }
 
   Value TilesOf(KernelBuilder& kb, Value first) const {
@@ -288,16 +300,24 @@ class OpenWinograd {
 
   // All products of the block's tiles with a panel.
   void Multiply(KernelBuilder& kb, Value count, Value input, Value weights, Value panel, Value to) {
+    for (const WinogradProducts& of : plan_.product_kinds()) MultiplyAlike(kb, of, count, input, weights, panel, to);
+  }
+
+  void MultiplyAlike(KernelBuilder& kb, const WinogradProducts& of, Value count, Value input, Value weights,
+                     Value panel, Value to) {
     const GemmPlan& g = plan_.gemm;
     const Type f32 = kb.b.getF32Type();
-    const int64_t mr = g.mr, product_weights = plan_.term_channels() * g.nr();
-    const Value panel_weights = kb.At(weights, kb.Mul(panel, plan_.panel_weight_elements()), f32);
+    const int64_t mr = g.mr, point_weights = plan_.term_channels() * g.nr(), product_weights = of.terms * point_weights;
+    const int64_t row_stride = of.terms * plan_.tile_channels();
+    const Value panel_weights =
+        kb.At(weights, kb.Add(kb.Mul(panel, plan_.panel_weight_elements()), of.first_point * point_weights), f32);
+    const Value first_input = kb.At(input, plan_.input_offset(of.first, of.first_point), f32);
     const Value row_tiles = kb.Div(kb.Add(count, mr - 1), mr), last = kb.Max(kb.Sub(count, kb.Int(mr)), kb.Int(0));
     const Value ask_step = ShareOfRow(kb, g.nr() * kFloatBytes, row_tiles);
-    kb.For(plan_.products(), [&](Value product) {
-      const Value p = kb.At(input, kb.Mul(product, plan_.input_pitch(1)), f32);
+    kb.For(of.count, [&](Value product) {
+      const Value p = kb.At(first_input, kb.Mul(product, plan_.input_pitch(of.terms)), f32);
       const Value q = kb.At(panel_weights, kb.Mul(product, product_weights), f32);
-      const Value sums_at = kb.At(to, kb.Mul(product, plan_.product_pitch()), f32);
+      const Value sums_at = kb.At(to, kb.Mul(kb.Add(product, of.first), plan_.product_pitch()), f32);
       kb.For(kb.Int(0), row_tiles, 1, [&](Value tile) {
         // The last tile begins earlier; of fewer tiles than it has rows, some are nobody's.
         const Value row = kb.Min(kb.Mul(tile, mr), last);
@@ -306,12 +326,12 @@ class OpenWinograd {
         t.vectors = g.nv;
         t.lanes = lanes_;
         t.accumulator = t.p_element = t.q_element = f32;
-        t.p = kb.At(p, kb.Mul(row, plan_.tile_channels()), f32);
-        t.p_row_stride = plan_.tile_channels();
+        t.p = kb.At(p, kb.Mul(row, row_stride), f32);
+        t.p_row_stride = row_stride;
         t.q = q;
         t.q_k_stride = t.q_columns = g.nr();
         t.few_registers = g.core.has_few_registers();
-        int64_t steps = g.k;
+        int64_t steps = of.terms * g.k;
         if (plan_.chunks() > 1) {
           steps = plan_.chunks();
           t.p_k_stride = ChunkTiles() * plan_.tile_channels();
@@ -319,7 +339,7 @@ class OpenWinograd {
         } else {
           t.unrolled = g.unrolled_steps();
           t.prefetch_step = ask_step;  // of the next product's weights
-          const Value asked = kb.Mul(kb.Mul(tile, t.prefetch_step), g.k);
+          const Value asked = kb.Mul(kb.Mul(tile, t.prefetch_step), steps);
           t.prefetch = kb.At(kb.At(q, product_weights, f32), asked, kb.b.getI8Type());
         }
         const Values zeros(mr * g.nv, kb.Zero(KernelBuilder::Vector(lanes_, f32)));
@@ -335,6 +355,9 @@ class OpenWinograd {
   FunctionEmitter& f_;
   const Node& n_;
   OpenPlanes planes_;
+  // Rows and columns of what is cut into tiles: x, or its planes, which have the padding.
+  std::array<Extent, 2> in_;
+  std::array<int64_t, 2> pads_{0, 0};
   int64_t lanes_, apart_;
   bool folded_;
   double block_cycles_;
@@ -352,8 +375,10 @@ bool EmitOpenWinograd(FunctionEmitter& f, const Node& n) {
   const Core& core = f.cpu().core;
   const ConvShape shape = NominalShape(n);
   const std::optional<WinogradPlan> plan = ChooseWinograd(core, PlanConv(core, shape, kFloatBytes), f.winograd());
-  if (!plan || plan->is_split() || plan->is_strided() || plan->has_phases() || plan->shape.groups > 1) return false;
+  if (!plan || plan->has_phases() || plan->shape.groups > 1) return false;
   const bool is_sequence = n.out().rank() == 3;
+  if (plan->is_split() && (is_sequence || shape.dilation != Spatial{1, 1, 1})) return false;
+  if (plan->is_strided() && OpenPlanes(n).NominalPixels() <= kFewStridedPixels) return false;
   if ((plan->chunks() > 1 && !is_sequence) || plan->block_tiles() < plan->gemm.mr) return false;
   OpenWinograd winograd(f, n, *plan);
   if (!winograd.Fits()) return false;

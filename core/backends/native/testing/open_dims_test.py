@@ -559,6 +559,61 @@ def test_images_that_became_small(s):
     s.check()
 
 
+def test_channels_in_lanes(s):
+    """Depthwise convolutions of images that became small, and those of small groups of any image: channels that fill no
+    vector, rows shorter than a kernel, blocks that are a part of a row or of an image, padding above what there is."""
+    became = [{"n": n, "h": h, "w": w} for n in (0, 1, 3) for h in (1, 90, 224) for w in (1, 97, 161, 224, 300)]
+    grown = [{"n": n, "h": h, "w": w} for n, h in ((1, 1), (2, 3), (1, 37)) for w in (1, 4, 7, 8, 13, 67, 141)]
+
+    def convolution(label, c, w, side=32, constant=(1, 2), dtype="f32", tail=lambda b, y: y, **attrs):
+        extents = ("h", "w") if side == 1 else (f"((h+{side - 1})/{side})", f"((w+{side - 1})/{side})")
+        s.open(label, [("n", c, *extents), w, (w[0],), ("h", "w")], lambda b, d, x, w, z, _: tail(b, conv(b, d, x, w, z, **attrs)), grown if side == 1 else became, [dtype] * 3 + ["f32"],
+               constant=constant, low=-1, high=1, tolerance=(2e-3, 2e-3) if dtype == "f32" else (2e-2, 2e-2))  # fmt: skip
+
+    convolution("depthwise", 20, (20, 1, 3, 3), groups=20)
+    convolution("depthwise_given", 17, (17, 1, 5, 5), groups=17, pads=[2, 2, 2, 2], constant=())
+    convolution("depthwise_strided", 16, (16, 1, 5, 5), groups=16, strides=[2, 2], pads=[2, 2, 2, 2])
+    convolution("depthwise_apart", 19, (19, 1, 2, 3), groups=19, strides=[5, 3], pads=[1, 2, 0, 0])
+    convolution("depthwise_dilated", 16, (16, 1, 3, 3), groups=16, dilations=[2, 3], pads=[2, 3, 2, 3])
+    convolution("depthwise_uneven", 16, (16, 1, 4, 7), groups=16, pads=[0, 5, 3, 1])
+    convolution("depthwise_far_below", 16, (16, 1, 3, 3), groups=16, pads=[7, 9, 8, 6])
+    convolution("depthwise_multiplied", 9, (18, 1, 3, 3), groups=9)
+    convolution("depthwise_long", 16, (16, 1, 5, 5), side=8, groups=16, pads=[2, 2, 2, 2])
+    convolution("depthwise_half", 24, (24, 1, 3, 3), groups=24, dtype="f16")
+    convolution("depthwise_tail", 24, (24, 1, 3, 3), groups=24, tail=lambda b, y: b.op("mul", b.op("sigmoid", y), y))
+    for group in (2, 4, 8, 16):
+        convolution(f"groups_of_{group}", 48, (48, group, 3, 3), side=1, groups=48 // group)
+    convolution("groups_small", 48, (48, 8, 3, 3), groups=6, strides=[2, 2])
+    convolution("groups_strided", 36, (36, 4, 3, 3), side=1, groups=9, strides=[2, 2])
+    convolution("groups_apart", 34, (34, 2, 2, 2), side=1, groups=17, strides=[3, 5], pads=[1, 1, 1, 1])
+    convolution("groups_dilated", 20, (20, 4, 3, 2), side=1, groups=5, dilations=[3, 2], pads=[3, 1, 3, 1])
+    convolution("groups_given", 24, (24, 8, 1, 1), side=1, groups=3, pads=[0, 0, 0, 0], constant=())
+    convolution("groups_half", 24, (24, 4, 3, 3), side=1, groups=6, dtype="f16")
+    s.open("lines", [("n", 24, "w"), (24, 4, 5), (24,)], lambda b, d, *t: conv(b, d, *t, groups=6, strides=[2], dilations=[1], pads=[2, 2]), [{"n": n, "w": w} for n in (1, 2) for w in (1, 5, 16, 300)], constant=(1, 2), tolerance=(2e-3, 2e-3))  # fmt: skip
+    s.open("volumes", [("n", 24, 1, "h", "w"), (24, 4, 1, 3, 3), (24,)], lambda b, d, *t: conv(b, d, *t, groups=6, strides=[1, 1, 1], dilations=[1, 1, 1], pads=[1, 1, 1, 1, 1, 1]), grown, constant=(1, 2), tolerance=(2e-3, 2e-3))  # fmt: skip
+    s.check()
+
+
+def test_winograd_by_strides(s):
+    """Strided convolutions by Winograd: of the even and odd inputs, and of the input's phases as channels."""
+    sizes = [{"n": n, "h": h, "w": w} for n, h in ((0, 9), (1, 1), (1, 6), (3, 23)) for w in (1, 2, 15, 40, 77)]
+    sizes.append({"n": 37, "h": 9, "w": 14})  # blocks that begin and end within images, of several images
+
+    def convolution(label, c, w, strides=(2, 2), pads=(1, 1, 1, 1)):
+        enough = [v for v in sizes if all(v[e] + pads[i] + pads[i + 2] >= k for i, (e, k) in enumerate(zip("hw", w[2:])))]  # fmt: skip
+        s.open(label, [("n", c, "h", "w"), w, (w[0],)], lambda b, d, *t: conv(b, d, *t, strides=list(strides), pads=list(pads)), enough,
+               constant=(1, 2), low=-1, high=1, tolerance=(2e-3, 2e-3))  # fmt: skip
+
+    convolution("halves", 64, (70, 64, 3, 3))
+    convolution("halves_of_uneven_channels", 61, (64, 61, 3, 3), pads=(0, 1, 1, 0))
+    convolution("seven", 3, (64, 3, 7, 7), pads=(3, 3, 3, 3))
+    convolution("four", 24, (48, 24, 4, 4), pads=(0, 1, 2, 1))
+    convolution("five", 33, (48, 33, 5, 5), pads=(2, 2, 2, 2))
+    convolution("columns", 32, (64, 32, 3, 6), strides=(1, 2), pads=(1, 2, 1, 2))
+    convolution("thirds", 24, (48, 24, 9, 9), strides=(3, 3), pads=(4, 4, 4, 4))
+    s.check()
+
+
 def test_planes_in_turns(s):
     """Pixel shuffles and transposed convolutions' phases, whole and cut by one on each side."""
 
