@@ -95,6 +95,13 @@ TEST(VmLowering, WhatMainRequiresIsCheckedFirst) {
   EXPECT_EQ(bind(16, 9),
             "the model needs 'n-seq' to be 0 or more; it is -7 (seq = 16 from input 'x', n = 9 from input 'x')");
 
+  b.main().attrs.Set("required_extents", std::vector<std::string>{"8*(seq/8)-seq", "n-2*seq", "seq-8*(seq/8)", "n-1"});
+  built = BuildPlan(b.module(), b.manifests());
+  ASSERT_TRUE(built.ok()) << built.status();
+  EXPECT_EQ(bind(8, 16), "");
+  EXPECT_EQ(bind(12, 99),
+            "the model needs '8*((seq)/8)' and 'seq' to be equal; they are 8 and 12 (seq = 12 from input 'x')");
+
   b.main().attrs.Set("required_extents", std::vector<std::string>{"k"});
   EXPECT_THAT(PlanError(b), HasSubstr("no parameter has the symbol 'k'"));
 }

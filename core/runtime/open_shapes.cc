@@ -1,6 +1,7 @@
 #include "core/runtime/open_shapes.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/base/extents.h"
 
@@ -64,6 +65,35 @@ int64_t Derive(const ShapeRegister& r, int64_t of) {
   return SliceExtent(of, &begin, &end, r.args[2]);
 }
 
+bool IsOpen(const ExtentSum& sum) {
+  return std::any_of(sum.begin(), sum.end(), [](const ExtentTerm& term) { return !term.registers.empty(); });
+}
+
+// Of two from one compiler, which orders terms and factors by their names. What can't be negated has no negation.
+bool AreNegations(const ExtentSum& a, const ExtentSum& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const ExtentTerm& x, const ExtentTerm& y) {
+    return x.registers == y.registers && x.coefficient != INT64_MIN && -x.coefficient == y.coefficient;
+  });
+}
+
+// left - right or right - left, both without minus signs; the same of a sum and its negation: the first open term is on
+// the left. The client shows them so, too (client/python/inlay/ir/dims.py, sides).
+struct Sides {
+  ExtentSum left, right;
+};
+Sides SidesOf(const ExtentSum& sum) {  // all of which can be negated
+  const auto first =
+      std::find_if(sum.begin(), sum.end(), [](const ExtentTerm& term) { return !term.registers.empty(); });
+  const bool turned = first != sum.end() && first->coefficient < 0;
+  Sides sides;
+  for (ExtentTerm term : sum) {
+    ExtentSum& side = (term.coefficient < 0) == turned ? sides.left : sides.right;
+    if (term.coefficient < 0) term.coefficient = -term.coefficient;
+    if (term.coefficient != 0) side.push_back(std::move(term));
+  }
+  return sides;
+}
+
 std::string Input(const NamedTensor& tensor) { return "input '" + tensor.name + "'"; }
 
 std::string Dimension(const NamedTensor& tensor, size_t axis, int64_t extent) {
@@ -91,11 +121,22 @@ bool OpenShapes::Knows(const TensorType& type) const {
   return true;
 }
 
-// "10 (batch = 5 from input 'ids')"; "5 from input 'ids'" for a plain name.
-std::string OpenShapes::Explain(const std::vector<NamedTensor>& inputs, const ExtentSum& sum,
+// Of a sum without minus signs, as core/ir/dim_expr.h prints it: "2*batch+seq+1".
+std::string OpenShapes::Text(const ExtentSum& sum) const {
+  std::string open, number;
+  for (const ExtentTerm& term : sum) {
+    std::string& text = term.registers.empty() ? number : open;
+    std::string factors = term.registers.empty() || term.coefficient != 1 ? std::to_string(term.coefficient) : "";
+    for (int32_t r : term.registers) factors += (factors.empty() ? "" : "*") + registers[r].name;
+    text += (text.empty() ? "" : "+") + factors;
+  }
+  if (open.empty()) return number.empty() ? "0" : number;
+  return open + (number.empty() ? "" : "+") + number;
+}
+
+// "h = 3 from input 'x', w = 5 from input 'x'": all that it is made from.
+std::string OpenShapes::Sources(const std::vector<NamedTensor>& inputs, const ExtentSum& sum,
                                 const ShapeValues& values) const {
-  int64_t value = 0;
-  Evaluate(sum, values.registers, &value);
   std::vector<bool> used(registers.size(), false);
   auto use = [&](const ExtentSum& of) {
     for (const ExtentTerm& term : of) {
@@ -106,23 +147,52 @@ std::string OpenShapes::Explain(const std::vector<NamedTensor>& inputs, const Ex
   for (size_t i = registers.size(); i-- > 0;) {
     if (used[i] && registers[i].kind != Kind::kInput) use(registers[i].sum);
   }
-  const bool plain = sum.size() == 1 && sum[0].coefficient == 1 && sum[0].registers.size() == 1 &&
-                     registers[sum[0].registers[0]].kind == Kind::kInput;
-  std::string parts;
+  std::string sources;
   for (size_t i = 0; i < registers.size(); ++i) {
     const ShapeRegister& r = registers[i];
     if (!used[i] || r.kind != Kind::kInput) continue;
-    const std::string from = std::to_string(values.registers[i]) + " from " + Input(inputs[r.args[0]]);
-    if (plain) return from;
-    parts += (parts.empty() ? "" : ", ") + r.name + " = " + from;
+    sources += (sources.empty() ? "" : ", ") + r.name + " = " + std::to_string(values.registers[i]) + " from " +
+               Input(inputs[r.args[0]]);
   }
-  return std::to_string(value) + (parts.empty() ? "" : " (" + parts + ")");
+  return sources;
+}
+
+// "10 (batch = 5 from input 'ids')"; "5 from input 'ids'" for a plain name.
+std::string OpenShapes::Explain(const std::vector<NamedTensor>& inputs, const ExtentSum& sum,
+                                const ShapeValues& values) const {
+  int64_t value = 0;
+  Evaluate(sum, values.registers, &value);
+  if (sum.size() == 1 && sum[0].coefficient == 1 && sum[0].registers.size() == 1) {
+    const ShapeRegister& r = registers[sum[0].registers[0]];
+    if (r.kind == Kind::kInput) return std::to_string(value) + " from " + Input(inputs[r.args[0]]);
+  }
+  const std::string sources = Sources(inputs, sum, values);
+  return std::to_string(value) + (sources.empty() ? "" : " (" + sources + ")");
+}
+
+// Of one that is to be 0. "'seq' to be 8; it is 9 from input 'ids'": seq-8; "'h' and 'w' to be equal; they are 3 and 5
+// (h = 3 from input 'x', w = 5 from input 'x')": h-w or w-h. "": a side overflows.
+std::string OpenShapes::NeedEqual(const std::vector<NamedTensor>& inputs, const ExtentSum& sum,
+                                  const ShapeValues& values) const {
+  const Sides sides = SidesOf(sum);
+  int64_t left, right;
+  if (!Evaluate(sides.left, values.registers, &left) || !Evaluate(sides.right, values.registers, &right)) return "";
+  if (!IsOpen(sides.right)) {
+    return "'" + Text(sides.left) + "' to be " + Text(sides.right) + "; it is " + Explain(inputs, sides.left, values);
+  }
+  return "'" + Text(sides.left) + "' and '" + Text(sides.right) + "' to be equal; they are " + std::to_string(left) +
+         " and " + std::to_string(right) + " (" + Sources(inputs, sum, values) + ")";
 }
 
 // Of an extent that is below 0. "'seq' to be 8 or more; it is 3 from input 'ids'" where one name alone is in it, once:
-// seq-8; else "'h-w' to be 0 or more; it is -2 (h = 3 from input 'x', w = 5 from input 'x')".
+// seq-8; else "'h-w' to be 0 or more; it is -2 (h = 3 from input 'x', w = 5 from input 'x')". Where its negation is an
+// extent as well, both must be 0.
 std::string OpenShapes::Need(const std::vector<NamedTensor>& inputs, const OpenExtent& extent,
                              const ShapeValues& values) const {
+  for (const OpenExtent& other : extents) {
+    if (!AreNegations(extent.sum, other.sum)) continue;
+    if (std::string equal = NeedEqual(inputs, extent.sum, values); !equal.empty()) return equal;
+  }
   int64_t number = 0;
   const ExtentTerm* open = nullptr;
   bool bounds = true;

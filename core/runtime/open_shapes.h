@@ -67,8 +67,11 @@ struct OpenShapes {
  private:
   Status MatchInput(const std::vector<NamedTensor>& inputs, size_t i, const TensorType& given,
                     const ShapeValues& values) const;
+  std::string Text(const ExtentSum& sum) const;
+  std::string Sources(const std::vector<NamedTensor>& inputs, const ExtentSum& sum, const ShapeValues& values) const;
   std::string Explain(const std::vector<NamedTensor>& inputs, const ExtentSum& sum, const ShapeValues& values) const;
   std::string Need(const std::vector<NamedTensor>& inputs, const OpenExtent& extent, const ShapeValues& values) const;
+  std::string NeedEqual(const std::vector<NamedTensor>& inputs, const ExtentSum& sum, const ShapeValues& values) const;
 };
 
 // What one run's inputs and outputs are: the plan's own where all is static.

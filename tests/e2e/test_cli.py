@@ -16,7 +16,9 @@ import onnx
 import pytest
 from conftest import check_close, environment, reference
 
+from inlay.config import CompilationConfig
 from inlay.models import recurrent, resnet
+from inlay.onnx_import import from_onnx
 
 
 @pytest.fixture(scope="module")
@@ -176,6 +178,57 @@ def test_bounds(inlay, tmp_path):
     code, _, err = inlay(*compile_open, "--bounds", "row=4:512", check=False)
     assert code == 2
     assert "no input has the symbol 'row'; main has 'rows', 'columns'" in " ".join(err.split())
+
+
+def test_a_saved_module(inlay, tmp_path):
+    """What Python saved is compiled here: its weights, what it requires and its configuration; options come first."""
+    kind = onnx.helper.make_tensor_value_info
+    nodes = [
+        onnx.helper.make_node("MatMul", ["x", "w"], ["m"]),
+        onnx.helper.make_node("Concat", ["m", "x"], ["y"], axis=1),
+    ]
+    w = onnx.numpy_helper.from_array(np.random.default_rng(0).standard_normal((160, 160)).astype(np.float32), "w")
+    x, y = kind("x", onnx.TensorProto.FLOAT, ["rows", 160]), kind("y", onnx.TensorProto.FLOAT, ["rows", 320])
+    graph = onnx.helper.make_graph(nodes, "saved", [x], [y], initializer=[w])
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+    module = from_onnx(model, executor="vm").with_required_extents(["2*(rows/2)-rows", "rows-2*(rows/2)"])
+    config = CompilationConfig(targets=["llvm -mcpu=x86-64-v2"], executor="vm", num_threads=1)
+    path = module.with_configuration(config).save(tmp_path / "m.inlay")
+    assert path.with_name("m.inlay.safetensors").exists()
+    library, bundle = tmp_path / "m.so", tmp_path / "bundle"
+    inlay("compile", path, "-o", library, "--bounds", "rows=2:64")
+    inlay("export", path, "--target", "llvm -mcpu=x86-64-v3", "--bundle", bundle)
+    for built, cpu in ((library, "x86-64-v2"), (bundle, "x86-64-v3")):
+        table = [" ".join(line.split()) for line in inlay("inspect", built)[1].splitlines()]
+        assert f"target x86_64-unknown-linux-gnu {cpu}" in table
+        assert ["bounds rows: 2 to 64"] * (built == library) + ["bounds 2*((rows)/2) = rows"] == [
+            line for line in table if line.startswith("bounds")
+        ]
+    tensors, results = tmp_path / "x.npz", tmp_path / "y.npz"
+
+    def run(rows, bundled):
+        x = np.random.default_rng(rows).standard_normal((rows, 160)).astype(np.float32)
+        np.savez(tensors, x=x)
+        if not bundled:
+            return x, *inlay("run", library, "--input", tensors, "--output", results, check=False)
+        program = [bundle / "run", "--input", tensors, "--output", results]
+        ran = subprocess.run(program, capture_output=True, text=True, check=False)
+        return x, ran.returncode, ran.stdout, ran.stderr
+
+    for bundled in (False, True):
+        x, code, _, err = run(4, bundled)
+        assert code == 0, err
+        check_close([np.load(results)["y"]], reference(model, {"x": x}))
+        _, code, _, err = run(5, bundled)
+        assert code == 1
+        assert "needs '2*((rows)/2)' and 'rows' to be equal; they are 4 and 5 (rows = 5 from input 'x')" in err
+    code, _, err = inlay("compile", path, "--shape", "rows=4", check=False)
+    assert code == 2
+    assert "--shape: a saved module keeps its shapes" in " ".join(err.split())
+    path.with_name("m.inlay.safetensors").unlink()
+    code, _, err = inlay("compile", path, check=False)
+    assert code == 1
+    assert "m.inlay.safetensors" in err
 
 
 def test_measured_search_and_its_plan(inlay, model, tmp_path):

@@ -8,9 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from inlay._proto import ir_pb2
 from inlay.ir import IRModule, dims
-from inlay.ir.attrs import encode_attr
 
 Bounds = dict[str, tuple[int | None, int | None]]
 
@@ -43,19 +41,21 @@ def added(module: IRModule, values: Sequence[str]) -> IRModule:
     return module.with_bounds(module.bounds() | parse(values)) if values else module
 
 
-def of(required: Sequence[str]) -> Bounds:
-    """As IRModule.bounds has them, of expressions that must be 0 or more."""
-    proto = ir_pb2.IRModule()
-    proto.functions["main"].attrs["required_extents"].CopyFrom(encode_attr(list(required), "strings"))
-    return IRModule(proto).bounds()
-
-
 def in_words(required: Sequence[str]) -> list[str]:
-    """A line for each symbol that has bounds, "seq: 8 to 512", and for each other expression, "h-w: 0 or more"."""
+    """Of expressions that must be 0 or more: a line for each symbol that has bounds, "seq: 8 to 512", for each two others
+    that say one thing together, "h = w" (h-w and w-h), and for each that is left, "h-w: 0 or more"."""
     lines = []
-    for symbol, (least, most) in of(required).items():
-        if most is None:
+    for symbol, (least, most) in dims.ranges(required).items():
+        if least == most:
+            lines.append(f"{symbol} = {least}")
+        elif most is None:
             lines.append(f"{symbol}: {least} or more")
         else:
             lines.append(f"{symbol}: {most} or less" if least is None else f"{symbol}: {least} to {most}")
-    return lines + [f"{e}: 0 or more" for e in required if dims.linear_in_one(e) is None]
+    others: dict[tuple[str, str], set[str]] = {}
+    for expression in required:
+        if dims.linear_in_one(expression) is None:
+            others.setdefault(dims.sides(expression), set()).add(expression)
+    for (left, right), said in others.items():
+        lines.append(f"{left} = {right}" if len(said) > 1 else f"{said.pop()}: 0 or more")
+    return lines

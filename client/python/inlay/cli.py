@@ -69,17 +69,35 @@ bundle_option = click.option(
 )
 
 
-def _imported(model, shape, config, updates=(), bounds=()):
-    """The module of an .onnx or .pt2 file."""
-    if model.endswith(".pt2"):
+def _imported(model, shape, options, updates, bounds, params_beside=False):
+    """The module of an .onnx or .pt2 file, or one that was saved, and its configuration: what `options` say, else its
+    own."""
+    if (module := _saved(model)) is not None:
+        if shape:
+            raise click.UsageError("--shape: a saved module keeps its shapes; from_onnx and from_torch take shape=.")
+        config = make_config(options, params_beside, module.config if module.has_config else None)
+    elif model.endswith(".pt2"):
         from inlay.torch_import import from_torch
 
+        config = make_config(options, params_beside)
         module = from_torch(model, shape=_shapes(shape))
     else:
         from inlay import onnx_import
 
+        config = make_config(options, params_beside)
         module = onnx_import.from_onnx(model, shape=_shapes(shape), executor=config.executor.kind)
-    return _with_bounds(_with_updates(module, updates), bounds)
+    return _with_bounds(_with_updates(module, updates), bounds), config
+
+
+def _saved(model):
+    """What `IRModule.save` wrote, under any name; None of another kind of file."""
+    from inlay.inspection import read_module
+    from inlay.ir import load_module
+
+    suffix = pathlib.Path(model).suffix
+    if suffix == ".inlay" or (suffix not in (".onnx", ".pt2") and read_module(model) is not None):
+        return load_module(model)
+    return None
 
 
 def _with_bounds(module, values: tuple[str, ...]):
@@ -136,21 +154,21 @@ for _command in cli_server.COMMANDS:
 def compile_(
     model, shape, updates, bounds, output, bundle, save_plan, params_beside, dump_ir, timeout, server, as_json, **options
 ):  # fmt: skip
-    """Compile MODEL (.onnx, or .pt2 of torch.export.save); with -o, write a shared library."""
+    """Compile MODEL (.onnx, .pt2 of torch.export.save, or an IRModule that was saved, whose own configuration says what no
+    option does); with -o, write a shared library."""
     from inlay import executable
     from inlay.bundle import check_replaceable
     from inlay.config import write_cover
     from inlay.passes import DumpIR, PassContext
     from inlay.printing import CompileProgress, print_report
 
-    config = make_config(options, link_params=not params_beside)
     dumps = [DumpIR(dump_ir)] if dump_ir else []
     for file in filter(None, (output, save_plan)):
         executable.check_writable(pathlib.Path(file))  # before the work, not after it
     if bundle:
         check_replaceable(pathlib.Path(bundle))
     started = time.perf_counter()
-    module = _imported(model, shape, config, updates, bounds)
+    module, config = _imported(model, shape, options, updates, bounds, params_beside)
     imported = time.perf_counter()
     with CompileProgress(enabled=not as_json) as progress, PassContext(instruments=dumps):
         ex = executable.build(module, config, server=server, progress=progress, timeout=timeout)
@@ -195,7 +213,8 @@ def compile_(
 @click.option("--timeout", type=float, metavar="SECONDS", help="Stop the work after so long.")
 @command
 def export(model, bundle, shape, updates, bounds, server, timeout, as_json, **options):
-    """Make a bundle of MODEL: an .onnx or .pt2 file, or a library that was exported before (whose configuration is fixed)."""
+    """Make a bundle of MODEL: an .onnx or .pt2 file, an IRModule that was saved (whose own configuration says what no option
+    does), or a library that was exported before (whose configuration is fixed)."""
     from inlay import executable, profiling
     from inlay.bundle import check_replaceable, of_library
     from inlay.daemon import connect
@@ -209,8 +228,7 @@ def export(model, bundle, shape, updates, bounds, server, timeout, as_json, **op
             raise click.UsageError(f"--bounds: those of a library are fixed, as `inlay inspect {model}` shows them.")
         of_library(model, bundle, connect(server))
     else:
-        config = make_config(options)
-        module = _imported(model, shape, config, updates, bounds)
+        module, config = _imported(model, shape, options, updates, bounds)
         with CompileProgress(enabled=not as_json) as progress:
             ex = executable.build(module, config, server=server, progress=progress, timeout=timeout)
         ex.export_bundle(bundle)
@@ -290,7 +308,7 @@ def profile(model, shape, inputs, sizes, runs, limit, offline, server, as_json, 
     from inlay.bench import make_inputs
 
     if profiling.is_library(model):
-        module, plan, threads = profiling.load_library(model, options["threads"])
+        module, plan, threads = profiling.load_library(model, options["threads"] or 0)
     else:
         module, plan, threads = profiling.build(model, _shapes(shape), make_config(options), server)
     if inputs:
@@ -311,7 +329,7 @@ def inspect(path, as_json):
     """Show what PATH says of itself: an exported library or bundle, and whether this machine can run it (else exit code
     1); a .tar (runtime crt), with the memory that it needs; a module that was saved. Nothing of it is run or loaded."""
     from inlay import bundle, compatibility, inspection, mlf
-    from inlay.bounds import of
+    from inlay.ir import dims
     from inlay.library import read_manifest
     from inlay.printing import print_manifest, print_table
 
@@ -329,7 +347,7 @@ def inspect(path, as_json):
     manifest = read_manifest(file)
     problems = compatibility.problems(manifest.data, file.resolve().parent)
     if as_json:
-        required = {"bounds": of(manifest.required_extents), "required_extents": manifest.required_extents}
+        required = {"bounds": dims.ranges(manifest.required_extents), "required_extents": manifest.required_extents}
         click.echo(json.dumps({**manifest.data, **required, "runs_here": not problems, "problems": problems}))
     else:
         print_manifest(path, manifest, problems)

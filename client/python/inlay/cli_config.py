@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from inlay import schema
-from inlay.config import PRECISIONS, CompilationConfig, Executor, Runtime, read_cover
+from inlay.config import PRECISIONS, CompilationConfig, read_cover
 from inlay.target import Target
 
 
@@ -56,7 +56,7 @@ def config_options(function: Callable[..., Any]) -> Callable[..., Any]:
         ),
         *(option for kind, attrs in kinds.items() for option in _generated("target", attrs, kind)),
         click.option("--target-host", metavar="TARGET", help="Of the code around the partitions. Default: the device."),
-        click.option("--threads", type=click.IntRange(min=0), default=0, help="Of the artifact; 0: all cores."),
+        click.option("--threads", type=click.IntRange(min=0), help="Of the artifact; 0, the default: all cores."),
         click.option("--search", type=click.Choice(["measured", "analytic", "none"]), help="How backends are chosen."),
         click.option(
             "--search-budget", type=float, metavar="SECONDS", help="Of measuring; the rest is estimated. Default 60."
@@ -75,9 +75,9 @@ def config_options(function: Callable[..., Any]) -> Callable[..., Any]:
             help="Use this plan (--save-plan wrote it); no search is made.",
         ),
         click.option("--backends", metavar="A,B", help="Those that may be used; native is always possible."),
-        click.option("--executor", type=click.Choice(["graph", "aot", "vm"]), default="graph", show_default=True),
+        click.option("--executor", type=click.Choice(["graph", "aot", "vm"]), help="Default: graph."),
         *_generated("executor", schema.executor_options()),
-        click.option("--runtime", type=click.Choice(["cpp", "crt"]), default="cpp", show_default=True),
+        click.option("--runtime", type=click.Choice(["cpp", "crt"]), help="Default: cpp."),
         *_generated("runtime", schema.runtime_options()),
         click.option(
             "--mixed-precision",
@@ -94,29 +94,44 @@ def config_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-def make_config(options: dict[str, Any], link_params: bool = True) -> CompilationConfig:
+def make_config(
+    options: dict[str, Any], params_beside: bool = False, own: CompilationConfig | None = None
+) -> CompilationConfig:
     """Takes what `config_options` added out of `options`, and makes a CompilationConfig of it.
+
+    Args:
+        params_beside: parameters are not in the library.
+        own: the model's own configuration, which says what no option does.
 
     Raises click.UsageError where two options disagree.
     """
+    own = own or CompilationConfig()
     generated = {key: options.pop(key) for key in list(options) if "__" in key}
-    plan, search_budget = options.pop("plan"), options.pop("search_budget")
-    return CompilationConfig(
-        targets=_targets(options.pop("targets"), generated),
-        target_host=options.pop("target_host"),
-        num_threads=options.pop("threads"),
-        search=options.pop("search"),
-        search_budget_s=search_budget or 0,
-        dim_hints=numbers("--dim-hint", options.pop("dim_hint")),
-        replan=options.pop("replan"),
-        pinned=read_cover(plan) if plan else None,
-        backends=names(options.pop("backends")),
-        executor=Executor(kind := options.pop("executor"), _given("executor", kind, generated)),
-        runtime=Runtime(kind := options.pop("runtime"), _given("runtime", kind, generated)),
-        opt_level=options.pop("opt_level"),
-        disabled_passes=options.pop("disable_pass"),
-        mixed_precision=options.pop("mixed_precision"),
-        link_params=link_params,
+    plan = options.pop("plan")
+
+    def chosen(prefix: str, before: Any) -> Any:
+        kind = options.pop(prefix) or before.kind
+        return type(before)(before if before.kind == kind else kind, _given(prefix, kind, generated))
+
+    given = {
+        "target_host": options.pop("target_host"),
+        "num_threads": options.pop("threads"),
+        "search": options.pop("search"),
+        "search_budget_s": options.pop("search_budget"),
+        "dim_hints": numbers("--dim-hint", options.pop("dim_hint")) or None,
+        "replan": options.pop("replan") or None,
+        "pinned": read_cover(plan) if plan else None,
+        "backends": names(options.pop("backends")) or None,
+        "opt_level": options.pop("opt_level"),
+        "disabled_passes": options.pop("disable_pass") or None,
+        "mixed_precision": options.pop("mixed_precision"),
+        "link_params": False if params_beside else None,
+    }
+    return own.replace(
+        targets=_targets(options.pop("targets") or own.targets, generated),
+        executor=chosen("executor", own.executor),
+        runtime=chosen("runtime", own.runtime),
+        **{name: value for name, value in given.items() if value is not None},
     )
 
 
@@ -134,8 +149,8 @@ def _given(prefix: str, kind: str, generated: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _targets(texts: tuple[str, ...], generated: dict[str, Any]) -> list[Target]:
-    targets = [Target(text) for text in texts]
+def _targets(given: Iterable[str | Target], generated: dict[str, Any]) -> list[Target]:
+    targets = [Target(target) for target in given]
     kind = targets[0].kind if targets else "llvm"
     attrs = {field.replace("_", "-"): str(value) for field, value in _given("target", kind, generated).items()}
     if not attrs:

@@ -12,7 +12,8 @@ import pytest
 from click.testing import CliRunner
 
 from inlay import bounds, cli, cli_command
-from inlay.ir import FunctionBuilder
+from inlay.config import CompilationConfig
+from inlay.ir import FunctionBuilder, IRModule, load_module
 from inlay.models import recurrent
 
 
@@ -172,6 +173,23 @@ def test_bounds_are_added_to_those_that_a_model_has():
     assert bounds.added(module, ("n=:",)).required_extents() == ["-m+9", "-m+n"]
 
 
+@pytest.mark.parametrize(
+    ("required", "lines"),
+    [
+        (["h-w", "-h+w"], ["h = w"]),
+        (["h-8", "n-2", "-h+8", "-n+9", "m-1", "-k+1"], ["h = 8", "n: 2 to 9", "m: 1 or more", "k: 1 or less"]),
+        (
+            ["-2*((h)/2)+h", "n", "2*((h)/2)-h", "((h)/4)-1", "-h+n", "((h+1)/8)-((h+5)/8)", "-((h+1)/8)+((h+5)/8)"],
+            ["n: 0 or more", "2*((h)/2) = h", "((h)/4)-1: 0 or more", "-h+n: 0 or more", "((h+1)/8) = ((h+5)/8)"],
+        ),
+        (["-((h)/4)+1", "((h)/4)-1"], ["((h)/4) = 1"]),
+        (["-h-w", "h-w"], ["-h-w: 0 or more", "h-w: 0 or more"]),
+    ],
+)
+def test_bounds_in_words(required, lines):
+    assert bounds.in_words(required) == lines
+
+
 def test_inspect_shows_a_saved_module(invoke, tmp_path):
     b = FunctionBuilder()
     x = b.param("x", "f32", ("n", 4))
@@ -196,6 +214,68 @@ def test_inspect_shows_a_saved_module(invoke, tmp_path):
     assert found["bounds"] == {"n": [2, 9]}
     assert found["required_extents"] == ["n-2", "-n+9", "8*((n)/8)-n"]
     assert "bounds" not in invoke("inspect", plain.save(tmp_path / "plain.inlay")).stdout
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """x + w of an open x; built for vm, two threads, another CPU. Its name says nothing."""
+    b = FunctionBuilder()
+    x = b.param("x", "f32", ("n", 2**15))
+    module = b.finish([b.op("add", x, b.weight(np.ones((1, 2**15), np.float32), "w"))], ["y"])
+    config = CompilationConfig(
+        targets=["llvm -mcpu=x86-64-v2", "native -winograd=0"], executor="vm", num_threads=2, dim_hints={"n": 4096},
+        opt_level=1, link_params=False,
+    )  # fmt: skip
+    return module.with_required_extents(["n-4096", "4096-n"]).with_configuration(config).save(tmp_path / "module")
+
+
+def test_compile_takes_a_saved_module(invoke, server, saved):
+    """With its weights, updates, bounds and configuration."""
+
+    def sent(*options):
+        result = invoke("compile", saved, *options, "--json")
+        assert result.exit_code == 0, result.stderr
+        module = server.requests[-1].module
+        return module, CompilationConfig.from_proto(module.config)
+
+    own = load_module(saved)
+    module, config = sent()
+    assert module == own.proto
+    assert own.weights.keys() <= server.blobs.keys()
+    # What an option says, it says in place of the module, be it the default of other models.
+    assert sent("--threads", 0)[1] == config.replace(num_threads=0)
+    assert sent("--executor", "vm", "--opt-level", 0)[1] == config.replace(opt_level=0)
+    assert sent("--executor", "graph", "--runtime", "cpp")[1] == config.replace(executor="graph")
+    assert sent("--target", "llvm -mcpu=x86-64-v3")[1] == config.replace(targets=["llvm -mcpu=x86-64-v3"])
+    attrs = "llvm -mattr=+fma -mcpu=x86-64-v2"
+    assert sent("--target-llvm-mattr", "+fma")[1] == config.replace(targets=[attrs, "native -winograd=0"])
+    module, _ = sent("--update", "y=x", "--bounds", "n=:4096")
+    assert list(module.functions["main"].attrs["updates"].ints.v) == [0]
+    assert list(module.functions["main"].attrs["required_extents"].strings.v) == ["-n+4096"]
+    # One that says nothing is compiled as other models are.
+    proto = own.proto.__class__()
+    proto.CopyFrom(own.proto)
+    proto.ClearField("config")
+    IRModule(proto, own.weights).save(saved)
+    assert sent("--target", "llvm -mcpu=x86-64-v3")[1] == CompilationConfig(targets=["llvm -mcpu=x86-64-v3"])
+
+
+def test_what_a_saved_module_is_not_compiled_of(invoke, saved):
+    bundle = saved.parent / "bundle"
+    for command in (["compile", saved], ["export", saved, "--bundle", bundle]):
+        result = invoke(*command, "--shape", "n=3")
+        assert result.exit_code == cli_command.EXIT_USAGE
+        assert "--shape: a saved module keeps its shapes" in " ".join(result.stderr.split())
+        result = invoke(*command, "--executor-aot-interface-api", "c")
+        assert result.exit_code == cli_command.EXIT_USAGE
+        assert "is an option of executor aot, and --executor is vm" in " ".join(result.stderr.split())
+    named = saved.rename(saved.with_name("m.inlay"))
+    result = invoke("compile", named)
+    assert result.exit_code == cli_command.EXIT_FAILED
+    assert "m.inlay.safetensors" in result.stderr
+    named.write_bytes(named.read_bytes()[:100])
+    assert "m.inlay is no IRModule, or damaged" in invoke("compile", named).stderr
+    assert "No such file or directory: 'none.inlay'" in invoke("compile", "none.inlay").stderr
 
 
 def test_inspect_of_what_says_nothing(invoke, model, tmp_path):

@@ -175,6 +175,27 @@ def at_size(dim, h):
     return dims.canonical(str(dim), {"h": h})
 
 
+def test_ranges():
+    """{symbol: (least, most)} of a module: test_ir_builder.py."""
+    assert dims.ranges([]) == {}
+    required = ["n-2", "-m+9", "-m+n", "((n)/2)-3", "n*n-4", "3*n-10", "-2*n+31", "n"]
+    assert dims.ranges(required) == {"n": (4, 15), "m": (None, 9)}
+
+
+@pytest.mark.parametrize(
+    ("text", "left", "right"),
+    [
+        ("h-w", "h", "w"), ("-a-b+2*c*c+3", "a+b", "2*c*c+3"), ("((h+1)/8)-((h+5)/8)", "((h+1)/8)", "((h+5)/8)"),
+        ("-2*((h)/2)+h-1", "2*((h)/2)+1", "h"), ("h-8", "h", "8"), ("h+w+3", "h+w+3", "0"), (f"-{2**63}*h", f"{2**63}*h", "0"),
+        (0, "0", "0"), (-3, "3", "0"),
+    ],
+)  # fmt: skip
+def test_sides(text, left, right):
+    assert dims.sides(text) == (left, right)
+    if str(2**63) not in left:
+        assert dims.sides(dims.mul(text, -1)) == (left, right)
+
+
 def test_slices():
     """As core/ir/ops_test.cc's."""
     end, first = 2**63 - 1, -(2**63)

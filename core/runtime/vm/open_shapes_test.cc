@@ -74,13 +74,13 @@ TEST(OpenShapes, WhatDoesNotFitIsNamed) {
   EXPECT_EQ(MatchError({F32({huge, huge}), F32({2 * huge, 4}), F32({huge, 2})}), "the extent 'batch*seq' overflows");
 }
 
-// x: f32[h, w], an extent that is below 0 in the run.
-std::string NeedError(std::vector<int64_t> x, OpenExtent needed) {
+// x: f32[h, w], an extent that is below 0 in the run, and what else is needed.
+std::string NeedError(std::vector<int64_t> x, OpenExtent needed, OpenExtent other = {"0", {}}) {
   OpenShapes shapes;
   shapes.registers = {{Kind::kInput, "h", {0, 0, 1}, {}},
                       {Kind::kInput, "w", {0, 1, 1}, {}},
                       {Kind::kFloorDiv, "((h+1)/2)", {2}, {{1, {0}}, {1, {}}}}};
-  shapes.extents = {{"h", {{1, {0}}}}, {"w", {{1, {1}}}}, std::move(needed)};
+  shapes.extents = {{"h", {{1, {0}}}}, {"w", {{1, {1}}}}, std::move(needed), std::move(other)};
   const std::vector<NamedTensor> inputs = {{"x", F32({-1, -2})}};
   EXPECT_TRUE(shapes.Check(inputs).ok());
   ShapeValues values;
@@ -112,6 +112,40 @@ TEST(OpenShapes, WhatTheModelNeedsIsSaidOfTheSymbol) {
             need + "'odd' to be 0 or more; it is -9223372036854775804 (h = 4 from input 'x')");
   EXPECT_EQ(NeedError({1, 5}, {"odd", {{INT64_MIN, {0}}}}),
             need + "'odd' to be 0 or more; it is -9223372036854775808 (h = 1 from input 'x')");
+}
+
+// Terms lie as the planner gives them: a number first, then by the names.
+TEST(OpenShapes, WhatTheModelNeedsToBeEqualIsSaidOnce) {
+  const std::string need = "the model needs ";
+  const OpenExtent less{"h-w", {{1, {0}}, {-1, {1}}}}, more{"-h+w", {{-1, {0}}, {1, {1}}}};
+  EXPECT_EQ(NeedError({5, 5}, less, more), "");
+  const std::string from = " (h = 3 from input 'x', w = 5 from input 'x')";
+  EXPECT_EQ(NeedError({3, 5}, less, more), need + "'h' and 'w' to be equal; they are 3 and 5" + from);
+  EXPECT_EQ(NeedError({3, 5}, more, less), need + "'h' and 'w' to be equal; they are 3 and 5" + from);
+  EXPECT_EQ(NeedError({5, 3}, less, more),
+            need + "'h' and 'w' to be equal; they are 5 and 3 (h = 5 from input 'x', w = 3 from input 'x')");
+  const OpenExtent even{"-2*((h+1)/2)+h*w+3", {{3, {}}, {-2, {2}}, {1, {0, 1}}}};
+  const OpenExtent odd{"2*((h+1)/2)-h*w-3", {{-3, {}}, {2, {2}}, {-1, {0, 1}}}};
+  EXPECT_EQ(NeedError({3, 5}, odd, even), need + "'2*((h+1)/2)' and 'h*w+3' to be equal; they are 4 and 18" + from);
+  // A number.
+  EXPECT_EQ(NeedError({3, 5}, {"h-8", {{-8, {}}, {1, {0}}}}, {"-h+8", {{8, {}}, {-1, {0}}}}),
+            need + "'h' to be 8; it is 3 from input 'x'");
+  EXPECT_EQ(NeedError({3, 5}, {"2*h-8", {{-8, {}}, {2, {0}}}}, {"-2*h+8", {{8, {}}, {-2, {0}}}}),
+            need + "'2*h' to be 8; it is 6 (h = 3 from input 'x')");
+  EXPECT_EQ(NeedError({3, 5}, {"-h-w", {{-1, {0}}, {-1, {1}}}}, {"h+w", {{1, {0}}, {1, {1}}}}),
+            need + "'h+w' to be 0; it is 8" + from);
+  // None is the other's negation.
+  EXPECT_EQ(NeedError({3, 5}, less, less), need + "'h-w' to be 0 or more; it is -2" + from);
+  EXPECT_EQ(NeedError({3, 5}, less, {"-h+w-1", {{-1, {}}, {-1, {0}}, {1, {1}}}}),
+            need + "'h-w' to be 0 or more; it is -2" + from);
+  // What a file may say.
+  EXPECT_EQ(NeedError({4, 5}, {"odd", {{-1, {}}}}, {"odd", {{1, {}}}}), need + "'0' to be 1; it is 0");
+  EXPECT_EQ(NeedError({1, 5}, {"odd", {{INT64_MIN, {0}}}}, {"odd", {{INT64_MIN, {0}}}}),
+            need + "'odd' to be 0 or more; it is -9223372036854775808 (h = 1 from input 'x')");
+  const int64_t half = int64_t{1} << 62;
+  EXPECT_EQ(NeedError({1, 2}, {"odd", {{half, {0}}, {-half, {1}}, {half, {0}}, {-1, {}}}},
+                      {"odd", {{-half, {0}}, {half, {1}}, {-half, {0}}, {1, {}}}}),
+            need + "'odd' to be 0 or more; it is -1 (h = 1 from input 'x', w = 2 from input 'x')");
 }
 
 TEST(OpenShapes, AMultipleIsDivided) {

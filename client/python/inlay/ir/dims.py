@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -91,9 +91,14 @@ def _polynomial(dim: Dim) -> _Polynomial:
     return p
 
 
+def _terms(p: _Polynomial) -> list[tuple[_Names, int]]:
+    """In the normal form's order: the number comes last."""
+    return sorted(p.items(), key=lambda term: (not term[0], term[0]))
+
+
 def _print(p: _Polynomial) -> str:
     text = ""
-    for names, c in sorted(p.items(), key=lambda term: (not term[0], term[0])):  # the number comes last
+    for names, c in _terms(p):
         text += "-" if c < 0 else "+" if text else ""
         text += "*".join([str(abs(c))] * (abs(c) != 1 or not names) + list(names))
     return text
@@ -400,6 +405,35 @@ def linear_in_one(dim: Dim) -> tuple[str, int, int] | None:
     if len(names) != 1 or len(names[0]) != 1 or names_in(names[0][0]) != [names[0][0]]:
         return None
     return names[0][0], polynomial[names[0]], polynomial.get((), 0)
+
+
+def ranges(required: Iterable[Dim]) -> dict[str, tuple[int | None, int | None]]:
+    """{symbol: (least, most)} where all of these are 0 or more, both included, None: no bound; what is said of more than
+    one symbol, or of what follows from one, is left out."""
+    found: dict[str, tuple[int | None, int | None]] = {}
+    for expression in required:
+        line = linear_in_one(expression)
+        if line is None:
+            continue
+        symbol, a, b = line  # a * symbol + b >= 0
+        least, most = found.get(symbol, (None, None))
+        if a > 0:
+            least = -(b // a) if least is None else max(least, -(b // a))
+        else:
+            most = b // -a if most is None else min(most, b // -a)
+        found[symbol] = least, most
+    return found
+
+
+def sides(dim: Dim) -> tuple[str, str]:
+    """("h", "w") of h-w, and of w-h: what it is the difference of, without minus signs. The first of its terms is on the
+    left, as where a run is refused (core/runtime/open_shapes.cc)."""
+    left: _Polynomial = {}
+    right: _Polynomial = {}
+    terms = _terms(_polynomial(dim))
+    for names, c in terms:
+        (left if (c < 0) == (terms[0][1] < 0) else right)[names] = abs(c)
+    return _print(left) or "0", _print(right) or "0"
 
 
 def symbols(shape: Sequence[Dim]) -> list[str]:

@@ -140,19 +140,7 @@ class IRModule:
     def bounds(self) -> dict[str, tuple[int | None, int | None]]:
         """{symbol: (least, most)} of main's inputs, both included, None: no bound; as `with_bounds` says them, or what
         `with_required_extents` says of one symbol alone. Symbols without bounds are left out."""
-        found: dict[str, tuple[int | None, int | None]] = {}
-        for expression in self.required_extents():
-            line = dims.linear_in_one(expression)
-            if line is None:
-                continue
-            symbol, a, b = line  # a * symbol + b >= 0
-            least, most = found.get(symbol, (None, None))
-            if a > 0:
-                least = -(b // a) if least is None else max(least, -(b // a))
-            else:
-                most = b // -a if most is None else min(most, b // -a)
-            found[symbol] = least, most
-        return found
+        return dims.ranges(self.required_extents())
 
     def with_bounds(self, bounds: Mapping[str, tuple[int | None, int | None]]) -> IRModule:
         """A copy that refuses a run in which a symbol of main's inputs is less or more than this, both included:
