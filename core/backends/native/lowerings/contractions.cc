@@ -187,7 +187,7 @@ void EmitDirectConv(FunctionEmitter& f, const Node& n, const ConvPlan& plan, con
     conv.weight_element = plan.widens_weights() ? conv.accumulator : types.Stored(k.o);
     conv.inline_epilogue = flat && InlineEpilogue(f, n);
     conv.epilogue = StorePixels(k, n, shape.groups, flat, image);
-    conv.ahead = PrefetchPixels(k, n, f.cpu().core, shape.groups, flat, image, plan.lanes);
+    conv.ahead = PrefetchPixels(k, n, f.cpu().core, shape.groups, flat, image, plan.lanes, k.ResultBytes(n.out()));
     auto emit = [&] { EmitConvTasks(k.o, conv, begin, end, scratch); };
     around ? around(k, &conv, emit) : emit();
   };

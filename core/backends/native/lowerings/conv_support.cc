@@ -39,8 +39,8 @@ std::pair<Value, Value> ImageAndChannel(Ops& o, const Node& conv, int64_t groups
 }  // namespace
 
 Ahead PrefetchPixels(Kernel& k, const Node& n, const Core& core, int64_t groups, bool flat, Value open_image,
-                     int64_t lanes) {
-  if (!flat || k.ResultBytes(n.out()) <= LateImageBytes(core)) return nullptr;
+                     int64_t lanes, double bytes) {
+  if (!flat || bytes <= static_cast<double>(LateImageBytes(core))) return nullptr;
   return [&k, &n, groups, open_image, lanes](KernelBuilder&, Value batch, Value row, Value column) {
     const auto [image, channel] = ImageAndChannel(k.o, n, groups, open_image, batch, row);
     k.PrefetchResult(n.out(), {image, channel, Index(column, 1)}, lanes);

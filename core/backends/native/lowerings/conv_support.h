@@ -23,9 +23,9 @@ bool FlatPixels(FunctionEmitter& f, const Node& conv, ShapeMap* shapes);
 
 // Bias, tail and store of what the kernels compute. `open_image`: which image it is, where tasks number those of one.
 Epilogue StorePixels(Kernel& k, const Node& conv, int64_t groups, bool flat, mlir::Value open_image);
-// Of what that reads and writes; empty where L2 holds it, or pixels are stored one by one.
+// Of what that reads and writes, so many bytes of an image; empty where L2 holds it, or pixels are stored one by one.
 Ahead PrefetchPixels(Kernel& k, const Node& conv, const Core& core, int64_t groups, bool flat, mlir::Value open_image,
-                     int64_t lanes);
+                     int64_t lanes, double bytes);
 
 // Images in memory.
 struct ConvInput {

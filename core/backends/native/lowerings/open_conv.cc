@@ -102,6 +102,12 @@ class OpenConvolution {
     g.q.pack = [this, task](KernelBuilder& kb, const PackRequest& request) { PackPanel(kb, task, request); };
     g.inline_epilogue = fills;
     const Epilogue store = StorePixels(task.k, n_, groups_, flat, task.image);
+    const double bytes = planes_.NominalPixels() * n_.out().dims[1].value() * types_.accumulator_bytes;
+    if (const Ahead ahead = PrefetchPixels(task.k, n_, plan_.core, groups_, flat, task.image, plan_.lanes, bytes)) {
+      g.ahead = [=](KernelBuilder& kb, Value, Value row, Value column) {
+        ahead(kb, task.group, row, kb.Add(task.first, column));
+      };
+    }
     g.epilogue = [=, this](KernelBuilder& kb, Value, Value row, Value column, Value sums) {
       const Value pixel = kb.Add(task.first, column);
       fills ? store(kb, task.group, row, pixel, sums) : StoreSums(kb, task, flat, row, pixel, sums, store);
