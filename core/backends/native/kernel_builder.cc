@@ -67,6 +67,7 @@ Value KernelBuilder::EvaluateOpen(const Extent& e, const std::function<Value(con
   return {};
 }
 
+Value KernelBuilder::RoundUp(Value x, int64_t multiple) { return Mul(Div(Add(x, multiple - 1), multiple), multiple); }
 Value KernelBuilder::Min(Value x, Value y) { return b.createOrFold<arith::MinSIOp>(loc, x, y); }
 Value KernelBuilder::Max(Value x, Value y) { return b.createOrFold<arith::MaxSIOp>(loc, x, y); }
 Value KernelBuilder::Less(Value x, Value y) {

@@ -30,6 +30,7 @@ class KernelBuilder {
   mlir::Value Mul(mlir::Value x, int64_t y);
   mlir::Value Div(mlir::Value x, int64_t y);  // of non-negative values
   mlir::Value Rem(mlir::Value x, int64_t y);
+  mlir::Value RoundUp(mlir::Value x, int64_t multiple);
   mlir::Value Min(mlir::Value x, mlir::Value y);
   mlir::Value Max(mlir::Value x, mlir::Value y);
   mlir::Value Less(mlir::Value x, mlir::Value y);

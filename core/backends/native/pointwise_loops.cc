@@ -16,8 +16,9 @@ constexpr int kLongCost = 12;     // of an expression that is computed for sever
 
 // How many vectors along `inner` are computed as one (Ops::Joined), and share the loads of constants.
 int64_t VectorsAtOnce(const Extent& inner, int64_t lanes, int cost) {
-  if (lanes == 1 || cost < kLongCost || !inner.is_static()) return 1;
+  if (lanes == 1 || cost < kLongCost) return 1;
   int64_t vectors = Ops::kSideBySide;
+  if (!inner.is_static()) return vectors;  // what is left of a row goes a vector at a time
   while (vectors > 1 && !inner.IsMultipleOf(vectors * lanes) && inner.value() < 8 * vectors * lanes) vectors /= 2;
   return vectors;
 }
@@ -139,12 +140,10 @@ void FunctionEmitter::EmitRows(const Loop& loop, int64_t lanes, int64_t vectors)
     Indices indices = Delinearise(o, o.Div(item, chunks), outer);
     Value low = o.Mul(o.Rem(item, chunks), chunk);
     Value high = chunks == Extent(1) ? o.Int(inner) : o.Min(o.Add(low, chunk), o.Int(inner));
-    o.For(low, high, step, [&](Value i) {
-      // The last vectors of a row whose length is no multiple start earlier: some elements are stored twice.
-      if (!inner.IsMultipleOf(step)) i = o.Min(i, o.Int(inner - step));
-      Eval e(k, step);
+    auto elements = [&](Value i, int64_t width) {
+      Eval e(k, width);
       Indices at = indices;
-      at.push_back(Index(i, step == 1 ? 0 : 1));
+      at.push_back(Index(i, width == 1 ? 0 : 1));
       if (loop.scalar) at.clear();
       at.insert(at.end(), loop.trailing, e.Constant(0));
       if (loop.whole != nullptr) {
@@ -152,7 +151,16 @@ void FunctionEmitter::EmitRows(const Loop& loop, int64_t lanes, int64_t vectors)
         at.back() = e.Add(at.back(), loop.first);
       }
       k.StoreElement(loop.root, at, lowering.element(e, node, loop.output, at));
-    });
+    };
+    // The last vectors of a row whose length is no multiple start earlier: some elements are stored twice.
+    auto each = [&](Value from, int64_t width) {
+      o.For(from, high, width,
+            [&](Value i) { elements(inner.IsMultipleOf(width) ? i : o.Min(i, o.Int(inner - width)), width); });
+    };
+    if (vectors == 1 || inner.is_static()) return each(low, step);
+    const Value whole = o.Add(low, o.Mul(o.Div(o.Sub(high, low), step), step));
+    o.For(low, whole, step, [&](Value i) { elements(i, step); });
+    each(whole, lanes);
   });
 }
 

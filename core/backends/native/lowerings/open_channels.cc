@@ -143,15 +143,15 @@ class OpenChannels {
     return packed;
   }
 
-  Value RoundUpTo(KernelBuilder& kb, Value x) const { return kb.Mul(kb.Div(kb.Add(x, lanes_ - 1), lanes_), lanes_); }
-
   // The rows of x that there are, with the columns' padding. Channels beyond the last are the last.
   void Copy(Kernel& k, const Block& b) {
     KernelBuilder& kb = k.o;
     const Type stored = types_.Stored(k.o), f32 = Float(k.o);
     const int64_t multiplier = channels_ / in_channels_;
-    const auto [begin, end] = RowsSeen(kb, b);
     const Value top = kb.Add(kb.Mul(b.row, planes_.strides[1]), -planes_.pads[1]);
+    const Value rows = kb.Add(kb.Mul(kb.Add(b.rows, -1), planes_.strides[1]), Reach(1) + 1);
+    const Value begin = kb.Max(kb.Sub(kb.Int(0), top), kb.Int(0));
+    const Value end = kb.Min(kb.Sub(kb.Int(planes_.in[1]), top), rows);
     const Extent plane = planes_.in[1] * planes_.in[2];
     Values x;
     for (int64_t l = 0; l < lanes_; ++l) {
@@ -186,15 +186,7 @@ class OpenChannels {
         for (int64_t i = 0; i < lanes_; ++i) kb.Store(square[i], kb.At(to(row, q), i * lanes_, f32));
       });
     });
-    pad(kb.Add(first, RoundUpTo(kb, kb.Sub(last, first))), seen);
-  }
-
-  // Of the block's first row of x on: which exist.
-  std::pair<Value, Value> RowsSeen(KernelBuilder& kb, const Block& b) {
-    const Value top = kb.Add(kb.Mul(b.row, planes_.strides[1]), -planes_.pads[1]);
-    const Value all = kb.Add(kb.Mul(kb.Add(b.rows, -1), planes_.strides[1]), Reach(1) + 1);
-    const Value begin = kb.Max(kb.Sub(kb.Int(0), top), kb.Int(0));
-    return {begin, kb.Min(kb.Sub(kb.Int(planes_.in[1]), top), all)};
+    pad(kb.Add(first, kb.RoundUp(kb.Sub(last, first), lanes_)), seen);
   }
 
   // In ascending order: what is computed beyond a row's end is overwritten by the next.
@@ -207,7 +199,7 @@ class OpenChannels {
     const Value end = kb.Min(kb.Int(planes_.kernel[1]), ceil(kb.Sub(kb.Int(planes_.in[1]), top)));
     const Value x = kb.At(b.copy, kb.Mul(row, planes_.strides[1] * pitch_ * lanes_), Float(k.o));
     const Value to = kb.At(b.results, kb.Mul(kb.Mul(row, b.columns), lanes_), Float(k.o));
-    const Value whole = kb.Mul(kb.Div(kb.Add(b.columns, kColumns / 2 - 1), kColumns), kColumns);
+    const Value whole = kb.RoundUp(kb.Add(b.columns, -kColumns / 2), kColumns);
     kb.For(kb.Int(0), whole, kColumns, [&](Value at) { Columns(k, b, x, begin, end, at, kColumns, to); });
     kb.If(kb.Less(whole, b.columns), [&] { Columns(k, b, x, begin, end, whole, kColumns / 2, to); });
   }

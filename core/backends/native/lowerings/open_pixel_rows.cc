@@ -122,7 +122,7 @@ class OpenPixelRows {
                   t.panels = kb.Min(kb.Int(task_panels), kb.Sub(kb.Int(plan_.panels()), t.panel));
                   // Blocks are of equal size, but of whole tiles.
                   const Value share = kb.Div(kb.Add(kb.Int(all), kb.Add(kb.Int(pixel_blocks), -1)), pixel_blocks);
-                  const Value most = kb.Mul(kb.Div(kb.Add(share, plan_.mr - 1), plan_.mr), plan_.mr);
+                  const Value most = kb.RoundUp(share, plan_.mr);
                   t.first = kb.Mul(kb.Rem(item, pixel_blocks), most);
                   t.count = kb.Min(most, kb.Sub(kb.Int(all), t.first));
                   EmitTask(t);

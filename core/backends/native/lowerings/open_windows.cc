@@ -166,7 +166,7 @@ class OpenWindows {
           each_row(begin, end, q, [&](Value at, Value to) { copy(at, to, masks); });
         });
       };
-      const Value all = RoundUpToVector(kb, kb.Add(b.columns, Reach(2) / stride_));
+      const Value all = kb.RoundUp(kb.Add(b.columns, Reach(2) / stride_), lanes_);
       if (planes_.NominalOut(2) < kManyVectors * lanes_) {
         edges(kb.Int(0), all);
       } else {
@@ -174,7 +174,7 @@ class OpenWindows {
         const Value in_padding = kb.Sub(kb.Int(planes_.pads[2]), kb.Mul(b.column, stride_));
         const Value padding_ends = kb.Div(kb.Add(kb.Max(in_padding, kb.Int(0)), stride_ - 1), stride_);
         const Value x_ends = kb.Div(kb.Max(kb.Add(kb.Int(planes_.in[2]), in_padding), kb.Int(0)), stride_ * lanes_);
-        Value first = RoundUpToVector(kb, padding_ends), last = kb.Min(kb.Mul(x_ends, lanes_), all);
+        Value first = kb.RoundUp(padding_ends, lanes_), last = kb.Min(kb.Mul(x_ends, lanes_), all);
         const Value are_few = kb.Less(kb.Sub(last, first), kb.Int(kManyVectors * lanes_));
         first = kb.Select(are_few, all, first);
         last = kb.Select(are_few, all, last);
@@ -191,10 +191,6 @@ class OpenWindows {
         each_row(end, rows, q, pad);
       });
     }
-  }
-
-  Value RoundUpToVector(KernelBuilder& kb, Value x) const {
-    return kb.Mul(kb.Div(kb.Add(x, lanes_ - 1), lanes_), lanes_);
   }
 
   void Compute(Kernel& k, const Block& b) {

@@ -155,42 +155,49 @@ Plan MakePlan(FunctionEmitter& f, const Node& n) {
 void ReduceRows(FunctionEmitter& f, const Node& n, const Combiner& c, const Plan& plan) {
   const Tensor& x = n.in(0);
   int cost = 0;
-  std::vector<const Tensor*> tensors = f.Expression(x, nullptr, nullptr, &cost);
+  bool pointwise = false;
+  std::vector<const Tensor*> tensors = f.Expression(x, nullptr, &pointwise, &cost);
   Shape kept = plan.Select(false), reduced = plan.Select(true);
   Extent inner = reduced.back();
   Shape outer(reduced.begin(), reduced.end() - 1);
   Extent count = Product(reduced);
   f.WithLanesOrScalar(inner, f.LanesFor(tensors, inner), cost, [&](int64_t lanes) {
-    // Enough accumulators to hide an addition's latency where computing the element does not already.
-    int64_t unroll = cost <= 4 && (!inner.is_static() || inner.value() >= 8 * lanes) ? 4 : 1;
+    // Several accumulators, so that no addition waits for the one before; what takes longer than that is computed side
+    // by side (Ops), and where that could be irregular, one vector after the other.
+    const bool many = !inner.is_static() || inner.value() >= 8 * lanes;
+    const bool side_by_side = many && lanes > 1 && pointwise && cost > 4;
+    const int64_t unroll = side_by_side || (many && cost <= 4) ? Ops::kSideBySide : 1;
+    const int64_t width = side_by_side ? unroll * lanes : lanes;
     f.ParallelEach(Product(kept), Cycles(count) / lanes * (cost + 2), [&](Kernel& k, Value item) {
       Ops& o = k.o;
       k.shapes = plan.shapes;
       Indices row = Delinearise(o, item, kept);
       Values init(unroll, c.Identity(o, lanes));
       Values sums = LoopNest(o, outer, init, [&](const Indices& at, Values acc) {
-        auto element = [&](Value i) {
-          Eval e(k, lanes);
+        auto element = [&](Value i, int64_t width) {
+          Eval e(k, width);
           Indices in = at;
-          in.push_back(Index(i, lanes == 1 ? 0 : 1));
-          return o.Cast(x.dtype == c.dtype ? c.dtype : x.dtype, c.dtype, e.At(x, plan.Interleave(row, in)));
+          in.push_back(Index(i, width == 1 ? 0 : 1));
+          return o.Cast(x.dtype, c.dtype, e.At(x, plan.Interleave(row, in)));
         };
         int64_t step = lanes * unroll;
         Extent main = inner / step * step, whole = inner / lanes * lanes;
+        if (side_by_side) acc = {o.Joined(acc)};
         acc = o.For(o.Int(0), o.Int(main), step, acc, [&](Value i, const Values& carried) {
           Values next;
-          for (int64_t u = 0; u < unroll; ++u) {
-            next.push_back(c.Combine(o, carried[u], element(o.Add(i, u * lanes))));
+          for (size_t u = 0; u < carried.size(); ++u) {
+            next.push_back(c.Combine(o, carried[u], element(o.Add(i, static_cast<int64_t>(u) * lanes), width)));
           }
           return next;
         });
+        if (side_by_side) acc = o.Parts(acc[0], lanes);
         if (main != whole) {
           acc[0] = o.For(o.Int(main), o.Int(whole), lanes, {acc[0]}, [&](Value i, const Values& carried) {
-            return Values{c.Combine(o, carried[0], element(i))};
+            return Values{c.Combine(o, carried[0], element(i, lanes))};
           })[0];
         }
         acc[0] = IfRest(o, inner, lanes, {acc[0]}, [&] {
-          Value last = element(o.Int(inner - lanes));
+          Value last = element(o.Int(inner - lanes), lanes);
           Value fresh = LastLanes(o, lanes, inner - whole);
           return Values{c.Combine(o, acc[0], o.Select(fresh, last, c.Identity(o, lanes)))};
         })[0];
@@ -214,31 +221,42 @@ void ReduceColumns(FunctionEmitter& f, const Node& n, const Combiner& c, const P
   Shape rows(kept.begin(), kept.empty() ? kept.end() : kept.end() - 1);
   Extent count = Product(reduced);
   f.WithLanesOrScalar(columns, f.LanesFor(tensors, columns), cost, [&](int64_t lanes) {
-    int64_t unroll = columns.is_static() && columns.value() >= 4 * lanes ? 4 : 1, block = unroll * lanes;
+    const bool may_be_wide = lanes > 1 && (!columns.is_static() || columns.value() >= 4 * lanes);
+    const int64_t most = may_be_wide ? 4 : 1, block = most * lanes;
     Extent blocks = CeilDiv(columns, block);
-    f.ParallelEach(Product(rows) * blocks, Cycles(count) * unroll * (cost + 2), [&](Kernel& k, Value item) {
+    f.ParallelEach(Product(rows) * blocks, Cycles(count) * most * (cost + 2), [&](Kernel& k, Value item) {
       Ops& o = k.o;
       k.shapes = plan.shapes;
       Indices row = Delinearise(o, o.Div(item, blocks), rows);
-      Value first = o.Min(o.Mul(o.Rem(item, blocks), block), o.Int(columns - block));
-      auto at_column = [&](int64_t u) {
-        Indices at = row;
-        if (!kept.empty()) at.push_back(Index(o.Add(first, u * lanes), lanes == 1 ? 0 : 1));
-        return at;
+      auto reduce = [&](Value first, int64_t vectors) {
+        auto at_column = [&](int64_t u) {
+          Indices at = row;
+          if (!kept.empty()) at.push_back(Index(o.Add(first, u * lanes), lanes == 1 ? 0 : 1));
+          return at;
+        };
+        Values sums =
+            LoopNest(o, reduced, Values(vectors, c.Identity(o, lanes)), [&](const Indices& in, const Values& acc) {
+              Values next;
+              Eval e(k, lanes);
+              for (int64_t u = 0; u < vectors; ++u) {
+                Value element = o.Cast(x.dtype, c.dtype, e.At(x, plan.Interleave(at_column(u), in)));
+                next.push_back(c.Combine(o, acc[u], element));
+              }
+              return next;
+            });
+        for (int64_t u = 0; u < vectors; ++u) {
+          k.StoreResult(n.out(), plan.OutIndices(o, at_column(u)), c.Finish(o, sums[u], count, n.out().dtype));
+        }
       };
-      Values sums =
-          LoopNest(o, reduced, Values(unroll, c.Identity(o, lanes)), [&](const Indices& in, const Values& acc) {
-            Values next;
-            Eval e(k, lanes);
-            for (int64_t u = 0; u < unroll; ++u) {
-              Value element = o.Cast(x.dtype, c.dtype, e.At(x, plan.Interleave(at_column(u), in)));
-              next.push_back(c.Combine(o, acc[u], element));
-            }
-            return next;
-          });
-      for (int64_t u = 0; u < unroll; ++u) {
-        k.StoreResult(n.out(), plan.OutIndices(o, at_column(u)), c.Finish(o, sums[u], count, n.out().dtype));
-      }
+      auto reduce_block = [&] { reduce(o.Min(o.Mul(o.Rem(item, blocks), block), o.Int(columns - block)), most); };
+      if (AlwaysFits(columns, block)) return reduce_block();
+      // Of open number, at least `lanes`: vector by vector where they are no block.
+      o.If(
+          o.Less(o.Int(columns), o.Int(block)),
+          [&] {
+            o.For(o.Int(0), o.Int(columns), lanes, [&](Value i) { reduce(o.Min(i, o.Int(columns - lanes)), 1); });
+          },
+          reduce_block);
     });
   });
 }
