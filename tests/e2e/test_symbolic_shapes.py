@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import subprocess
@@ -115,14 +116,16 @@ def superresolution() -> onnx.ModelProto:
     return g.finish([(y, "y", ["batch", 3, "h", "w"]), (half, "half", ["batch", 48, "hh", "hw"])])
 
 
+def convolution(g: Graph, x: str, name: str, a: int, b: int, size: int, stride: int) -> str:
+    return g.op("Conv", x, g.weight(name, (b, a, size, size)), pads=[size // 2] * 4, strides=[stride] * 2)
+
+
 def pyramid() -> onnx.ModelProto:
     """As a detector's neck: what comes from below is doubled and added to what stands beside it."""
     g = Graph("pyramid")
     x = g.input("x", F32, ["batch", 3, "4*h", "4*w"])
 
-    def conv(x: str, name: str, a: int, b: int, size: int, stride: int) -> str:
-        return g.op("Conv", x, g.weight(name, (b, a, size, size)), pads=[size // 2] * 4, strides=[stride] * 2)
-
+    conv = functools.partial(convolution, g)
     wide = g.op("Relu", conv(x, "stem", 3, 8, 3, 2))
     deep = g.op("Relu", conv(wide, "body", 8, 12, 3, 2))
     twice = g.constant([1, 1, 2, 2], np.float32)
@@ -139,9 +142,7 @@ def hourglass() -> onnx.ModelProto:
     g = Graph("hourglass")
     x = g.input("x", F32, ["batch", 3, "height", "width"])
 
-    def conv(x: str, name: str, a: int, b: int, size: int, stride: int) -> str:
-        return g.op("Conv", x, g.weight(name, (b, a, size, size)), pads=[size // 2] * 4, strides=[stride] * 2)
-
+    conv = functools.partial(convolution, g)
     half = g.op("Relu", conv(x, "stem", 3, 8, 3, 2))
     short = conv(g.op("MaxPool", half, kernel_shape=[2, 2], strides=[2, 2]), "short", 8, 12, 1, 1)
     quarter = g.op("Relu", g.op("Add", conv(half, "long", 8, 12, 3, 2), short))

@@ -128,16 +128,11 @@ class OpenChannels {
     const Buffer packed = constant ? f_.State(bytes) : f_.Temporary(bytes);
     auto pack = [&](Kernel& k, Value block) {
       KernelBuilder& kb = k.o;
-      const Type stored = types_.Stored(k.o);
-      const Value to = kb.At(k.Pointer(packed), kb.Mul(block, steps_ * lanes_), Float(k.o));
-      kb.For(lanes_, [&](Value lane) {
-        const Value channel = kb.Min(kb.Add(kb.Mul(block, lanes_), lane), kb.Int(channels_ - 1));
-        const Value from = kb.At(k.Pointer(w), kb.Mul(channel, steps_), stored);
-        kb.For(steps_, [&](Value step) {
-          const Value weight = kb.Widen(kb.Load(stored, kb.At(from, step, stored)), Float(k.o));
-          kb.Store(weight, kb.At(to, kb.Add(kb.Mul(step, lanes_), lane), Float(k.o)));
-        });
-      });
+      const Type stored = types_.Stored(k.o), f32 = Float(k.o);
+      const Value first = kb.Mul(block, lanes_), at = kb.Mul(first, steps_);
+      const StridedMatrix from{kb.At(k.Pointer(w), at, stored), stored, 1, steps_};
+      const Value lanes = kb.Min(kb.Int(lanes_), kb.Sub(kb.Int(channels_), first));
+      EmitPackBlock(kb, from, kb.Int(steps_), 1, lanes, lanes_, f32, kb.At(k.Pointer(packed), at, f32));
     };
     f_.ParallelEach(blocks, static_cast<double>(steps_ * lanes_), pack, constant ? Phase::kInit : Phase::kRun);
     return packed;

@@ -8,7 +8,6 @@
 #include "core/backends/native/conv_planes.h"
 #include "core/backends/native/lowerings/conv_support.h"
 #include "core/backends/native/rounding.h"
-#include "mlir/IR/TypeUtilities.h"
 
 namespace inlay::native {
 namespace {
@@ -22,16 +21,15 @@ constexpr int64_t kBlockRows = 16, kBlockColumns = 128, kMaxBlockBytes = 128 << 
 constexpr int64_t kMaxMultiplier = 4;
 // Code for each tap; of so many, a block's weights are loaded once.
 constexpr int64_t kMaxTaps = 128, kMaxKeptWeights = 9;
-// Sums at once: as many as hide what a multiply-add takes, and leave registers
-// for a column's weights.
+// Sums at once: as many as hide what a multiply-add takes, and leave registers for a column's weights.
 constexpr int64_t kSums = 4;
 constexpr int64_t kManyVectors = 4;
 constexpr int64_t kMaxStride = 8;  // as many vectors are taken apart at once
 
 class OpenWindows {
  public:
-  OpenWindows(FunctionEmitter &f, const Node &n, const GemmTypes &types, const OpenPlanes &planes,
-              const WindowRule &rule)
+  OpenWindows(FunctionEmitter& f, const Node& n, const GemmTypes& types, const OpenPlanes& planes,
+              const WindowRule& rule)
       : f_(f), n_(n), types_(types), planes_(planes), rule_(rule), stride_(planes.strides[2]) {
     const bool is_line = planes_.out[1] == Extent(1);
     lanes_ = f.cpu().core.vector_bytes / types_.accumulator_bytes;
@@ -54,18 +52,18 @@ class OpenWindows {
   bool Fits() const { return planes_.taps() <= kMaxTaps && stride_ <= kMaxStride && scratch_bytes_ <= kMaxBlockBytes; }
 
   void Emit() {
-    const Tensor &out = n_.out();
+    const Tensor& out = n_.out();
     const Extent bands = CeilDiv(planes_.out[1], block_rows_), parts = CeilDiv(planes_.out[2], block_columns_);
     ShapeMap shapes;
     flat_ = FlatPixels(f_, n_, &shapes);
     const double cycles = static_cast<double>(block_rows_ * block_columns_ * (planes_.taps() + 5)) / lanes_;
     EmitTasks(f_, out.dims[0] * out.dims[1] * planes_.out[0] * bands * parts, cycles, scratch_bytes_,
-              [&](Kernel &k, Value begin, Value end, Value scratch) {
+              [&](Kernel& k, Value begin, Value end, Value scratch) {
                 k.shapes = shapes;
-                KernelBuilder &kb = k.o;
+                KernelBuilder& kb = k.o;
                 kb.For(begin, end, 1, [&](Value item) {
                   Block b;
-                  auto digit = [&](const Extent &base) {
+                  auto digit = [&](const Extent& base) {
                     const Value number = kb.Rem(item, base);
                     item = kb.Div(item, base);
                     return number;
@@ -91,24 +89,23 @@ class OpenWindows {
   struct Block : WindowBlock {
     Value row, rows, column, columns;
     Value copy;     // of what it sees: [kernel's slice][phase][x's row][pitch_]
-    Value results;  // of rows shorter than a vector one after the other, or of
-                    // one row
+    Value results;  // of rows shorter than a vector one after the other, or of one row
   };
 
-  Type Accumulator(Ops &o) const { return types_.Accumulator(o); }
+  Type Accumulator(Ops& o) const { return types_.Accumulator(o); }
   int64_t Reach(int axis) const { return (planes_.kernel[axis] - 1) * planes_.dilations[axis]; }
   int64_t CopyOffset(int64_t d, int64_t phase) const { return (d * planes_.phases[2] + phase) * in_rows_ * pitch_; }
 
-  // A slice of x that a block sees: its rows [begin, end), counted as the
-  // copy's, which has `rows`, and where row 0 lies.
+  // A slice of x that a block sees: its rows [begin, end), counted as the copy's, which has `rows`, and where row 0
+  // lies.
   struct Seen {
     int64_t d;  // the kernel's slice
     Value x, begin, end, rows;
   };
 
   // `is_whole`: all of x's rows.
-  void Copy(Kernel &k, const Block &b, Value is_whole) {
-    KernelBuilder &kb = k.o;
+  void Copy(Kernel& k, const Block& b, Value is_whole) {
+    KernelBuilder& kb = k.o;
     const int64_t channels = n_.in(0).dims[1].value(), multiplier = n_.out().dims[1].value() / channels;
     const Value plane = kb.Add(kb.Mul(b.image, channels), kb.Div(b.channel, multiplier));
     const Value rows = kb.Add(kb.Mul(kb.Add(b.rows, -1), planes_.strides[1]), Reach(1) + 1);
@@ -127,10 +124,9 @@ class OpenWindows {
     }
   }
 
-  // No prefetcher follows vectors below each other: what the next block most
-  // likely sees.
-  void AskForNext(Kernel &k, const Block &b, const Seen &seen, Value is_whole) {
-    KernelBuilder &kb = k.o;
+  // No prefetcher follows vectors below each other: what the next block most likely sees.
+  void AskForNext(Kernel& k, const Block& b, const Seen& seen, Value is_whole) {
+    KernelBuilder& kb = k.o;
     const Type stored = types_.Stored(k.o);
     const Value from = kb.At(seen.x, kb.Mul(seen.begin, planes_.in[2]), stored);
     const Value there = kb.Max(kb.Sub(seen.end, seen.begin), kb.Int(0));
@@ -142,14 +138,13 @@ class OpenWindows {
     });
   }
 
-  void CopySlice(Kernel &k, const Block &b, const Seen &seen) {
-    KernelBuilder &kb = k.o;
+  void CopySlice(Kernel& k, const Block& b, const Seen& seen) {
+    KernelBuilder& kb = k.o;
     const Value all = kb.RoundUp(kb.Add(b.columns, Reach(2) / stride_), lanes_);
     if (planes_.NominalOut(2) < kManyVectors * lanes_) {
       CopyMasked(k, b, seen, kb.Int(0), all);
     } else {
-      // Vectors of x alone are copied row by row, which a prefetcher follows,
-      // where they are many.
+      // Vectors of x alone are copied row by row, which a prefetcher follows, where they are many.
       const Value in_padding = kb.Sub(kb.Int(planes_.pads[2]), kb.Mul(b.column, stride_));
       const Value padding_ends = kb.Div(kb.Add(kb.Max(in_padding, kb.Int(0)), stride_ - 1), stride_);
       const Value x_ends = kb.Div(kb.Max(kb.Add(kb.Int(planes_.in[2]), in_padding), kb.Int(0)), stride_ * lanes_);
@@ -166,16 +161,15 @@ class OpenWindows {
     }
     kb.For(kb.Int(0), all, lanes_, [&](Value q) {
       const Value padding = kb.Splat(rule_.padding(k.o), KernelBuilder::Vector(lanes_, Accumulator(k.o)));
-      auto pad = [&](Value, Value to) { StoreCopy(kb, b, seen.d, std::vector<Value>(planes_.phases[2], padding), to); };
+      auto pad = [&](Value, Value to) { StoreCopy(k, b, seen.d, std::vector<Value>(planes_.phases[2], padding), to); };
       EachRow(kb, b, kb.Int(0), seen.begin, q, pad);
       EachRow(kb, b, seen.end, seen.rows, q, pad);
     });
   }
 
-  // Columns [first, last) of vectors that x's edges lie in, or beyond: masks
-  // are made once.
-  void CopyMasked(Kernel &k, const Block &b, const Seen &seen, Value first, Value last) {
-    KernelBuilder &kb = k.o;
+  // Columns [first, last) of vectors that x's edges lie in, or beyond: masks are made once.
+  void CopyMasked(Kernel& k, const Block& b, const Seen& seen, Value first, Value last) {
+    KernelBuilder& kb = k.o;
     kb.For(first, last, lanes_, [&](Value q) {
       const Value column = InColumn(kb, b, q);
       const Value before = kb.Sub(kb.Int(0), column), after = kb.Sub(kb.Int(planes_.in[2]), column);
@@ -187,26 +181,24 @@ class OpenWindows {
     });
   }
 
-  Value InColumn(KernelBuilder &kb, const Block &b, Value q) const {
+  Value InColumn(KernelBuilder& kb, const Block& b, Value q) const {
     return kb.Add(kb.Mul(kb.Add(b.column, q), stride_), -planes_.pads[2]);
   }
 
-  // Rows [first, last), from column q on: where each lies in x, and in the
-  // copy.
-  void EachRow(KernelBuilder &kb, const Block &b, Value first, Value last, Value q,
-               const std::function<void(Value at, Value to)> &body) {
+  // Rows [first, last), from column q on: where each lies in x, and in the copy.
+  void EachRow(KernelBuilder& kb, const Block& b, Value first, Value last, Value q,
+               const std::function<void(Value at, Value to)>& body) {
     const Value at = kb.Add(kb.Mul(first, planes_.in[2]), InColumn(kb, b, q));
     const Value to = kb.Add(kb.Mul(first, pitch_), q);
-    kb.For(first, last, 1, {at, to}, [&](Value, const std::vector<Value> &places) -> std::vector<Value> {
+    kb.For(first, last, 1, {at, to}, [&](Value, const std::vector<Value>& places) -> std::vector<Value> {
       body(places[0], places[1]);
       return {kb.Add(places[0], planes_.in[2]), kb.Add(places[1], pitch_)};
     });
   }
 
-  // As many vectors as the stride, each phase's apart. No masks: x has all of
-  // them.
-  void CopyVectors(Kernel &k, const Block &b, const Seen &seen, Value at, Value to, const std::vector<Value> &masks) {
-    KernelBuilder &kb = k.o;
+  // As many vectors as the stride, each phase's apart. No masks: x has all of them.
+  void CopyVectors(Kernel& k, const Block& b, const Seen& seen, Value at, Value to, const std::vector<Value>& masks) {
+    KernelBuilder& kb = k.o;
     const Type stored = types_.Stored(k.o), accumulator = Accumulator(k.o);
     const Type vector = KernelBuilder::Vector(lanes_, stored);
     const Value padding = kb.Splat(rule_.padding(k.o), KernelBuilder::Vector(lanes_, accumulator));
@@ -222,17 +214,18 @@ class OpenWindows {
     }
     run = Deinterleave(kb, run);
     run.resize(planes_.phases[2]);
-    StoreCopy(kb, b, seen.d, run, to);
+    StoreCopy(k, b, seen.d, run, to);
   }
 
-  void StoreCopy(KernelBuilder &kb, const Block &b, int64_t d, const std::vector<Value> &phases, Value to) {
+  void StoreCopy(Kernel& k, const Block& b, int64_t d, const std::vector<Value>& phases, Value to) {
+    KernelBuilder& kb = k.o;
     for (size_t i = 0; i < phases.size(); ++i) {
-      kb.Store(phases[i], kb.At(b.copy, kb.Add(to, CopyOffset(d, i)), mlir::getElementTypeOrSelf(phases[i].getType())));
+      kb.Store(phases[i], kb.At(b.copy, kb.Add(to, CopyOffset(d, i)), Accumulator(k.o)));
     }
   }
 
-  void Compute(Kernel &k, const Block &b) {
-    KernelBuilder &kb = k.o;
+  void Compute(Kernel& k, const Block& b) {
+    KernelBuilder& kb = k.o;
     const Type accumulator = Accumulator(k.o);
     const WindowRule::Take take = rule_.begin(k, b);
     const Epilogue store = StorePixels(k, n_, 1, flat_, b.image);
@@ -254,7 +247,7 @@ class OpenWindows {
       const Value column = kb.Min(at, last);  // the last begins earlier
       kb.For(kb.Int(0), b.rows, rows_at_once_, [&](Value row) {
         std::vector<Value> taken = Take(k, b, take, row, column);
-        auto each_row = [&](const std::function<void(Value row, Value taken)> &store_row) {
+        auto each_row = [&](const std::function<void(Value row, Value taken)>& store_row) {
           for (int64_t r = 0; r < rows_at_once_; ++r) {
             const Value at = kb.Add(row, r);
             auto emit = [&] { store_row(at, taken[r]); };
@@ -267,8 +260,7 @@ class OpenWindows {
             store_run(1, pixel_at(row, column), kb.Min(b.columns, kb.Int(chunk_)));
           });
         }
-        // What a vector has beyond its row's end is where the next row's first
-        // ones go.
+        // What a vector has beyond its row's end is where the next row's first ones go.
         auto keep = [&] {
           each_row(
               [&](Value row, Value taken) { kb.Store(taken, kb.At(b.results, kb.Mul(row, b.columns), accumulator)); });
@@ -287,27 +279,25 @@ class OpenWindows {
     });
   }
 
-  // Of rows_at_once_ rows and chunk_ columns; of rows beyond the block's,
-  // anything. One of the kernel's columns after the other, so that its weights
-  // are in registers, and what rows of windows share is loaded once.
-  std::vector<Value> Take(Kernel &k, const Block &b, const WindowRule::Take &take, Value row, Value column) {
-    KernelBuilder &kb = k.o;
+  // Of rows_at_once_ rows and chunk_ columns; of rows beyond the block's, anything. One of the kernel's columns after
+  // the other, so that its weights are in registers, and what rows of windows share is loaded once.
+  std::vector<Value> Take(Kernel& k, const Block& b, const WindowRule::Take& take, Value row, Value column) {
+    KernelBuilder& kb = k.o;
     const Type accumulator = Accumulator(k.o), vector = KernelBuilder::Vector(chunk_, accumulator);
     const Value line = kb.Add(kb.Mul(row, planes_.strides[1] * pitch_), column);
     const Value first = kb.At(b.copy, line, accumulator);
-    // By the parity of the kernel's column, where a window's taps one after the
-    // other would be waited for.
+    // By the parity of the kernel's column, where a window's taps one after the other would be waited for.
     const int64_t parts = planes_.taps() > kMaxKeptWeights && planes_.kernel[2] > 1 ? 2 : 1;
     std::vector<std::vector<Value>> parts_taken(
         parts, std::vector<Value>(rows_at_once_, kb.Splat(rule_.padding(k.o), vector)));
     for (int64_t d = 0; d < planes_.kernel[0]; ++d) {
       for (int64_t w = 0; w < planes_.kernel[2]; ++w) {
-        std::vector<Value> &taken = parts_taken[w % parts];
+        std::vector<Value>& taken = parts_taken[w % parts];
         const int64_t in_column = w * planes_.dilations[2];
         const int64_t offset = CopyOffset(d, in_column % stride_) + in_column / stride_;
-        for (const auto &[in_row, windows] : windows_of_) {
+        for (const auto& [in_row, windows] : windows_of_) {
           const Value pixels = kb.Load(vector, kb.At(first, offset + in_row * pitch_, accumulator));
-          for (const auto &[r, h] : windows) {
+          for (const auto& [r, h] : windows) {
             taken[r] = take((d * planes_.kernel[1] + h) * planes_.kernel[2] + w, pixels, taken[r]);
           }
         }
@@ -321,25 +311,24 @@ class OpenWindows {
     return taken;
   }
 
-  FunctionEmitter &f_;
-  const Node &n_;
-  const GemmTypes &types_;
-  const OpenPlanes &planes_;
-  const WindowRule &rule_;
+  FunctionEmitter& f_;
+  const Node& n_;
+  const GemmTypes& types_;
+  const OpenPlanes& planes_;
+  const WindowRule& rule_;
   const int64_t stride_;
   int64_t lanes_, rows_at_once_, chunk_;
   // Of a block; and of its scratch, in elements.
   int64_t block_rows_, block_columns_, in_rows_, pitch_, results_at_, scratch_bytes_;
   bool flat_ = false;
-  // By the row of x, of those that rows_at_once_ rows of windows see: (the
-  // windows' row, the kernel's).
+  // By the row of x, of those that rows_at_once_ rows of windows see: (the windows' row, the kernel's).
   std::map<int64_t, std::vector<std::pair<int64_t, int64_t>>> windows_of_;
 };
 
 }  // namespace
 
-bool EmitOpenWindows(FunctionEmitter &f, const Node &n, const GemmTypes &types, const OpenPlanes &planes,
-                     const WindowRule &rule) {
+bool EmitOpenWindows(FunctionEmitter& f, const Node& n, const GemmTypes& types, const OpenPlanes& planes,
+                     const WindowRule& rule) {
   OpenWindows windows(f, n, types, planes, rule);
   if (!windows.Fits()) return false;
   if (rule.prepare) rule.prepare();
@@ -347,16 +336,16 @@ bool EmitOpenWindows(FunctionEmitter &f, const Node &n, const GemmTypes &types, 
   return true;
 }
 
-bool EmitOpenDepthwise(FunctionEmitter &f, const Node &n) {
+bool EmitOpenDepthwise(FunctionEmitter& f, const Node& n) {
   const int64_t groups = n.attrs->IntOr("groups", 1);
   if (groups == 1 || n.in(1).dims[1] != Extent(1) || n.in(1).dims[0].value() > groups * kMaxMultiplier) return false;
   const GemmTypes types(f, n.in(0).dtype);
   const OpenPlanes planes(n);
   WindowRule rule;
-  rule.padding = [&](Ops &o) { return o.Zero(types.Accumulator(o)); };
-  rule.join = [](Ops &o, Value x, Value y) { return o.AddF(x, y); };
-  rule.begin = [&](Kernel &k, const WindowBlock &block) -> WindowRule::Take {
-    Ops &o = k.o;
+  rule.padding = [&](Ops& o) { return o.Zero(types.Accumulator(o)); };
+  rule.join = [](Ops& o, Value x, Value y) { return o.AddF(x, y); };
+  rule.begin = [&](Kernel& k, const WindowBlock& block) -> WindowRule::Take {
+    Ops& o = k.o;
     const Type stored = types.Stored(o);
     const Value from = o.At(k.Pointer(n.in(1)), o.Mul(block.channel, planes.taps()), stored);
     auto weight = [&o, stored, from, accumulator = types.Accumulator(o)](int64_t tap) {
