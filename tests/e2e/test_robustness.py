@@ -99,16 +99,36 @@ def test_100_identical_requests_compile_each_action_once(start_daemon):
         client.close()
 
 
-def test_cancelling_stops_the_work_and_leaves_the_daemon_well(start_daemon):
+class GivenUpError(Exception):
+    pass
+
+
+@pytest.mark.parametrize("how", ["deadline", "cancel"])
+def test_giving_up_stops_the_work_and_leaves_the_daemon_well(start_daemon, how):
+    """The workers are stopped meanwhile: no compile ends by being done."""
     daemon = start_daemon()
     module = inlay.from_onnx(resnet.build(MEDIUM))
-    with pytest.raises(inlay.DeadlineExceededError):
-        inlay.build(module, server=daemon.client, timeout=0.05)
-    deadline = time.monotonic() + 20
-    while daemon.stat("inlay_requests_in_flight") > 0 and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert daemon.stat("inlay_requests_in_flight") == 0
-    assert inlay.build(module, server=daemon.client).digest
+    stopped = []
+
+    def stop_workers(phase, *_):
+        if phase != "compile":
+            return
+        stopped.extend(daemon.workers())
+        for pid in stopped:
+            os.kill(pid, signal.SIGSTOP)
+        assert daemon.stat("inlay_requests_in_flight") == 1
+        if how == "cancel":
+            raise GivenUpError
+
+    with pytest.raises(GivenUpError if how == "cancel" else inlay.DeadlineExceededError):
+        inlay.build(module, server=daemon.client, timeout=5, progress=stop_workers)
+    assert stopped, "the deadline was over before the work began"
+    deadline = time.monotonic() + 60
+    while daemon.stat("inlay_requests_in_flight") > 0:
+        assert time.monotonic() < deadline, "the daemon works on"
+        time.sleep(0.01)
+    executable = inlay.build(module, server=daemon.client)
+    assert executable.report.actions_run > 0, "the work was done for nobody"
 
 
 def test_a_full_queue_refuses_with_a_delay(start_daemon):
