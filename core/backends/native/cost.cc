@@ -43,7 +43,8 @@ constexpr double kWinograd = 2.5, kStridedWinograd = 1.4, kGroupedWinograd = 1.6
                  kWinogradOfLine = 1.6;
 
 // Vectors' worth of arithmetic a cycle of what is not a contraction.
-constexpr double kPointwise = 0.5, kPooling = 0.6;
+constexpr double kPointwise = 0.5;
+constexpr double kRowOfPool = 12;  // cycles of a row of windows, beside its vectors
 
 int64_t Extent(const ir::TensorType& type, int axis) {
   return axis < type.rank() && type.dims[axis].is_static() ? type.dims[axis].value() : 1;
@@ -124,6 +125,19 @@ double PartOfPeak(const ir::Binding& conv) {
   return taps > 1 || strided ? kWindows : kProduct;
 }
 
+// Of RowPool: the other axes' taps of a row of the input, then the row's own, of whose windows a stride of 2 loads
+// twice as many vectors and a larger one scalars.
+double PoolCycles(const ir::Binding& call, double lanes) {
+  const ir::TensorType &x = call.args[0].tensor_type(), &out = call.var->type.tensor();
+  const std::vector<int64_t> kernel = call.attrs.Ints("kernel"), strides = call.attrs.IntsOr("strides", {1});
+  double taps = 1;
+  for (int64_t side : kernel) taps *= static_cast<double>(side);
+  const double along = static_cast<double>(kernel.back()), columns = Extent(out, out.rank() - 1);
+  const double windows = strides.back() > 2 ? columns : columns * strides.back() / lanes;
+  const double row = Extent(x, x.rank() - 1) / lanes * taps / along + windows * along + kRowOfPool;
+  return row * ir::CountElements(call.var->type) / columns;
+}
+
 double Cycles(const ir::Binding& call, double lanes, const CpuFeatures& cpu) {
   const double flops = FlopsOf(call), peak = lanes * 2 * 2;
   if (flops == 0) return 0;
@@ -136,7 +150,7 @@ double Cycles(const ir::Binding& call, double lanes, const CpuFeatures& cpu) {
   if (of_brains) return flops / (peak * kProduct * kBrainTiles);
   if (op == "conv") return flops / (peak * PartOfPeak(call));
   if (op == "lstm" || op == "gru" || op == "rnn") return flops / (peak * kRecurrent);
-  if (op == "max_pool" || op == "avg_pool") return flops / (lanes * kPooling);
+  if (op == "max_pool" || op == "avg_pool") return PoolCycles(call, lanes);
   const ir::OpSchema* schema = ir::OpRegistry::Global().Find(op);
   const bool contracts = schema != nullptr && schema->pattern == ir::OpPattern::kContraction;
   if (contracts) return flops / (peak * kProduct);

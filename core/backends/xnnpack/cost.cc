@@ -15,6 +15,7 @@ constexpr double kChannelsOfKernel = 16;  // a kernel's width: channels of a gro
 constexpr double kConstantBytesPerMicro = 12e3, kBytesPerMicro = 25e3;
 constexpr double kVectorsOfSoftmax = 60;  // of arithmetic an element: 1.5 times native code's 40, as on the same calls
 constexpr double kOperatorMicros = 0.6;   // setup, run
+constexpr double kTapsOfPool = 4;         // a cycle; its kernels are SSE's
 
 double RoundUp(double channels) {
   return std::max(1.0,
@@ -22,14 +23,19 @@ double RoundUp(double channels) {
          kChannelsOfKernel;
 }
 
+bool IsPool(const Step& step) { return step.op == "max_pool" || step.op == "avg_pool"; }
+
 // Cycles of a core with `lanes`.
 double Cycles(const Step& step, double lanes) {
   const double peak = lanes * 2 * 2;
   if (step.op == "fully_connected") {
     return 2.0 * step.rows * step.channels * RoundUp(step.out_channels) / (peak * kMatmul);
   }
-  if (step.op != "conv" && step.op != "deconv") return 0;
+  if (!IsPool(step) && step.op != "conv" && step.op != "deconv") return 0;
   const double taps = static_cast<double>(step.kernel[0] * step.kernel[1]);
+  if (IsPool(step)) {
+    return taps * step.batch * step.channels * step.out_height * step.out_width / kTapsOfPool;
+  }
   const double pixels = static_cast<double>(step.batch) *
                         (step.op == "conv" ? step.out_height * step.out_width : step.height * step.width);
   if (step.op == "conv" && step.groups == step.channels && step.groups == step.out_channels && step.groups > 1) {
@@ -56,7 +62,7 @@ double EstimateMicros(const Lowered& lowered, const target::Target& target) {
       memory += value.elements * sizeof(float) / (value.constant ? kConstantBytesPerMicro : kBytesPerMicro);
     }
     const double cycles = Cycles(step, lanes);
-    contracts |= cycles > 0;
+    contracts |= cycles > 0 && !IsPool(step);
     const double series = step.op == "softmax" ? kVectorsOfSoftmax / lanes * out.elements : 0;
     // What moves memory only is no region of its own: somewhere else it would have been fused to its neighbours, which
     // saves a pass over its argument and its result. Pools excepted: nobody fuses windows.

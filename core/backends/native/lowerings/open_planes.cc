@@ -7,6 +7,7 @@
 #include "absl/status/statusor.h"
 #include "core/backends/native/conv_planes.h"
 #include "core/backends/native/lowerings/conv_support.h"
+#include "core/backends/native/lowerings/windows.h"
 #include "core/ir/dim_expr.h"
 
 namespace inlay::native {
@@ -90,10 +91,9 @@ void EmitPaddedRow(KernelBuilder& kb, const PaddedRow& row, Value exists, Value 
 
 }  // namespace
 
-OpenPlanes::OpenPlanes(const Node& conv)
-    : OpenPlanes(conv.in(0), conv.out(), Windows(*conv.attrs, Numbers(conv.in(1), 2))) {}
-
-OpenPlanes::OpenPlanes(const Tensor& x, const Tensor& result, const Windows& windows) {
+OpenPlanes::OpenPlanes(const Node& conv) {
+  const Tensor &x = conv.in(0), &result = conv.out();
+  const Windows windows(*conv.attrs, Numbers(conv.in(1), 2));
   in = out = padded = {1, 1, 1};
   const int spatial = result.rank() - 2;
   for (int i = 0; i < spatial; ++i) {

@@ -9,7 +9,6 @@
 #include "core/backends/native/conv_plan.h"
 #include "core/backends/native/function_emitter.h"
 #include "core/backends/native/lowerings/gemm_support.h"
-#include "core/backends/native/lowerings/windows.h"
 
 namespace inlay::native {
 
@@ -19,7 +18,6 @@ class OpenPlanes {
  public:
   // Axes: depth, height, width; absent leading ones have extent 1.
   explicit OpenPlanes(const Node& conv);
-  OpenPlanes(const Tensor& x, const Tensor& out, const Windows& windows);
 
   std::array<Extent, 3> in, out, padded;  // padded: of a phase
   Spatial kernel{1, 1, 1}, strides{1, 1, 1}, dilations{1, 1, 1}, pads{0, 0, 0}, phases{1, 1, 1};

@@ -5,7 +5,6 @@
 #include "core/backends/native/function_emitter.h"
 #include "core/backends/native/loops.h"
 #include "core/backends/native/lowering.h"
-#include "core/backends/native/lowerings/open_windows.h"
 #include "core/backends/native/lowerings/windows.h"
 #include "core/backends/native/rounding.h"
 
@@ -110,84 +109,158 @@ struct Pool {
   }
 
   bool NeverPadded(int i) const {
-    const Extent& in = n.in(0).dims[i + 2];
-    return w.pads_begin[i] == 0 && in.is_static() && Reach(i) < in.value();
+    const Extent &in = n.in(0).dims[i + 2], &out = n.out().dims[i + 2];
+    if (w.pads_begin[i] != 0) return false;
+    if (!in.is_static() || !out.is_static()) return w.pads_end[i] == 0 && !n.attrs->BoolOr("ceil_mode", false);
+    return Reach(i) < in.value();
   }
 };
 
-// Windows of a row of results at once: what each column of them has in the axes before the last one goes to a line in
-// L1, with what changes nothing beyond both ends, and windows along that line are the results. So windows that overlap
-// share taps, loads and comparisons, and edges are like the rest.
+// Windows of a row of results at once, or of a part of an open row: what each column of them has in the axes before the
+// last one goes to a line in L1, with what changes nothing beyond both ends, and windows along that line are the
+// results. So windows that overlap share taps, loads and comparisons, and edges are like the rest.
 class RowPool {
  public:
-  RowPool(const Pool& pool, int64_t lanes) : pool_(pool), n_(pool.n), lanes_(lanes), last_(pool.Spatial() - 1) {}
+  RowPool(const Pool& pool, int64_t lanes) : pool_(pool), n_(pool.n), lanes_(lanes), last_(pool.Spatial() - 1) {
+    const Extent& columns = n_.out().dims.back();
+    part_ = columns.is_static() ? columns.value() : kPart;
+    parts_ = CeilDiv(columns, part_);
+  }
 
   // Other pools go window by window.
   bool Fits() const {
     const Tensor &x = n_.in(0), &out = n_.out();
-    if (lanes_ == 1 || x.dtype == ir::DType::kBool || columns_in() < lanes_) return false;
+    if (lanes_ == 1 || x.dtype == ir::DType::kBool) return false;
+    if (columns_in().is_static() && columns_in().value() < lanes_) return false;
     if (stride() > 2 && stride() > pool_.w.kernel[last_]) return false;  // columns that no window meets
     if (pool_.w.kernel[last_] > kMaxTaps || OuterTaps() > kMaxTaps) return false;
     for (int i = 0; i <= last_; ++i) {
-      const int64_t begin = pool_.w.pads_begin[i];
-      const int64_t final_begin = (out.dims[i + 2].value() - 1) * pool_.w.strides[i] - begin;
       // Each window meets the input; its row next to what it has beyond an end is one of its own, if not dilated.
-      if (begin < 0 || begin >= pool_.w.kernel[i] || final_begin >= x.dims[i + 2].value()) return false;
+      if (!EachMeets(x.dims[i + 2], out.dims[i + 2], i)) return false;
       if (i < last_ && !pool_.NeverPadded(i) && pool_.w.dilations[i] != 1) return false;
     }
-    return (kLines * line_elements() + columns()) * kMaxElementBytes <= kMaxLineBytes;
+    return (kLines * line_elements() + part_) * kMaxElementBytes <= kMaxLineBytes;
   }
 
-  double CyclesOfRow() const {
-    const double vectors_in = static_cast<double>(CeilDiv(columns_in(), lanes_));
-    const double vectors_out = static_cast<double>(CeilDiv(columns(), SlideLanes()));
-    return 3 * (vectors_in * OuterTaps() + vectors_out * 2 * pool_.w.kernel[last_]) + 40;
+  void Emit(FunctionEmitter& f) {
+    const Shape outer(n_.out().dims.begin(), n_.out().dims.end() - 1);
+    if (CountsColumns() && !IsWhole()) open_counts_ = CountColumns(f, pool_);
+    f.Parallel(Product(outer) * parts_, CyclesOfPart(),
+               [&](Kernel& k, Value begin, Value end) { EmitItems(k, outer, begin, end); });
   }
 
-  void Emit(Kernel& k, const Shape& outer, Value begin, Value end) {
-    Ops& o = k.o;
-    scalar_ = o.ComputeType(n_.in(0).dtype);
-    vector_ = o.ComputeType(n_.in(0).dtype, lanes_);
-    lines_ = k.Scratch((kLines * line_elements() + columns()) * scalar_.getIntOrFloatBitWidth() / 8);
-    counts_ = o.At(lines_, kLines * line_elements(), scalar_);
-    const int64_t left = pool_.w.pads_begin[last_], right = left + columns_in();
-    if (CountsColumns()) CountColumns(o, left, right);
-    // Rows do not touch what lies beyond their ends.
-    for (int64_t line = 0; line < kLines; ++line) {
-      const Value at = o.At(lines_, line * line_elements(), scalar_);
-      Fill(o, at, 0, left, Identity(o, scalar_));
-      Fill(o, at, right, line_elements(), Identity(o, scalar_));
-    }
-    // The next row's line before this one's windows, which read across what was just stored (a processor's loads wait
-    // for such stores to reach L1).
-    auto reduce = [&](Value item) {
-      Reduce(k, Delinearise(o, o.Min(item, o.KernelBuilder::Add(end, -1)), outer), Line(o, item));
-    };
-    reduce(begin);
-    o.For(begin, end, 1, [&](Value item) {
-      reduce(o.KernelBuilder::Add(item, 1));
-      Slide(k, Delinearise(o, item, outer), Line(o, item));
+  // Of every column of results how many elements its windows count, with room for vectors that reach beyond the last.
+  static Buffer CountColumns(FunctionEmitter& f, const Pool& pool) {
+    const Extent& columns = pool.n.out().dims.back();
+    const Buffer counts = f.Temporary((columns + f.cpu().core.vector_bytes) * kMaxElementBytes);
+    f.ParallelEach(columns, 10, [&](Kernel& k, Value j) {
+      const mlir::Type type = k.o.ComputeType(pool.n.in(0).dtype);
+      const Value count = k.o.IntToFloat(pool.Counted(k.o, static_cast<int>(pool.Spatial()) - 1, j), type, true);
+      k.o.Store(count, k.o.At(k.Pointer(counts), j, type));
     });
+    return counts;
   }
 
  private:
   static constexpr int64_t kMaxTaps = 16, kLines = 2, kMaxElementBytes = 8, kMaxLineBytes = 64 << 10;
+  static constexpr int64_t kPart = 512;  // columns of results
+
+  // A line is of x's columns from `in_first` on, of which it has [begin, end); windows along it want the first
+  // `wanted`.
+  struct Part {
+    Value first, columns;  // of results
+    Value in_first, begin, end, wanted;
+  };
 
   int64_t stride() const { return pool_.w.strides[last_]; }
-  int64_t columns_in() const { return n_.in(0).dims.back().value(); }
-  int64_t columns() const { return n_.out().dims.back().value(); }
-  // Of the vectors of results, which may be fewer than columns.
-  int64_t SlideLanes() const {
-    int64_t lanes = stride() <= 2 ? lanes_ : 1;
-    while (lanes > columns()) lanes /= 2;
-    return lanes;
-  }
+  const Extent& columns_in() const { return n_.in(0).dims.back(); }
+  bool IsWhole() const { return n_.out().dims.back().is_static() && columns_in().is_static(); }
+  int64_t Reach() const { return (pool_.w.kernel[last_] - 1) * pool_.w.dilations[last_]; }
   int64_t OuterTaps() const { return Product(pool_.w.kernel) / pool_.w.kernel[last_]; }
   int64_t line_elements() const {
-    const int64_t reach = (pool_.w.kernel[last_] - 1) * pool_.w.dilations[last_];
-    const int64_t windows = std::max(columns(), lanes_);
-    return std::max(pool_.w.pads_begin[last_] + columns_in(), (windows - 1) * stride() + reach + 1);
+    const int64_t windows = (std::max(part_, lanes_) - 1) * stride() + Reach() + 1;
+    return IsWhole() ? std::max(pool_.w.pads_begin[last_] + columns_in().value(), windows) : windows;
   }
+  Cycles CyclesOfPart() const {
+    const double vectors_in = static_cast<double>(CeilDiv(part_ * stride(), lanes_));
+    const double vectors_out = static_cast<double>(CeilDiv(part_, stride() <= 2 ? lanes_ : 1));
+    return 3 * (vectors_in * OuterTaps() + vectors_out * 2 * pool_.w.kernel[last_]) + 40;
+  }
+
+  bool EachMeets(const Extent& in, const Extent& out, int i) const {
+    const int64_t begin = pool_.w.pads_begin[i], end = pool_.w.pads_end[i];
+    if (begin < 0 || begin >= pool_.w.kernel[i]) return false;
+    if (!in.is_static() || !out.is_static())
+      return end >= 0 && begin + end <= (pool_.w.kernel[i] - 1) * pool_.w.dilations[i];
+    return (out.value() - 1) * pool_.w.strides[i] - begin < in.value();
+  }
+
+  // Items are rows, in one part of all rows after the other.
+  void EmitItems(Kernel& k, const Shape& outer, Value begin, Value end) {
+    Ops& o = k.o;
+    KernelBuilder& kb = o;
+    scalar_ = o.ComputeType(n_.in(0).dtype);
+    lines_ = k.Scratch((kLines * line_elements() + part_) * scalar_.getIntOrFloatBitWidth() / 8);
+    if (parts_ == Extent(1)) return EmitRows(k, PartOf(o, o.Int(0)), outer, begin, end);
+    kb.If(kb.Less(begin, end), [&] {  // else there may be no rows, and nothing divides by them
+      const Value rows = kb.Int(Product(outer));
+      kb.For(kb.Div(begin, Product(outer)), kb.Int(parts_), 1, [&](Value part) {
+        const Value before = kb.Mul(part, rows);
+        const Value first = kb.Max(kb.Sub(begin, before), kb.Int(0)), last = kb.Min(kb.Sub(end, before), rows);
+        kb.If(kb.Less(first, last), [&] { EmitRows(k, PartOf(o, part), outer, first, last); });
+      });
+    });
+  }
+
+  void EmitRows(Kernel& k, const Part& part, const Shape& outer, Value begin, Value end) {
+    Ops& o = k.o;
+    if (CountsColumns()) {
+      IsWhole() ? CountColumns(o, part) : void(counts_ = o.At(k.Pointer(open_counts_), part.first, scalar_));
+    }
+    // Rows do not touch what lies beyond their ends.
+    for (int64_t line = 0; line < kLines; ++line) FillBeyond(o, part, o.At(lines_, line * line_elements(), scalar_));
+    // The next row's line before this one's windows, which read across what was just stored (a processor's loads wait
+    // for such stores to reach L1).
+    auto reduce = [&](Value row, const Values& at) {
+      o.If(o.Less(row, end), [&] { Reduce(k, part, at, Line(o, row)); });
+    };
+    Values first;
+    for (const Index& i : Delinearise(o, begin, outer)) first.push_back(i.base);
+    reduce(begin, first);
+    o.For(begin, end, 1, first, [&](Value row, const Values& at) {
+      const Values next = Next(o, at, outer);
+      reduce(o.KernelBuilder::Add(row, 1), next);
+      Slide(k, part, at, Line(o, row));
+      return next;
+    });
+  }
+
+  // Divisions would take longer than a short row's windows.
+  Values Next(Ops& o, Values at, const Shape& outer) const {
+    Value carry;  // i1; none: always
+    for (size_t i = at.size(); i-- > 0;) {
+      if (outer[i] == Extent(1)) continue;
+      const Value up = o.KernelBuilder::Add(at[i], 1), is_last = o.Equal(up, o.Int(outer[i]));
+      const Value next = o.KernelBuilder::Select(is_last, o.Int(0), up);
+      at[i] = carry ? o.KernelBuilder::Select(carry, next, at[i]) : next;
+      carry = carry ? o.KernelBuilder::And(carry, is_last) : is_last;
+    }
+    return at;
+  }
+
+  Part PartOf(Ops& o, Value number) const {
+    KernelBuilder& kb = o;
+    Part part;
+    part.first = kb.Mul(number, part_);
+    part.columns = kb.Min(kb.Int(part_), kb.Sub(kb.Int(n_.out().dims.back()), part.first));
+    part.in_first = kb.Add(kb.Mul(part.first, stride()), -pool_.w.pads_begin[last_]);
+    part.wanted = kb.Add(kb.Mul(kb.Add(part.columns, -1), stride()), Reach() + 1);
+    part.begin = kb.Max(kb.Sub(kb.Int(0), part.in_first), kb.Int(0));
+    const Value there = kb.Max(kb.Sub(kb.Int(columns_in()), part.in_first), part.begin);
+    part.end = IsWhole() ? there : kb.Min(there, kb.Max(part.wanted, part.begin));
+    return part;
+  }
+
   Value Line(Ops& o, Value item) const {
     return o.At(lines_, o.KernelBuilder::Mul(o.KernelBuilder::Rem(item, kLines), line_elements()), scalar_);
   }
@@ -198,26 +271,32 @@ class RowPool {
   }
   Value Combine(Ops& o, Value x, Value y) const { return pool_.average ? o.AddF(x, y) : o.MaxN(n_.in(0).dtype, x, y); }
 
-  void Fill(Ops& o, Value line, int64_t from, int64_t to, Value with) const {
-    o.For(o.Int(from), o.Int(to), 1, [&](Value i) { o.Store(with, o.At(line, i, scalar_)); });
+  void Fill(Ops& o, Value line, Value from, Value to, Value with) const {
+    o.For(from, to, 1, [&](Value i) { o.Store(with, o.At(line, i, scalar_)); });
+  }
+  void FillBeyond(Ops& o, const Part& part, Value line) const {
+    Fill(o, line, o.Int(0), part.begin, Identity(o, scalar_));
+    Fill(o, line, part.end, IsWhole() ? o.Int(line_elements()) : part.wanted, Identity(o, scalar_));
   }
 
   // An average's windows differ in how many elements they count.
   bool CountsColumns() const { return pool_.average && !pool_.NeverPadded(last_); }
   // What a line of ones would give.
-  void CountColumns(Ops& o, int64_t left, int64_t right) const {
-    const Value one = o.ConstF(scalar_, 1), zero = o.ConstF(scalar_, 0);
-    const int64_t first = pool_.count_include_pad ? 0 : left;
-    const int64_t end = std::min(pool_.count_include_pad ? right + pool_.w.pads_end[last_] : right, line_elements());
-    Fill(o, lines_, 0, first, zero);
+  void CountColumns(Ops& o, const Part& part) {
+    const Value one = o.ConstF(scalar_, 1), zero = o.ConstF(scalar_, 0), all = o.Int(line_elements());
+    const Value first = pool_.count_include_pad ? o.Int(0) : part.begin;
+    const int64_t beyond = pool_.count_include_pad ? pool_.w.pads_end[last_] : 0;
+    const Value end = o.Min(o.KernelBuilder::Add(part.end, beyond), all);
+    Fill(o, lines_, o.Int(0), first, zero);
     Fill(o, lines_, first, end, one);
-    Fill(o, lines_, end, line_elements(), zero);
-    o.For(o.Int(0), o.Int(columns()), 1, [&](Value j) { o.Store(Window(o, lines_, j, 1), o.At(counts_, j, scalar_)); });
+    Fill(o, lines_, end, all, zero);
+    counts_ = o.At(lines_, kLines * line_elements(), scalar_);
+    o.For(o.Int(0), o.Int(part_), 1, [&](Value j) { o.Store(Window(o, lines_, j, 1), o.At(counts_, j, scalar_)); });
   }
 
   // The row's windows in all axes but the last, of every input column. Where an axis is padded, what lies beyond its
   // ends is its last row before them: of the same window, so that a maximum does not change; not counted in a sum.
-  void Reduce(Kernel& k, const Indices& row, Value line) {
+  void Reduce(Kernel& k, const Part& part, const Values& row, Value line) {
     Ops& o = k.o;
     const Tensor& x = n_.in(0);
     struct Tap {
@@ -226,15 +305,16 @@ class RowPool {
     };
     std::vector<Tap> taps = {{{row[0], row[1]}, {}}};
     for (int i = 0; i < last_; ++i) {
-      const Value start = o.KernelBuilder::Add(o.KernelBuilder::Mul(row[i + 2].base, pool_.w.strides[i]),
-                                               o.Int(-pool_.w.pads_begin[i]));
+      const Value start =
+          o.KernelBuilder::Add(o.KernelBuilder::Mul(row[i + 2], pool_.w.strides[i]), o.Int(-pool_.w.pads_begin[i]));
       std::vector<Tap> longer;
       for (const Tap& tap : taps) {
         for (int64_t t = 0; t < pool_.w.kernel[i]; ++t) {
           Tap& next = longer.emplace_back(tap);
           Value at = o.KernelBuilder::Add(start, t * pool_.w.dilations[i]);
           if (!pool_.NeverPadded(i)) {
-            const Value inside = o.Min(o.Max(at, o.Int(0)), o.Int(x.dims[i + 2].value() - 1));
+            const Value last = o.KernelBuilder::Add(o.Int(x.dims[i + 2]), -1);
+            const Value inside = o.Min(o.Max(at, o.Int(0)), last);
             if (pool_.average) {
               const Value counts = o.Equal(at, inside);
               next.counts = next.counts ? o.And(next.counts, counts) : counts;
@@ -246,47 +326,72 @@ class RowPool {
       }
       taps = std::move(longer);
     }
-    o.For(o.Int(0), o.Int(columns_in()), lanes_, [&](Value i) {
-      if (columns_in() % lanes_ != 0) i = o.Min(i, o.Int(columns_in() - lanes_));
-      Eval e(k, lanes_);
-      Value all;
-      for (const Tap& tap : taps) {
-        Indices at = tap.at;
-        at.push_back(Index(i, 1));
-        Value element = e.At(x, at);
-        if (tap.counts) element = o.KernelBuilder::Select(tap.counts, element, Identity(o, vector_));
-        all = all ? Combine(o, all, element) : element;
-      }
-      o.Store(all, o.At(line, o.KernelBuilder::Add(i, pool_.w.pads_begin[last_]), scalar_));
-    });
+    EachVector(o, part.begin, part.end, IsWhole() && columns_in().value() % lanes_ == 0, {lanes_},
+               [&](Value i, int64_t lanes) {
+                 Eval e(k, lanes);
+                 Value all;
+                 for (const Tap& tap : taps) {
+                   Indices at = tap.at;
+                   at.push_back(Index(o.KernelBuilder::Add(part.in_first, i), lanes == 1 ? 0 : 1));
+                   Value element = e.At(x, at);
+                   if (tap.counts) element = o.KernelBuilder::Select(tap.counts, element, Identity(o, VectorOf(lanes)));
+                   all = all ? Combine(o, all, element) : element;
+                 }
+                 o.Store(all, o.At(line, i, scalar_));
+               });
   }
 
-  void Slide(Kernel& k, const Indices& row, Value line) {
+  // Vectors of [begin, end): the last begins earlier, unless all fit. Where there are fewer, of the next width, or one
+  // by one.
+  void EachVector(Ops& o, Value begin, Value end, bool all_fit, std::vector<int64_t> widths,
+                  const std::function<void(Value i, int64_t lanes)>& body) const {
+    const int64_t lanes = widths.front();
+    widths.erase(widths.begin());
+    auto vectors = [&] {
+      o.For(begin, end, lanes, [&](Value i) {
+        if (!all_fit && lanes > 1) i = o.Min(i, o.KernelBuilder::Add(end, -lanes));
+        body(i, lanes);
+      });
+    };
+    if (lanes == 1 || IsWhole()) return vectors();
+    if (widths.empty()) widths = {1};
+    o.If(
+        o.Less(o.KernelBuilder::Sub(end, begin), o.Int(lanes)), [&] { EachVector(o, begin, end, false, widths, body); },
+        vectors);
+  }
+
+  // Of vectors of results.
+  std::vector<int64_t> SlideWidths() const {
+    if (stride() > 2) return {1};
+    int64_t lanes = lanes_;
+    while (IsWhole() && lanes > part_) lanes /= 2;
+    return IsWhole() || lanes < 8 ? std::vector<int64_t>{lanes} : std::vector<int64_t>{lanes, 4};
+  }
+
+  void Slide(Kernel& k, const Part& part, const Values& row, Value line) {
     Ops& o = k.o;
     const Value outer = pool_.average ? CountOuter(o, row) : Value();
     auto emit = [&](Value j, int64_t lanes) {
       Value result = Window(o, line, j, lanes);
+      const Value column = o.KernelBuilder::Add(part.first, j);
       if (pool_.average) {
         const mlir::Type type = VectorOf(lanes);
         const Value columns = CountsColumns() ? o.Load(type, o.At(counts_, j, scalar_))
                                               : o.ConstF(type, static_cast<double>(pool_.w.kernel[last_]));
         result = o.DivF(result, o.MulF(columns, o.Broadcast(outer, lanes)));
       }
-      Indices at = row;
-      at.push_back(Index(j, lanes == 1 ? 0 : 1));
+      Indices at(row.begin(), row.end());
+      at.push_back(Index(column, lanes == 1 ? 0 : 1));
       k.StoreResult(n_.out(), at, result);
     };
-    const int64_t lanes = SlideLanes();
-    o.For(o.Int(0), o.Int(columns()), lanes, [&](Value j) {
-      if (columns() % lanes != 0) j = o.Min(j, o.Int(columns() - lanes));
-      emit(j, lanes);
-    });
+    const std::vector<int64_t> widths = SlideWidths();
+    EachVector(o, o.Int(0), part.columns, IsWhole() && part_ % widths[0] == 0, widths, emit);
   }
 
   // How many rows of the other axes a window of this row counts, as a scalar of the compute type.
-  Value CountOuter(Ops& o, const Indices& row) const {
+  Value CountOuter(Ops& o, const Values& row) const {
     Value count = o.Int(1);
-    for (int i = 0; i < last_; ++i) count = o.MulI(count, pool_.Counted(o, i, row[i + 2].base));
+    for (int i = 0; i < last_; ++i) count = o.MulI(count, pool_.Counted(o, i, row[i + 2]));
     return o.IntToFloat(count, scalar_, true);
   }
 
@@ -312,64 +417,12 @@ class RowPool {
   const Node& n_;
   const int64_t lanes_;
   const int last_;
+  int64_t part_;  // columns of results
+  Extent parts_;  // of a row
+  Buffer open_counts_;
   Value lines_, counts_;
-  mlir::Type scalar_, vector_;
+  mlir::Type scalar_;
 };
-
-// Whether windows of images of open size are taken from blocks that are copied from memory. With a stride they better
-// go one by one (Zen 3, us, by blocks and so: max 2x2/2 of 64 channels of 112x112 200, 154, 3x3/2 262, 272; average
-// 4x4/4 of 16 of 224x224 325, 185; without, 3x3 of 128 of 28x28 68, 154).
-bool TakesOpenBlocks(const Node& n) {
-  const Tensor& x = n.in(0);
-  const bool is_float = x.dtype == ir::DType::kF32 || x.dtype == ir::DType::kF64 || x.dtype == ir::DType::kF16 ||
-                        x.dtype == ir::DType::kBF16;
-  return is_float && x.rank() <= 5 && n.attrs->IntsOr("strides", {1}).back() == 1 &&
-         !IsStatic(Shape(x.dims.begin() + 2, x.dims.end()));
-}
-
-// False: a block would be too large.
-bool EmitOpenPool(FunctionEmitter& f, const Pool& pool) {
-  const Node& n = pool.n;
-  const Tensor& x = n.in(0);
-  const GemmTypes types(f, x.dtype);
-  const OpenPlanes planes(x, n.out(), pool.w);
-  WindowRule rule;
-  rule.padding = [&](Ops& o) {
-    const mlir::Type type = types.Accumulator(o);
-    return pool.average ? o.Zero(type) : o.LowestN(types.accumulator_dtype, type);
-  };
-  rule.join = [&](Ops& o, Value x, Value y) {
-    return pool.average ? o.AddF(x, y) : o.MaxN(types.accumulator_dtype, x, y);
-  };
-  rule.begin = [&](Kernel& k, const WindowBlock&) -> WindowRule::Take {
-    return [&](int64_t, Value pixels, Value before) { return rule.join(k.o, before, pixels); };
-  };
-  if (!pool.average) return EmitOpenWindows(f, n, types, planes, rule);
-  // How many elements the windows of a row's columns count, with room for vectors that reach beyond them.
-  const int last = static_cast<int>(pool.Spatial()) - 1;
-  Buffer counts;
-  rule.prepare = [&] {
-    counts = f.Temporary((n.out().dims.back() + f.cpu().core.vector_bytes) * types.accumulator_bytes);
-    f.ParallelEach(n.out().dims.back(), 10, [&](Kernel& k, Value j) {
-      const mlir::Type type = types.Accumulator(k.o);
-      const Value columns = k.o.IntToFloat(pool.Counted(k.o, last, j), type, true);
-      k.o.Store(columns, k.o.At(k.Pointer(counts), j, type));
-    });
-  };
-  rule.finish = [&](Kernel& k, const WindowBlock& block, Value row, Value column, Value sum) {
-    Ops& o = k.o;
-    const mlir::Type type = types.Accumulator(o);
-    Value outer = o.Int(1);
-    for (int i = 0; i < last; ++i) {
-      const bool is_row = i == last - 1;
-      outer = o.MulI(outer, pool.Counted(o, i, is_row ? row : block.slice));
-    }
-    const Value at = o.At(k.Pointer(counts), column, type);
-    const Value factor = o.Broadcast(o.IntToFloat(outer, type, true), Ops::Lanes(sum));
-    return o.DivF(sum, o.MulF(o.Load(sum.getType(), at), factor));
-  };
-  return EmitOpenWindows(f, n, types, planes, rule);
-}
 
 absl::Status PoolKernel(FunctionEmitter& f, const Node& n, bool average) {
   const Tensor &x = n.in(0), &out = n.out();
@@ -381,15 +434,11 @@ absl::Status PoolKernel(FunctionEmitter& f, const Node& n, bool average) {
   Shape outer(out.dims.begin(), out.dims.end() - 1);
   int64_t taps = Product(pool.w.kernel);
   Extent interior = high - low;
-  if (x.is_static() && out.is_static()) {
-    RowPool rows(pool, f.LanesFor({&x, &out}, x.dims.back()));
-    if (rows.Fits()) {
-      f.Parallel(Product(outer), rows.CyclesOfRow(),
-                 [&](Kernel& k, Value begin, Value end) { rows.Emit(k, outer, begin, end); });
-      return absl::OkStatus();
-    }
+  RowPool rows(pool, f.LanesFor({&x, &out}, x.dims.back()));
+  if (rows.Fits()) {
+    rows.Emit(f);
+    return absl::OkStatus();
   }
-  if (TakesOpenBlocks(n) && EmitOpenPool(f, pool)) return absl::OkStatus();
   f.WithLanes(interior, f.LanesFor({&x, &out}, Extent::Max(interior, 1)), [&](int64_t lanes) {
     f.ParallelEach(Product(outer), Cycles(columns) * taps * 4 / lanes + 20, [&](Kernel& k, Value item) {
       Ops& o = k.o;
@@ -449,7 +498,7 @@ void RegisterPooling(LoweringTable* table) {
     Lowering& lowering = (*table)[average ? "avg_pool" : "max_pool"];
     lowering.cost = 20;
     lowering.epilogue = true;
-    lowering.arg_use_of = [](const Node& n, int) { return TakesOpenBlocks(n) ? ArgUse::kMemory : ArgUse::kMany; };
+    lowering.arg_use = ArgUse::kMany;
     lowering.kernel = [average](FunctionEmitter& f, const Node& n) { return PoolKernel(f, n, average); };
   }
   Lowering& pixels = (*table)[kPoolPixels];

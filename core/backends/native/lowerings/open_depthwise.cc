@@ -1,12 +1,19 @@
-#include "core/backends/native/lowerings/open_windows.h"
-
+// Depthwise convolutions of images whose size is open.
+//
+// A task is a block of a channel's results, no larger than a size that is known: it copies what they see, padded and
+// split by the stride, to its scratch, and computes vectors along rows from there, some rows at a time. Rows shorter
+// than a vector are gathered, and stored as runs of pixels.
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <utility>
 #include <vector>
 
 #include "core/backends/native/conv_planes.h"
+#include "core/backends/native/function_emitter.h"
 #include "core/backends/native/lowerings/conv_support.h"
+#include "core/backends/native/lowerings/gemm_support.h"
+#include "core/backends/native/lowerings/open_planes.h"
 #include "core/backends/native/rounding.h"
 
 namespace inlay::native {
@@ -26,11 +33,11 @@ constexpr int64_t kSums = 4;
 constexpr int64_t kManyVectors = 4;
 constexpr int64_t kMaxStride = 8;  // as many vectors are taken apart at once
 
-class OpenWindows {
+// Results of channel m are of channel m / multiplier of x.
+class OpenDepthwise {
  public:
-  OpenWindows(FunctionEmitter& f, const Node& n, const GemmTypes& types, const OpenPlanes& planes,
-              const WindowRule& rule)
-      : f_(f), n_(n), types_(types), planes_(planes), rule_(rule), stride_(planes.strides[2]) {
+  OpenDepthwise(FunctionEmitter& f, const Node& n)
+      : f_(f), n_(n), types_(f, n.in(0).dtype), planes_(n), stride_(planes_.strides[2]) {
     const bool is_line = planes_.out[1] == Extent(1);
     lanes_ = f.cpu().core.vector_bytes / types_.accumulator_bytes;
     rows_at_once_ = is_line ? 1 : kSums;
@@ -86,8 +93,8 @@ class OpenWindows {
   }
 
  private:
-  struct Block : WindowBlock {
-    Value row, rows, column, columns;
+  struct Block {
+    Value image, channel, slice, row, rows, column, columns;
     Value copy;     // of what it sees: [kernel's slice][phase][x's row][pitch_]
     Value results;  // of rows shorter than a vector one after the other, or of one row
   };
@@ -160,7 +167,7 @@ class OpenWindows {
       CopyMasked(k, b, seen, last, all);
     }
     kb.For(kb.Int(0), all, lanes_, [&](Value q) {
-      const Value padding = kb.Splat(rule_.padding(k.o), KernelBuilder::Vector(lanes_, Accumulator(k.o)));
+      const Value padding = kb.Zero(KernelBuilder::Vector(lanes_, Accumulator(k.o)));
       auto pad = [&](Value, Value to) { StoreCopy(k, b, seen.d, std::vector<Value>(planes_.phases[2], padding), to); };
       EachRow(kb, b, kb.Int(0), seen.begin, q, pad);
       EachRow(kb, b, seen.end, seen.rows, q, pad);
@@ -201,7 +208,7 @@ class OpenWindows {
     KernelBuilder& kb = k.o;
     const Type stored = types_.Stored(k.o), accumulator = Accumulator(k.o);
     const Type vector = KernelBuilder::Vector(lanes_, stored);
-    const Value padding = kb.Splat(rule_.padding(k.o), KernelBuilder::Vector(lanes_, accumulator));
+    const Value padding = kb.Zero(KernelBuilder::Vector(lanes_, accumulator));
     std::vector<Value> run;
     for (int64_t i = 0; i < stride_; ++i) {
       const Value from = kb.At(seen.x, kb.Add(at, i * lanes_), stored);
@@ -224,10 +231,25 @@ class OpenWindows {
     }
   }
 
+  // A block's, by tap: few are loaded once.
+  using Weights = std::function<Value(int64_t tap)>;
+  Weights WeightsOf(Kernel& k, const Block& b) {
+    KernelBuilder& kb = k.o;
+    const Type stored = types_.Stored(k.o), accumulator = Accumulator(k.o);
+    const Value from = kb.At(k.Pointer(n_.in(1)), kb.Mul(b.channel, planes_.taps()), stored);
+    auto load = [&kb, stored, accumulator, from](int64_t tap) {
+      return kb.Widen(kb.Load(stored, kb.At(from, tap, stored)), accumulator);
+    };
+    if (planes_.taps() > kMaxKeptWeights) return load;
+    std::vector<Value> kept;
+    for (int64_t tap = 0; tap < planes_.taps(); ++tap) kept.push_back(load(tap));
+    return [kept](int64_t tap) { return kept[tap]; };
+  }
+
   void Compute(Kernel& k, const Block& b) {
     KernelBuilder& kb = k.o;
     const Type accumulator = Accumulator(k.o);
-    const WindowRule::Take take = rule_.begin(k, b);
+    const Weights weight = WeightsOf(k, b);
     const Epilogue store = StorePixels(k, n_, 1, flat_, b.image);
     const Value is_narrow = kb.Less(b.columns, kb.Int(chunk_));
     const Value last = kb.Max(kb.Sub(b.columns, kb.Int(chunk_)), kb.Int(0));
@@ -246,27 +268,26 @@ class OpenWindows {
     kb.For(kb.Int(0), b.columns, chunk_, [&](Value at) {
       const Value column = kb.Min(at, last);  // the last begins earlier
       kb.For(kb.Int(0), b.rows, rows_at_once_, [&](Value row) {
-        std::vector<Value> taken = Take(k, b, take, row, column);
-        auto each_row = [&](const std::function<void(Value row, Value taken)>& store_row) {
+        const std::vector<Value> sums = Sums(k, b, weight, row, column);
+        auto each_row = [&](const std::function<void(Value row, Value sum)>& store_row) {
           for (int64_t r = 0; r < rows_at_once_; ++r) {
             const Value at = kb.Add(row, r);
-            auto emit = [&] { store_row(at, taken[r]); };
+            auto emit = [&] { store_row(at, sums[r]); };
             r == 0 ? emit() : kb.If(kb.Less(at, b.rows), emit);
           }
         };
         if (!flat_) {
-          return each_row([&](Value row, Value taken) {
-            kb.Store(taken, b.results);
+          return each_row([&](Value row, Value sum) {
+            kb.Store(sum, b.results);
             store_run(1, pixel_at(row, column), kb.Min(b.columns, kb.Int(chunk_)));
           });
         }
         // What a vector has beyond its row's end is where the next row's first ones go.
         auto keep = [&] {
-          each_row(
-              [&](Value row, Value taken) { kb.Store(taken, kb.At(b.results, kb.Mul(row, b.columns), accumulator)); });
+          each_row([&](Value row, Value sum) { kb.Store(sum, kb.At(b.results, kb.Mul(row, b.columns), accumulator)); });
         };
         kb.If(is_narrow, keep, [&] {
-          each_row([&](Value row, Value taken) { store(kb, kb.Int(0), b.channel, pixel_at(row, column), taken); });
+          each_row([&](Value row, Value sum) { store(kb, kb.Int(0), b.channel, pixel_at(row, column), sum); });
         });
       });
     });
@@ -281,41 +302,35 @@ class OpenWindows {
 
   // Of rows_at_once_ rows and chunk_ columns; of rows beyond the block's, anything. One of the kernel's columns after
   // the other, so that its weights are in registers, and what rows of windows share is loaded once.
-  std::vector<Value> Take(Kernel& k, const Block& b, const WindowRule::Take& take, Value row, Value column) {
+  std::vector<Value> Sums(Kernel& k, const Block& b, const Weights& weight, Value row, Value column) {
     KernelBuilder& kb = k.o;
     const Type accumulator = Accumulator(k.o), vector = KernelBuilder::Vector(chunk_, accumulator);
     const Value line = kb.Add(kb.Mul(row, planes_.strides[1] * pitch_), column);
     const Value first = kb.At(b.copy, line, accumulator);
     // By the parity of the kernel's column, where a window's taps one after the other would be waited for.
     const int64_t parts = planes_.taps() > kMaxKeptWeights && planes_.kernel[2] > 1 ? 2 : 1;
-    std::vector<std::vector<Value>> parts_taken(
-        parts, std::vector<Value>(rows_at_once_, kb.Splat(rule_.padding(k.o), vector)));
+    std::vector<std::vector<Value>> sums(parts, std::vector<Value>(rows_at_once_, kb.Zero(vector)));
     for (int64_t d = 0; d < planes_.kernel[0]; ++d) {
       for (int64_t w = 0; w < planes_.kernel[2]; ++w) {
-        std::vector<Value>& taken = parts_taken[w % parts];
         const int64_t in_column = w * planes_.dilations[2];
         const int64_t offset = CopyOffset(d, in_column % stride_) + in_column / stride_;
         for (const auto& [in_row, windows] : windows_of_) {
           const Value pixels = kb.Load(vector, kb.At(first, offset + in_row * pitch_, accumulator));
           for (const auto& [r, h] : windows) {
-            taken[r] = take((d * planes_.kernel[1] + h) * planes_.kernel[2] + w, pixels, taken[r]);
+            const Value factor = weight((d * planes_.kernel[1] + h) * planes_.kernel[2] + w);
+            sums[w % parts][r] = kb.MultiplyAdd(pixels, kb.Splat(factor, vector), sums[w % parts][r]);
           }
         }
       }
     }
-    std::vector<Value> taken = parts_taken[0];
-    for (int64_t r = 0; parts > 1 && r < rows_at_once_; ++r) taken[r] = rule_.join(k.o, taken[r], parts_taken[1][r]);
-    for (int64_t r = 0; rule_.finish && r < rows_at_once_; ++r) {
-      taken[r] = rule_.finish(k, b, kb.Add(kb.Add(b.row, row), r), kb.Add(b.column, column), taken[r]);
-    }
-    return taken;
+    for (int64_t r = 0; parts > 1 && r < rows_at_once_; ++r) sums[0][r] = k.o.AddF(sums[0][r], sums[1][r]);
+    return sums[0];
   }
 
   FunctionEmitter& f_;
   const Node& n_;
-  const GemmTypes& types_;
-  const OpenPlanes& planes_;
-  const WindowRule& rule_;
+  const GemmTypes types_;
+  const OpenPlanes planes_;
   const int64_t stride_;
   int64_t lanes_, rows_at_once_, chunk_;
   // Of a block; and of its scratch, in elements.
@@ -327,38 +342,13 @@ class OpenWindows {
 
 }  // namespace
 
-bool EmitOpenWindows(FunctionEmitter& f, const Node& n, const GemmTypes& types, const OpenPlanes& planes,
-                     const WindowRule& rule) {
-  OpenWindows windows(f, n, types, planes, rule);
-  if (!windows.Fits()) return false;
-  if (rule.prepare) rule.prepare();
-  windows.Emit();
-  return true;
-}
-
 bool EmitOpenDepthwise(FunctionEmitter& f, const Node& n) {
   const int64_t groups = n.attrs->IntOr("groups", 1);
   if (groups == 1 || n.in(1).dims[1] != Extent(1) || n.in(1).dims[0].value() > groups * kMaxMultiplier) return false;
-  const GemmTypes types(f, n.in(0).dtype);
-  const OpenPlanes planes(n);
-  WindowRule rule;
-  rule.padding = [&](Ops& o) { return o.Zero(types.Accumulator(o)); };
-  rule.join = [](Ops& o, Value x, Value y) { return o.AddF(x, y); };
-  rule.begin = [&](Kernel& k, const WindowBlock& block) -> WindowRule::Take {
-    Ops& o = k.o;
-    const Type stored = types.Stored(o);
-    const Value from = o.At(k.Pointer(n.in(1)), o.Mul(block.channel, planes.taps()), stored);
-    auto weight = [&o, stored, from, accumulator = types.Accumulator(o)](int64_t tap) {
-      return o.Widen(o.Load(stored, o.At(from, tap, stored)), accumulator);
-    };
-    std::vector<Value> kept;
-    for (int64_t i = 0; planes.taps() <= kMaxKeptWeights && i < planes.taps(); ++i) kept.push_back(weight(i));
-    return [&o, weight, kept](int64_t tap, Value pixels, Value before) {
-      const Value factor = o.Splat(kept.empty() ? weight(tap) : kept[tap], pixels.getType());
-      return o.MultiplyAdd(pixels, factor, before);
-    };
-  };
-  return EmitOpenWindows(f, n, types, planes, rule);
+  OpenDepthwise depthwise(f, n);
+  if (!depthwise.Fits()) return false;
+  depthwise.Emit();
+  return true;
 }
 
 }  // namespace inlay::native
