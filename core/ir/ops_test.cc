@@ -119,6 +119,10 @@ TEST(OpsTest, CatalogueIsComplete) {
                                           "argmax",
                                           "argmin",
                                           "cumsum",
+                                          "cumprod",
+                                          "cummax",
+                                          "cummin",
+                                          "logcumsumexp",
                                           "softmax",
                                           "log_softmax",
                                           "topk",
@@ -208,7 +212,24 @@ TEST(OpsTest, Reductions) {
   EXPECT_EQ(Result("softmax", {"f32[2,3]"}), "f32[2, 3]");
   EXPECT_EQ(Result("topk", {"f32[2,5]"}, {{"k", int64_t{3}}}), "(f32[2, 3], i64[2, 3])");
   EXPECT_THAT(Error("topk", {"f32[2,5]"}, {{"k", int64_t{6}}}), IsInvalid("k is 6; axis 1 has 5"));
-  EXPECT_THAT(Error("topk", {"f32[2,n]"}, {{"k", int64_t{3}}}), IsInvalid("'n' is symbolic; fix its value"));
+  EXPECT_THAT(Error("topk", {"f32[2,5]"}, {{"k", int64_t{-1}}}), IsInvalid("'k' is -1; it is an extent"));
+  EXPECT_EQ(Result("cummax", {"bf16[2,n]"}, {{"axis", int64_t{-1}}}), "(bf16[2, n], i64[2, n])");
+  EXPECT_THAT(Error("cummin", {"bool[2]"}, {{"axis", int64_t{0}}}), IsInvalid("must be a number"));
+  EXPECT_EQ(Result("cumprod", {"i32[2,n]"}, {{"axis", int64_t{1}}}), "i32[2, n]");
+  EXPECT_THAT(Error("logcumsumexp", {"i32[2]"}, {{"axis", int64_t{0}}}), IsInvalid("must be a float"));
+}
+
+TEST(OpsTest, TopKOfAnOpenAxis) {
+  EXPECT_EQ(Result("topk", {"f32[2,n]"}, {{"k", int64_t{3}}}), "(f32[2, 3], i64[2, 3])");
+  auto named = [](const std::string& k) { return Attrs{{"k", int64_t{-1}}, {"dims", std::vector<std::string>{k}}}; };
+  EXPECT_EQ(Result("topk", {"f32[2,n]"}, named("n")), "(f32[2, n], i64[2, n])");
+  EXPECT_EQ(Result("topk", {"f32[2,n+m]"}, named(" m*2")), "(f32[2, 2*m], i64[2, 2*m])");
+  EXPECT_EQ(Result("topk", {"f32[2,5]"}, named("2+1")), "(f32[2, 3], i64[2, 3])");
+  EXPECT_THAT(Error("topk", {"f32[2,n]"}, named("n+1")), IsInvalid("k is n+1; axis 1 has n elements"));
+  EXPECT_THAT(Error("topk", {"f32[2,n]"}, named("")), IsInvalid("'dims' has 1 elements and 'k' is -1"));
+  Attrs both = named("n");
+  both.Set("k", int64_t{3});
+  EXPECT_THAT(Error("topk", {"f32[2,n]"}, both), IsInvalid("'dims' has 1 elements and 'k' is 3; it must be -1"));
 }
 
 TEST(OpsTest, Normalisation) {
@@ -447,6 +468,10 @@ TEST(OpsTest, RequiredExtents) {
                {"coordinate", std::string("asymmetric")}};
   EXPECT_EQ(required("resize", {n, m, 3}, resize), "-n+2147483647;");
   EXPECT_EQ(required("resize", {n, n, m}, resize), "-n+2147483647;n-1;-n+2147483647;m-1;-m+2147483647;");
+  EXPECT_EQ(required("topk", {n, m}, {{"k", int64_t{5}}, {"axis", int64_t{0}}}), "n-5;");
+  EXPECT_EQ(required("topk", {n, 9}, {{"k", int64_t{5}}}), "");
+  EXPECT_EQ(required("topk", {n, m}, {{"k", int64_t{-1}}, {"dims", std::vector<std::string>{"m"}}}), "");
+  EXPECT_EQ(required("topk", {n, m}, {{"k", int64_t{-1}}, {"dims", std::vector<std::string>{"n"}}}), "m-n;");
   EXPECT_EQ(required("relu", {n}, {}), "");
 }
 

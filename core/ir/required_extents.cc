@@ -76,6 +76,15 @@ absl::StatusOr<std::vector<Dim>> OfResize(const Binding& resize) {
   return required;
 }
 
+// There are as many as are taken.
+absl::StatusOr<std::vector<Dim>> OfTopK(const Binding& topk) {
+  const Type& taken = topk.var->type.tuple().fields[0];
+  const int64_t axis = topk.attrs.Int("axis");
+  INLAY_ASSIGN_OR_RETURN(Dim left, MulDims(taken.tensor().dims[axis], -1));
+  INLAY_ASSIGN_OR_RETURN(left, AddDims(left, topk.args[0].tensor_type().dims[axis]));
+  return std::vector<Dim>{left};
+}
+
 // The first name in it that is neither known nor made from what is; "": there is none.
 std::string FirstUnknown(const Dim& dim, const std::set<std::string>& known) {
   for (const std::string& name : SymbolNames(dim)) {
@@ -97,6 +106,8 @@ absl::StatusOr<std::vector<Dim>> RequiredExtents(const Binding& binding) {
     INLAY_ASSIGN_OR_RETURN(required, OfPad(binding));
   } else if (binding.IsCall("resize")) {
     INLAY_ASSIGN_OR_RETURN(required, OfResize(binding));
+  } else if (binding.IsCall("topk")) {
+    INLAY_ASSIGN_OR_RETURN(required, OfTopK(binding));
   }
   required.erase(std::remove_if(required.begin(), required.end(), [](const Dim& dim) { return dim.is_static(); }),
                  required.end());

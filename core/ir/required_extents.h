@@ -10,8 +10,8 @@
 namespace inlay::ir {
 
 // Extents that must be 0 or more in a run for the call to mean what its type says: "n-seq" of a slice that takes seq
-// elements of n, "n-3" of one that drops three or of a pad that reflects two, "n-1" of a resize from n. None of other
-// calls, and none that is known.
+// elements of n, "n-3" of one that drops three or of a pad that reflects two, "n-1" of a resize from n, "n-5" of the
+// largest five of n. None of other calls, and none that is known.
 absl::StatusOr<std::vector<Dim>> RequiredExtents(const Binding& binding);
 
 // Main's attribute (strings): expressions over the symbols of its parameters that must be 0 or more in a run, such as

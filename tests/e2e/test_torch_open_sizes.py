@@ -117,6 +117,30 @@ class Sound(nn.Module):
         return self.rnn(y.transpose(1, 2))[0], frames, y.std(-1), torch.roll(frames, 2, 1)
 
 
+class Sampling(nn.Module):
+    """Any number of sequences and words: the likeliest that are so much together, the best few, the middle; how much is
+    left, and the best so far, of any length."""
+
+    def forward(self, scores):
+        ordered, at = scores.sort(1, descending=True)
+        kept = ordered.softmax(1).cumsum(1) < 0.9
+        nucleus = torch.zeros_like(scores).scatter(1, at, kept.float())
+        left = (1 - scores.sigmoid() / 8).cumprod(1)
+        return (nucleus, *scores.topk(3), scores.argsort(0), *scores.median(1), left, *scores.cummax(1),
+                *scores.cummin(0), scores.logcumsumexp(1))  # fmt: skip
+
+
+class Peaks(nn.Module):
+    """Images of any size: where their windows' largest are, those alone in an image again; similarities of its columns."""
+
+    def forward(self, x):
+        y, at = F.max_pool2d(x, 3, 2, 1, return_indices=True)
+        ceiled, last = F.max_pool2d(x, 3, 2, return_indices=True, ceil_mode=True)
+        alone = torch.zeros_like(x).flatten(2).scatter(2, at.flatten(2), y.flatten(2)).view_as(x)
+        alike = x.transpose(2, 3) @ x.relu()
+        return y, at, ceiled, last, alone, alike.diagonal(0, -2, -1), alike.diagonal(-1, -2, -1)
+
+
 def images(n, h, w):
     return (torch.randn(n, 3, h, w),)
 
@@ -134,6 +158,8 @@ CASES = {
     "hourglass": (Hourglass, images, ({0: D, 2: D, 3: D},), [(2, 32, 64), (1, 55, 8), (3, 36, 31)]),
     "tokens": (Tokens, tokens, ({0: D, 1: D}, {0: D, 1: D}), [(2, 9), (1, 100), (3, 17), (2, 64)]),
     "sound": (Sound, sound, ({0: D},), [(2, 200), (5, 200)]),
+    "peaks": (Peaks, images, ({0: D, 2: D, 3: D},), [(2, 20, 32), (1, 5, 7), (3, 33, 12)]),
+    "sampling": (Sampling, sound, ({0: D, 1: D},), [(2, 200), (5, 31), (3, 10007), (1, 3)]),
 }
 
 
@@ -153,7 +179,9 @@ def test_one_import_serves_all_sizes(name, client):
         close(main(*given), model(*given))
 
 
-@pytest.mark.parametrize("name", ["images", "hourglass", "tokens"])  # PyTorch itself unrolls a recurrence
+@pytest.mark.parametrize(
+    "name", ["images", "hourglass", "tokens", "peaks", "sampling"]
+)  # PyTorch itself unrolls a recurrence
 def test_one_compile_serves_all_sizes(name, compiled, caplog):
     kind, inputs, _, sizes = CASES[name]
     model = network(kind)
@@ -264,6 +292,13 @@ def test_runs_that_the_program_is_not_for_are_refused(client, tmp_path):
             run(torch.randn(7, 13))
 
 
+def test_runs_with_fewer_than_the_largest_few_are_refused(client):
+    module = inlay.from_torch(network(Sampling), sound(2, 200), dynamic_shapes=({0: D, 1: D},))
+    main = inlay.build(module, VM, server=client).jit()["main"]
+    with pytest.raises(inlay.InlayError, match=r"the model needs '\S+' to be 3 or more; it is 2 from input 'scores'"):
+        main(*sound(4, 2))
+
+
 def test_runs_whose_feature_maps_do_not_fit_are_refused(client):
     model = network(Hourglass)
     module = inlay.from_torch(model, images(2, 32, 64), dynamic_shapes=({0: D, 2: D, 3: D},))
@@ -332,11 +367,14 @@ def test_numbers_of_the_caller_are_fixed_or_open(compiled):
 
 
 def test_sizes_that_cannot_stay_open_are_compiled_for_each(compiled, caplog):
-    function = compiled(lambda x: x.sort(1).values)
+    def smaller(x):
+        return F.interpolate(x, size=(4, 3), mode="bilinear", antialias=True)
+
+    function = compiled(smaller)
     with caplog.at_level("INFO", logger="inlay.torch"):
         for length in (5, 9, 17):
-            x = torch.randn(3, length)
-            close(function(x), x.sort(1).values)
+            x = torch.randn(2, 3, length, 6)
+            close(function(x), smaller(x))
     assert sum("for each size that occurs" in message for message in caplog.messages) == 1
 
 

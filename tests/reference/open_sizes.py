@@ -49,6 +49,8 @@ def _set(binding, extents: list) -> None:
         for i, extent in enumerate(extents):
             if extent is not None:
                 attrs["ends"].ints.v[i] = attrs["begins"].ints.v[i] + extent
+    elif binding.call.op == "topk":
+        attrs["k"].i = extents[0]
     else:
         where = attrs["sizes" if binding.call.op == "resize" else "shape"].ints.v
         for i, extent in enumerate(extents):

@@ -298,22 +298,52 @@ op("argmax")(_arg(np.argmax))
 op("argmin")(_arg(np.argmin))
 
 
-@op("cumsum")
-def _cumsum(args, attrs):
-    x, axis = wide(args[0]), attrs["axis"]
-    if attrs.get("reverse", False):
-        x = np.flip(x, axis)
-    total = np.cumsum(x, axis=axis, dtype=x.dtype)
-    if attrs.get("exclusive", False):
-        total = total - x if not is_float(x.dtype) else _shifted(total, axis)
-    if attrs.get("reverse", False):
-        total = np.flip(total, axis)
-    return narrow(total, args[0].dtype)
+def _cumulative(accumulate, nothing):
+    """accumulate: as np.cumsum; nothing: what it makes of no elements."""
+
+    def run(args, attrs):
+        x, axis = wide(args[0]), attrs["axis"]
+        if attrs.get("reverse", False):
+            x = np.flip(x, axis)
+        made = accumulate(x, axis=axis, dtype=x.dtype)
+        if attrs.get("exclusive", False):
+            before = np.full_like(np.take(made, [0], axis=axis), nothing) if made.shape[axis] else made
+            made = np.concatenate([before, np.take(made, range(made.shape[axis] - 1), axis=axis)], axis=axis)
+        if attrs.get("reverse", False):
+            made = np.flip(made, axis)
+        return narrow(made, args[0].dtype)
+
+    return run
 
 
-def _shifted(total, axis):
-    zero = np.zeros_like(np.take(total, [0], axis=axis)) if total.shape[axis] else total
-    return np.concatenate([zero, np.take(total, range(total.shape[axis] - 1), axis=axis)], axis=axis)
+op("cumsum")(_cumulative(np.cumsum, 0))
+op("cumprod")(_cumulative(np.cumprod, 1))
+
+
+def _cumulative_extreme(ufunc, covers):
+    """covers: whether a new element takes the place of the best one before it; a NaN always does."""
+
+    def run(args, attrs):
+        x, axis = args[0], attrs["axis"]
+        lines = np.moveaxis(wide(x), axis, -1)
+        best = ufunc.accumulate(lines, axis=-1) if lines.size else lines
+        places = np.arange(lines.shape[-1])
+        takes = np.isnan(lines) if is_float(lines.dtype) else np.zeros(lines.shape, bool)
+        takes |= covers(lines, best)
+        at = np.maximum.accumulate(np.where(takes, places, 0), axis=-1) if lines.size else np.zeros(lines.shape)
+        return np.moveaxis(best, -1, axis).astype(x.dtype), np.moveaxis(at, -1, axis).astype(np.int64)
+
+    return run
+
+
+op("cummax")(_cumulative_extreme(np.maximum, np.greater_equal))
+op("cummin")(_cumulative_extreme(np.minimum, np.less_equal))
+
+
+@op("logcumsumexp")
+def _logcumsumexp(args, attrs):
+    x = wide(args[0]).astype(np.float64)
+    return narrow(np.logaddexp.accumulate(x, axis=attrs["axis"]) if x.size else x, args[0].dtype)
 
 
 @op("softmax")

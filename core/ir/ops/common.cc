@@ -7,6 +7,8 @@
 namespace inlay::ir::ops {
 namespace {
 
+constexpr size_t kMaxText = 1024;  // of an extent
+
 absl::string_view Describe(DTypes set) {
   switch (set) {
     case DTypes::kF:
@@ -105,7 +107,6 @@ absl::StatusOr<std::vector<Dim>> Broadcast(const std::vector<Dim>& a, const std:
 }
 
 absl::StatusOr<std::vector<Dim>> ShapeAttr(const InferContext& ctx, int* rest, const std::string& attr) {
-  constexpr size_t kMaxText = 1024;
   std::vector<int64_t> shape = ctx.attrs.Ints(attr);
   std::vector<std::string> names(shape.size());
   if (ctx.attrs.Has("dims")) {
@@ -148,6 +149,26 @@ absl::StatusOr<std::vector<Dim>> ShapeAttr(const InferContext& ctx, int* rest, c
     ctx.attrs.Erase("dims");
   }
   return dims;
+}
+
+absl::StatusOr<Dim> ExtentAttr(const InferContext& ctx, const std::string& attr) {
+  Dim extent = ctx.attrs.Int(attr);
+  if (ctx.attrs.Has("dims")) {
+    const std::vector<std::string> names = std::get<std::vector<std::string>>(ctx.attrs.values().find("dims")->second);
+    if (extent != Dim(-1) || names.size() != 1 || names[0].empty() || names[0].size() > kMaxText) {
+      return absl::InvalidArgumentError(absl::StrCat("attribute 'dims' has ", names.size(), " elements and '", attr,
+                                                     "' is ", extent.ToString(), "; it must be -1, and have a name"));
+    }
+    extent = CanonicalDim(names[0]);
+    ctx.attrs.Erase("dims");
+    if (!extent.is_static()) ctx.attrs.Set("dims", std::vector<std::string>{extent.symbol()});
+  }
+  if (!extent.is_static()) return extent;
+  if (extent.value() < 0) {
+    return absl::InvalidArgumentError(absl::StrCat("attribute '", attr, "' is ", extent.value(), "; it is an extent"));
+  }
+  ctx.attrs.Set(attr, extent.value());
+  return extent;
 }
 
 absl::StatusOr<int> CanonicalAxis(const InferContext& ctx, absl::string_view name, int rank) {

@@ -36,6 +36,9 @@ absl::StatusOr<std::vector<Dim>> Broadcast(const std::vector<Dim>& a, const std:
 // result.
 absl::StatusOr<std::vector<Dim>> ShapeAttr(const InferContext& ctx, int* rest, const std::string& attr = "shape");
 
+// The same of one extent: an attribute (int), or -1 where 'dims' names it.
+absl::StatusOr<Dim> ExtentAttr(const InferContext& ctx, const std::string& attr);
+
 // The attribute's axis (of a tensor of that rank) made non-negative, also in the attribute.
 absl::StatusOr<int> CanonicalAxis(const InferContext& ctx, absl::string_view name, int rank);
 // Same of a list: distinct, sorted; empty or absent = all.

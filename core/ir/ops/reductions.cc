@@ -55,17 +55,31 @@ OpSchema AlongAxis(std::string name, DTypes dtypes, std::vector<AttrSpec> attrs,
                 });
 }
 
+// The values, and where along the axis they were.
+Type WithPlaces(DType dtype, const std::vector<Dim>& dims) {
+  return TupleType{{TensorType{dtype, dims}, TensorType{DType::kI64, dims}}};
+}
+
+absl::StatusOr<Type> InferCumulativeExtreme(const InferContext& ctx) {
+  INLAY_RETURN_IF_ERROR(CheckDType(ctx, 0, DTypes::kN));
+  INLAY_RETURN_IF_ERROR(CanonicalAxis(ctx, "axis", ctx.arg(0).rank()).status());
+  return WithPlaces(ctx.arg(0).dtype, ctx.arg(0).dims);
+}
+
+// Of an open axis a run is asked whether it has k elements (required_extents.h).
 absl::StatusOr<Type> InferTopK(const InferContext& ctx) {
   const TensorType& x = ctx.arg(0);
-  INLAY_ASSIGN_OR_RETURN(int axis, CanonicalAxis(ctx, "axis", x.rank()));
-  INLAY_ASSIGN_OR_RETURN(int64_t extent, StaticExtent(x, axis, "topk"));
-  const int64_t k = ctx.attrs.Int("k");
-  if (k < 0 || k > extent) {
-    return absl::InvalidArgumentError(absl::StrCat("k is ", k, "; axis ", axis, " has ", extent, " elements"));
+  INLAY_ASSIGN_OR_RETURN(const int axis, CanonicalAxis(ctx, "axis", x.rank()));
+  INLAY_ASSIGN_OR_RETURN(const Dim k, ExtentAttr(ctx, "k"));
+  INLAY_ASSIGN_OR_RETURN(Dim left, MulDims(k, -1));
+  INLAY_ASSIGN_OR_RETURN(left, AddDims(left, x.dims[axis]));
+  if (left.is_static() && left.value() < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("k is ", k.ToString(), "; axis ", axis, " has ", x.dims[axis].ToString(), " elements"));
   }
   std::vector<Dim> dims = x.dims;
   dims[axis] = k;
-  return Type(TupleType{{TensorType{x.dtype, dims}, TensorType{DType::kI64, dims}}});
+  return WithPlaces(x.dtype, dims);
 }
 
 INLAY_REGISTER_OP(Reduce("reduce_sum", DTypes::kN));
@@ -79,13 +93,23 @@ INLAY_REGISTER_OP(AlongAxis("cumsum", DTypes::kN,
                             {Required("axis", AttrKind::kInt), WithDefault("exclusive", AttrKind::kBool, false),
                              WithDefault("reverse", AttrKind::kBool, false)},
                             OpPattern::kOpaque));
+INLAY_REGISTER_OP(AlongAxis("cumprod", DTypes::kN,
+                            {Required("axis", AttrKind::kInt), WithDefault("exclusive", AttrKind::kBool, false),
+                             WithDefault("reverse", AttrKind::kBool, false)},
+                            OpPattern::kOpaque));
+INLAY_REGISTER_OP(AlongAxis("logcumsumexp", DTypes::kF, {Required("axis", AttrKind::kInt)}, OpPattern::kOpaque));
+INLAY_REGISTER_OP(Schema("cummax", 1, 1, {Required("axis", AttrKind::kInt)}, OpPattern::kOpaque,
+                         InferCumulativeExtreme));
+INLAY_REGISTER_OP(Schema("cummin", 1, 1, {Required("axis", AttrKind::kInt)}, OpPattern::kOpaque,
+                         InferCumulativeExtreme));
 // Reductions with their epilogue: what makes their input may be fused into them, elementwise users onto them.
 INLAY_REGISTER_OP(AlongAxis("softmax", DTypes::kF, {WithDefault("axis", AttrKind::kInt, int64_t{-1})},
                             OpPattern::kReduction));
 INLAY_REGISTER_OP(AlongAxis("log_softmax", DTypes::kF, {WithDefault("axis", AttrKind::kInt, int64_t{-1})},
                             OpPattern::kReduction));
 INLAY_REGISTER_OP(Schema("topk", 1, 1,
-                         {Required("k", AttrKind::kInt), WithDefault("axis", AttrKind::kInt, int64_t{-1}),
+                         {Required("k", AttrKind::kInt), MayBeAbsent("dims", AttrKind::kStrings),
+                          WithDefault("axis", AttrKind::kInt, int64_t{-1}),
                           WithDefault("largest", AttrKind::kBool, true), WithDefault("sorted", AttrKind::kBool, true)},
                          OpPattern::kOpaque, InferTopK));
 

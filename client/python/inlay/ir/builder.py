@@ -125,12 +125,8 @@ class FunctionBuilder:
                         raise ValueError(f"attribute {name} is missing")
                     full[name] = default
                     continue
-                if kind == "extents":
-                    value = [dims.canonical(v) if isinstance(v, str) else v for v in value]
-                    # -1 and a text beside it where it is symbolic (OPS.md, "Symbolic extents")
-                    if symbols := [v if isinstance(v, str) else "" for v in value] if dims.symbols(value) else []:
-                        binding.attrs["dims"].CopyFrom(encode_attr(symbols, "strings"))
-                    binding.attrs[name].CopyFrom(encode_attr([-1 if isinstance(v, str) else v for v in value], "ints"))
+                if kind in ("extent", "extents"):
+                    value = self._encode_extents(binding, name, value, single=kind == "extent")
                 else:
                     binding.attrs[name].CopyFrom(encode_attr(value, kind))
                 full[name] = dtype_name(value) if kind == "dtype" else value
@@ -139,6 +135,18 @@ class FunctionBuilder:
             raise InvalidModelError(f"{where}{op_name}: {error}") from None
         binding.args.extend(self._operand(a) for a in args)
         return self._bind(binding, inferred)
+
+    @staticmethod
+    def _encode_extents(binding: ir_pb2.Binding, name: str, value: Any, single: bool) -> Any:
+        """Sets the attribute: -1, and a text beside it, where it is symbolic (OPS.md, "Symbolic extents"). Gives it in
+        normal form."""
+        listed = [dims.canonical(v) if isinstance(v, str) else v for v in ([value] if single else value)]
+        if dims.symbols(listed):
+            texts = [v if isinstance(v, str) else "" for v in listed]
+            binding.attrs["dims"].CopyFrom(encode_attr(texts, "strings"))
+        numbers = [-1 if isinstance(v, str) else v for v in listed]
+        binding.attrs[name].CopyFrom(encode_attr(numbers[0], "int") if single else encode_attr(numbers, "ints"))
+        return listed[0] if single else listed
 
     def extent(self, dim: Dim) -> Var:
         """An extent as data, i64[1]: one that a run alone knows is the sum of as many ones."""

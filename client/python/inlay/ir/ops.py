@@ -162,10 +162,22 @@ def _arg(args, attrs):
     return TensorType("i64", reduced(args[0].shape, [attrs["axis"]], attrs["keepdims"]))
 
 
-@op("cumsum", axis="int", exclusive=("bool", False), reverse=("bool", False))
-def _cumsum(args, attrs):
+@op("cumsum", "cumprod", axis="int", exclusive=("bool", False), reverse=("bool", False))
+def _cumulative(args, attrs):
     dims.axis(attrs["axis"], args[0].rank)
     return _unary(N)(args, attrs)
+
+
+@op("cummax", "cummin", axis="int")
+def _cumulative_extreme(args, attrs):
+    dims.axis(attrs["axis"], args[0].rank)
+    return _unary(N)(args, attrs), _unary(N, "i64")(args, attrs)
+
+
+@op("logcumsumexp", axis="int")
+def _logcumsumexp(args, attrs):
+    dims.axis(attrs["axis"], args[0].rank)
+    return _unary(FLOATS)(args, attrs)
 
 
 @op("softmax", "log_softmax", axis=("int", -1))
@@ -174,15 +186,16 @@ def _softmax(args, attrs):
     return _unary(FLOATS)(args, attrs)
 
 
-@op("topk", k="int", axis=("int", -1), largest=("bool", True), sorted=("bool", True))
+@op("topk", k="extent", axis=("int", -1), largest=("bool", True), sorted=("bool", True))
 def _topk(args, attrs):
     _count(args, 1)
     shape = list(args[0].shape)
     axis = dims.axis(attrs["axis"], len(shape))
-    extent = shape[axis]
-    if attrs["k"] < 0 or (isinstance(extent, int) and attrs["k"] > extent):
-        raise ValueError(f"k {attrs['k']} is outside extent {extent}")
-    shape[axis] = attrs["k"]
+    k, extent = attrs["k"], shape[axis]
+    left = dims.sub(extent, k)  # of an open one a run is asked
+    if (isinstance(k, int) and k < 0) or (isinstance(left, int) and left < 0):
+        raise ValueError(f"k {k} is outside extent {extent}")
+    shape[axis] = k
     return TensorType(args[0].dtype, tuple(shape)), TensorType("i64", tuple(shape))
 
 

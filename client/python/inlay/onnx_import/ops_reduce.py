@@ -72,31 +72,13 @@ def arg_reduce(ctx: NodeContext) -> Value:
     )  # fmt: skip
 
 
-@converter("CumSum")
-def cumsum(ctx: NodeContext) -> Value:
+@converter("CumSum", "CumProd")
+def cumulative(ctx: NodeContext) -> Value:
     axis = ctx.axis(int(ctx.const(1, "the axis").reshape(-1)[0]), ctx[0].rank)
     return ctx.op(
-        "cumsum", ctx[0], axis=axis, exclusive=bool(ctx.attr("exclusive", 0)), reverse=bool(ctx.attr("reverse", 0))
-    )
-
-
-@converter("CumProd")
-def cumprod(ctx: NodeContext) -> Value:
-    """One product an element of the axis: meant for short axes."""
-    x = ctx[0]
-    axis = ctx.axis(int(ctx.const(1, "the axis").reshape(-1)[0]), x.rank)
-    extent = ctx.static_shape(x, "CumProd")[axis]
-    if not 0 < extent <= 256:
-        raise Unsupported(f"a cumulative product over {extent} elements")
-    parts = ctx.op("split", x, axis=axis, sizes=[1] * extent)
-    reverse, exclusive = bool(ctx.attr("reverse", 0)), bool(ctx.attr("exclusive", 0))
-    parts = list(parts)[::-1] if reverse else list(parts)
-    if exclusive:
-        parts = [ctx.op("full", shape=list(parts[0].shape), value=1, dtype=x.dtype), *parts[:-1]]
-    running = [parts[0]]
-    for part in parts[1:]:
-        running.append(ctx.op("mul", running[-1], part))
-    return ctx.op("concat", *(running[::-1] if reverse else running), axis=axis)
+        ctx.node.op_type.lower(), ctx[0], axis=axis,
+        exclusive=bool(ctx.attr("exclusive", 0)), reverse=bool(ctx.attr("reverse", 0)),
+    )  # fmt: skip
 
 
 # --- Softmax and its kin: before opset 13 they see [prod(shape[:axis]), prod(shape[axis:])] ---------------------------
@@ -141,7 +123,7 @@ def hardmax(ctx: NodeContext) -> Value:
 @converter("TopK")
 def topk(ctx: NodeContext) -> tuple:
     x = ctx[0]
-    k = ctx.required("k") if ctx.opset < 10 else int(ctx.const(1, "k").reshape(-1)[0])
+    k = ctx.required("k") if ctx.opset < 10 else ctx.extents(1, "k")[0]
     return ctx.op(
         "topk", x, k=k, axis=ctx.axis(ctx.attr("axis", -1), x.rank), largest=bool(ctx.attr("largest", 1)),
         sorted=bool(ctx.attr("sorted", 1)),

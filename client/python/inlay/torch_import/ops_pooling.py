@@ -72,28 +72,34 @@ def max_pool_with_indices(
         raise Unsupported(f"the indices of windows of {math.prod(kernel)} elements")
     lead, extents, out = x.rank - n, x.shape[x.rank - n :], values.shape[x.rank - n :]
     taps = np.stack(np.meshgrid(*(np.arange(k) for k in kernel), indexing="ij"), -1).reshape(-1, n)
-    reach = [(o - 1) * s + (k - 1) * d + 1 for o, s, k, d in zip(out, steps, kernel, apart, strict=True)]
-    after = [max(r - b - e, 0) for r, b, e in zip(reach, before, extents, strict=True)]
     low = -math.inf if is_float(x) else float(np.iinfo(x.type.numpy).min)
+    # In ceil mode the last window may reach over the pads.
+    after = [b + (s - 1 if ceil_mode else 0) for b, s in zip(before, steps, strict=True)]
     wide = ctx.op("pad", x, pads=[*[0] * lead, *before, *[0] * lead, *after], value=low)
     parts = []
     for tap in taps:
-        begins = [int(t) * d for t, d in zip(tap, apart, strict=True)]
-        ends = [b + (o - 1) * s + 1 for b, o, s in zip(begins, out, steps, strict=True)]
-        part = ctx.op(
-            "slice", wide, begins=[0] * lead + begins, ends=[*x.shape[:lead], *ends], steps=[1] * lead + steps
-        )
+        part = wide
+        for i, t in enumerate(tap):
+            part = _every(ctx, part, lead + i, int(t) * apart[i], out[i], steps[i])
         parts.append(ctx.reshape(part, [1, *part.shape]))
     best = ctx.op("argmax", ctx.op("concat", *parts, axis=0), axis=0, keepdims=False)
-    # Where each window's each tap stands in the plane; -1 in the padding, which never wins.
-    places: Any = 0
+    # Where the tap that is the best stands in the plane; padding never wins.
+    place = None
     for i in range(n):
-        at = np.arange(out[i])[:, None] * steps[i] - before[i] + taps[:, i] * apart[i]
-        shape = [-1 if j == i else 1 for j in range(n)]
-        places = places * extents[i] + at.T.reshape(len(taps), *shape)
-    table = ctx.literal(np.broadcast_to(places, (len(taps), *out)).reshape(len(taps), -1), "i64")
-    flat = ctx.reshape(best, [math.prod(x.shape[:lead]), math.prod(out)])
-    return values, ctx.reshape(ctx.op("gather_elements", table, flat, axis=0), best.shape)
+        begins = ctx.op("iota", shape=[out[i], *[1] * (n - 1 - i)], axis=0, dtype="i64")
+        begins = ctx.op("mul", begins, ctx.literal(steps[i], "i64"))
+        at = ctx.op("gather", ctx.literal(taps[:, i] * apart[i] - before[i], "i64"), best, axis=0)
+        at = ctx.op("add", begins, at)
+        place = at if place is None else ctx.op("add", ctx.op("mul", place, ctx.tensor(extents[i], "i64")), at)
+    return values, place
+
+
+def _every(ctx: NodeContext, x: Var, axis: int, begin: int, count: Any, step: int) -> Var:
+    """x[begin::step] of an axis, of that `count` elements, which are there."""
+    if isinstance(count, Extent):
+        at = ctx.op("mul", ctx.op("iota", shape=[count], axis=0, dtype="i64"), ctx.literal(step, "i64"))
+        return ctx.op("gather", x, ctx.op("add", at, ctx.literal(begin, "i64")), axis=axis)
+    return ctx.slice(x, axis, begin, begin + (count - 1) * step + 1, step)
 
 
 @converter(*(f"avg_pool{n}d.default" for n in (1, 2, 3)))

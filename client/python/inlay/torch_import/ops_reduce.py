@@ -6,8 +6,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from inlay.torch_import.ops_logic import truth
 from inlay.torch_import.registry import Extent, NodeContext, Unsupported, Var, converter, is_float
 
@@ -109,54 +107,21 @@ def cumprod(ctx: NodeContext, x: Var, dim: int, *, dtype: Any = None) -> Var:
     if x.rank == 0:
         return ctx.narrow(x)
     axis = ctx.axis(dim, x.rank)
-    return ctx.narrow(_back(ctx, ctx.op("reduce_prod", _prefixes(ctx, x, axis, 1), axes=[x.rank]), axis))
+    return ctx.narrow(ctx.op("cumprod", x, axis=axis))
 
 
 @converter("logcumsumexp.default")
 def logcumsumexp(ctx: NodeContext, x: Var, dim: int) -> Var:
-    wide = ctx.wide(x)
-    if x.rank == 0:
-        return x
-    axis = ctx.axis(dim, x.rank)
-    return ctx.narrow(_back(ctx, logsumexp(ctx, _prefixes(ctx, wide, axis, -math.inf), [x.rank]), axis))
+    return x if x.rank == 0 else ctx.narrow(ctx.op("logcumsumexp", ctx.wide(x), axis=ctx.axis(dim, x.rank)))
 
 
 @converter("cummax.default", "cummin.default")
-def cumulative_extreme(ctx: NodeContext, x: Var, dim: int) -> tuple[Var, Var | None]:
-    """Of equals the last one's index, in the prefix: what stands behind it is never larger, but may be as large."""
+def cumulative_extreme(ctx: NodeContext, x: Var, dim: int) -> tuple[Var, Var]:
     if x.rank == 0:
         return x, ctx.literal(0, "i64")
-    name = ctx.name.partition(".")[0].removeprefix("cum")
-    axis = ctx.axis(dim, x.rank)
-    worst = -math.inf if name == "max" else math.inf
-    if not is_float(x):
-        bounds = np.iinfo("u1" if x.dtype == "bool" else x.type.numpy)
-        worst = bounds.min if name == "max" else bounds.max
-    rows = _prefixes(ctx, ctx.cast(x, "u8") if x.dtype == "bool" else x, axis, worst)
-    values = ctx.cast(_back(ctx, ctx.op(f"reduce_{name}", rows, axes=[x.rank]), axis), x.dtype)
-    if not ctx.wants(1):
-        return values, None
-    at = ctx.op(f"arg{name}", rows, axis=x.rank, keepdims=False, select_last=True)
-    here = ctx.op("iota", shape=[x.shape[axis]], axis=0, dtype="i64")
-    return values, _back(ctx, ctx.op("minimum", at, here), axis)
-
-
-def _prefixes(ctx: NodeContext, x: Var, axis: int, rest: Any) -> Var:
-    """[..., i, j]: of the axis, which is now the last, the elements j up to i; behind them `rest`. That is as many
-    operations as a square has elements, so short axes only."""
-    extent = x.shape[axis]
-    if extent > 256:
-        raise Unsupported(f"{ctx.name.partition('.')[0]} along {extent} elements")
-    rows = ctx.transpose(x, [i for i in range(x.rank) if i != axis] + [axis])
-    rows = ctx.expand(ctx.reshape(rows, [*rows.shape[:-1], 1, extent]), [*rows.shape[:-1], extent, extent])
-    j, i = (ctx.op("iota", shape=s, axis=a, dtype="i64") for s, a in (([1, extent], 1), ([extent, 1], 0)))
-    return ctx.op("where", ctx.op("less_equal", j, i), rows, ctx.like(rest, rows))
-
-
-def _back(ctx: NodeContext, y: Var, axis: int) -> Var:
-    """The last axis moved to where it was."""
-    last = y.rank - 1
-    return ctx.transpose(y, [*range(axis), last, *range(axis, last)])
+    numbers = ctx.cast(x, "u8") if x.dtype == "bool" else x
+    values, at = ctx.op(ctx.name.partition(".")[0], numbers, axis=ctx.axis(dim, x.rank))
+    return ctx.cast(values, x.dtype), at
 
 
 def _moments(ctx: NodeContext, x: Var, dims: Any, correction: Any) -> tuple[Var, Var, list[int]]:

@@ -303,9 +303,22 @@ def diagonal(ctx: NodeContext, x: Var, offset: int = 0, dim1: int = 0, dim2: int
     a, b = ctx.axis(dim1, x.rank), ctx.axis(dim2, x.rank)
     rest = [i for i in range(x.rank) if i not in (a, b)]
     rows, columns = x.shape[a], x.shape[b]
-    at = np.diagonal(np.arange(rows * columns).reshape(rows, columns), offset)
+    if isinstance(rows, Extent) or isinstance(columns, Extent):
+        at = _open_diagonal(ctx, rows, columns, offset)
+    else:
+        at = ctx.literal(np.diagonal(np.arange(rows * columns).reshape(rows, columns), offset), "i64")
     flat = ctx.reshape(ctx.transpose(x, [*rest, a, b]), [*(x.shape[i] for i in rest), rows * columns])
-    return ctx.op("gather", flat, ctx.literal(at, "i64"), axis=len(rest))
+    return ctx.op("gather", flat, at, axis=len(rest))
+
+
+def _open_diagonal(ctx: NodeContext, rows: Any, columns: Any, offset: int) -> Var:
+    """Where its elements are in the plane as one row. Raises Unsupported where a run alone says which side ends it."""
+    below, right = max(-offset, 0), max(offset, 0)
+    count = min(rows - below, columns - right)
+    ctx.require(count)
+    steps = ctx.op("iota", shape=[count], axis=0, dtype="i64")
+    begin = ctx.tensor(below * columns + right, "i64")
+    return ctx.op("add", ctx.op("mul", steps, ctx.tensor(columns + 1, "i64")), begin)
 
 
 @converter("diagonal_scatter.default")
@@ -313,14 +326,28 @@ def diagonal_scatter(ctx: NodeContext, x: Var, part: Var, offset: int = 0, dim1:
     a, b = ctx.axis(dim1, x.rank), ctx.axis(dim2, x.rank)
     order = [i for i in range(x.rank) if i not in (a, b)] + [a, b]
     rows, columns = x.shape[a], x.shape[b]
-    source = np.arange(rows * columns)
-    at = np.diagonal(source.reshape(rows, columns), offset)
-    source[at] = rows * columns + np.arange(len(at))
     turned = ctx.transpose(x, order)
     flat = ctx.reshape(turned, [*turned.shape[:-2], rows * columns])
     joined = ctx.op("concat", flat, ctx.cast(part, x.dtype), axis=x.rank - 2)
-    made = ctx.reshape(ctx.op("gather", joined, ctx.literal(source, "i64"), axis=x.rank - 2), turned.shape)
+    source = _with_diagonal_behind(ctx, rows, columns, offset)
+    made = ctx.reshape(ctx.op("gather", joined, source, axis=x.rank - 2), turned.shape)
     return ctx.transpose(made, [order.index(i) for i in range(x.rank)])
+
+
+def _with_diagonal_behind(ctx: NodeContext, rows: Any, columns: Any, offset: int) -> Var:
+    """Of a plane as one row: where in that row, or behind it in that of a diagonal, each element is."""
+    if not (isinstance(rows, Extent) or isinstance(columns, Extent)):
+        source = np.arange(rows * columns)
+        at = np.diagonal(source.reshape(rows, columns), offset)
+        source[at] = rows * columns + np.arange(len(at))
+        return ctx.literal(source, "i64")
+    row = ctx.op("iota", shape=[rows, 1], axis=0, dtype="i64")
+    column = ctx.op("iota", shape=[1, columns], axis=1, dtype="i64")
+    own = ctx.op("add", ctx.op("mul", row, ctx.tensor(columns, "i64")), column)
+    size = ctx.op("mul", ctx.tensor(rows, "i64"), ctx.tensor(columns, "i64"))
+    behind = ctx.op("sub", ctx.op("add", row, size), ctx.literal(max(-offset, 0), "i64"))
+    on = ctx.op("equal", ctx.op("sub", column, row), ctx.literal(offset, "i64"))
+    return ctx.reshape(ctx.op("where", on, behind, own), [rows * columns])
 
 
 @converter("unfold.default")

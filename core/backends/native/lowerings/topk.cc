@@ -4,7 +4,6 @@
 #include "core/backends/native/function_emitter.h"
 #include "core/backends/native/loops.h"
 #include "core/backends/native/lowering.h"
-#include "core/backends/native/rounding.h"
 
 namespace inlay::native {
 namespace {
@@ -93,22 +92,53 @@ struct TopK {
   }
 };
 
+// Where heaps of `count` lie: one on a task's stack where it is known to have room there, else one for each row in
+// memory of the call.
+class HeapMemory {
+ public:
+  HeapMemory(FunctionEmitter& f, const Extent& rows, const Extent& count, int64_t value_bytes)
+      : count_(count), value_bytes_(value_bytes) {
+    on_stack_ = count.is_static() && count.value() <= Kernel::kMaxStackBytes / (value_bytes + kIndexBytes);
+    if (on_stack_) return;
+    values_ = f.Temporary(rows * count * Extent(value_bytes));
+    indices_ = f.Temporary(rows * count * Extent(kIndexBytes));
+  }
+
+  // Emit at the kernel's start.
+  struct Task {
+    Value values, indices;
+  };
+  Task Of(Kernel& k) const {
+    if (!on_stack_) return {k.Pointer(values_), k.Pointer(indices_)};
+    return {k.Scratch(count_.value() * value_bytes_), k.Scratch(count_.value() * kIndexBytes)};
+  }
+  Task OfRow(Ops& o, const Task& task, Value row) const {
+    if (on_stack_) return task;
+    auto at = [&](Value base, int64_t bytes) { return o.At(base, o.Mul(o.Mul(row, count_), bytes), o.b.getI8Type()); };
+    return {at(task.values, value_bytes_), at(task.indices, kIndexBytes)};
+  }
+
+ private:
+  static constexpr int64_t kIndexBytes = 8;
+  Extent count_;
+  int64_t value_bytes_;
+  bool on_stack_;
+  Buffer values_, indices_;
+};
+
 // `lanes`: of vectors along the axis; 1, unless that is the last.
 void EmitTopK(FunctionEmitter& f, const Node& n, int64_t axis, int64_t lanes, int cost) {
   const Tensor &x = n.in(0), &out = n.out(0);
-  const int64_t extent = x.dims[axis].value(), count = out.dims[axis].value();
+  const Extent extent = x.dims[axis], count = out.dims[axis];
   Shape others = x.dims;
   others.erase(others.begin() + axis);
-  int64_t value_bytes = RoundUp(count * ir::ByteSize(x.dtype), kLineBytes), bytes = value_bytes + count * 8;
-  bool on_stack = bytes <= Kernel::kMaxStackBytes;
-  Buffer memory;
-  if (!on_stack) memory = f.Temporary(Product(others) * (RoundUp(bytes, kLineBytes)));
-  f.Parallel(Product(others), extent * (cost + 10.0) / lanes, [&](Kernel& k, Value begin, Value end) {
+  const HeapMemory memory(f, Product(others), count, ir::ByteSize(x.dtype));
+  f.Parallel(Product(others), Cycles(extent) * (cost + 10.0) / lanes, [&](Kernel& k, Value begin, Value end) {
     Ops& o = k.o;
-    Value base = on_stack ? k.Scratch(bytes) : k.Pointer(memory);
+    const HeapMemory::Task heaps = memory.Of(k);
     o.For(begin, end, 1, [&](Value item) {
-      Value mine = on_stack ? base : o.At(base, o.Mul(item, RoundUp(bytes, kLineBytes)), o.b.getI8Type());
-      TopK heap{k, n, n.attrs->BoolOr("largest", true), mine, o.At(mine, value_bytes, o.b.getI8Type())};
+      const HeapMemory::Task mine = memory.OfRow(o, heaps, item);
+      TopK heap{k, n, n.attrs->BoolOr("largest", true), mine.values, mine.indices};
       Indices at = Delinearise(o, item, others);
       auto place = [&](const Index& i) {
         Indices where = at;
@@ -143,10 +173,12 @@ void EmitTopK(FunctionEmitter& f, const Node& n, int64_t axis, int64_t lanes, in
           o.If(heap.MayEnter(v), [&] { o.If(enters(), [&] { heap.SiftDown(o.Int(count), v, i); }); });
         });
       };
-      const int64_t vectors_end = lanes == 1 ? count : extent - (extent - count) % lanes;
-      o.For(o.Int(count), o.Int(vectors_end), lanes,
-            [&](Value i) { o.If(heap.MayEnter(elements(i, lanes)), [&] { enter(i, o.Add(i, lanes)); }); });
-      enter(o.Int(vectors_end), o.Int(extent));
+      if (extent != count) {
+        const Extent vectors_end = lanes == 1 ? count : extent - (extent - count) % lanes;
+        o.For(o.Int(count), o.Int(vectors_end), lanes,
+              [&](Value i) { o.If(heap.MayEnter(elements(i, lanes)), [&] { enter(i, o.Add(i, lanes)); }); });
+        enter(o.Int(vectors_end), o.Int(extent));
+      }
       o.For(o.Int(0), o.Int(count), 1, [&](Value taken) {
         Value last = o.Sub(o.Int(count - 1), taken);
         Value root = heap.ValueAt(o.Int(0)), root_index = heap.IndexAt(o.Int(0));
