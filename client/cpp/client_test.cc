@@ -46,7 +46,10 @@ TEST(TensorTest, ValuesAndShapes) {
 }
 
 TEST(IRModuleTest, SavedAndLoaded) {
-  const IRModule module = SmallModule().WithAttr("woof", "woof").WithAttr("sizes", std::vector<int64_t>{1, 2});
+  const IRModule module = SmallModule()
+                              .WithAttr("woof", "woof")
+                              .WithAttr("sizes", std::vector<int64_t>{1, 2})
+                              .WithAttr("kind", DType{"bf16"});
   ASSERT_TRUE(module.Save(Path("m.inlay")).ok());
   const absl::StatusOr<IRModule> loaded = LoadModule(Path("m.inlay"));
   ASSERT_TRUE(loaded.ok()) << loaded.status();
@@ -81,15 +84,10 @@ TEST(IRModuleTest, DamagedFiles) {
   EXPECT_EQ(LoadModule(Path("d.inlay")).status().code(), absl::StatusCode::kNotFound);
 }
 
-// The same of open sizes, which FunctionBuilder does not make: x is [rows, 2*columns].
+// Of open sizes: x is [rows, 2*columns].
 IRModule OpenModule() {
-  proto::IRModule proto;
-  EXPECT_TRUE(proto.ParseFromString(SmallModule().ToBytes()));
-  proto::Function& main = proto.mutable_functions()->at("main");
-  proto::TensorType& x = *main.mutable_vars(main.params(0))->mutable_type()->mutable_tensor();
-  x.mutable_dims(0)->set_symbol("rows");
-  x.mutable_dims(1)->set_symbol("2*columns");
-  return *IRModule::FromBytes(proto.SerializeAsString(), {Matrix()});
+  FunctionBuilder b;
+  return *b.Finish({b.Op("tanh", {b.Param("x", "f32", {"rows", "2*columns"})})}, {"y"});
 }
 
 TEST(IRModuleTest, Bounds) {
@@ -145,6 +143,66 @@ TEST(IRModuleTest, BoundsAtTheEndsOfIntegers) {
   EXPECT_EQ(bounds["f(n)"].least, INT64_MAX);
   EXPECT_EQ(bounds["g(n)"].most, 0);
   EXPECT_EQ(bounds["rows"].least, INT64_MAX);
+}
+
+TEST(ShapeTest, Forms) {
+  const std::vector<int64_t> numbers = {0, 3};
+  const std::string symbol = "n";
+  EXPECT_EQ(Shape(numbers), Shape({0, 3u}));
+  EXPECT_FALSE(Shape(numbers).is_open());
+  EXPECT_EQ(Shape().ToString(), "[]");
+  const Shape shape = {symbol, 0, "2*m", int64_t{1} << 40};
+  EXPECT_TRUE(shape.is_open());
+  EXPECT_EQ(shape.ToString(), "[n, 0, 2*m, 1099511627776]");
+  EXPECT_THAT(shape.values(), ElementsAre(-1, 0, -1, int64_t{1} << 40));
+  EXPECT_EQ(shape.dims()[0].symbol(), "n");
+  EXPECT_EQ(shape.dims()[1].symbol(), "");
+  EXPECT_NE(shape, Shape({"n", 0, "m*2", int64_t{1} << 40}));
+}
+
+TEST(BuilderTest, OpenSizes) {
+  FunctionBuilder b;
+  const auto x = b.Param("x", "f32", {"n * 2", 4, "(h-1)/2 + 1", "2*3"});
+  const auto y = b.Op("reshape", {x}, {{"shape", Shape{"n*8", "h/2*3 + 3*((h+1)/2) - 3*(h/2)", 2}}});
+  const auto z = b.Op("full", {}, {{"shape", Shape{"n+1"}}, {"value", 1.0}, {"dtype", DType{"f32"}}});
+  const auto fixed = b.Op("reshape", {x}, {{"shape", Shape{"4/2", -1}}});
+  const auto called = b.CallPacked("f", {x}, {"i64", {"n", 3}});
+  const IRModule module = *b.Finish({y, z, fixed, called}, {"y", "z", "fixed", "called"});
+  // The texts that Python's builder makes, which are in digests.
+  const TensorSpec spec = module.signature().inputs[0];
+  EXPECT_EQ(spec.dims, Shape({"2*n", 4, "((h+1)/2)", 6}));
+  EXPECT_THAT(spec.shape, ElementsAre(-1, 4, -1, 6));
+  proto::IRModule proto;
+  ASSERT_TRUE(proto.ParseFromString(module.ToBytes()));
+  const proto::Block& body = proto.functions().at("main").body();
+  const auto& attrs = body.bindings(0).attrs();
+  EXPECT_THAT(attrs.at("shape").ints().v(), ElementsAre(-1, -1, 2));
+  EXPECT_THAT(attrs.at("dims").strings().v(), ElementsAre("8*n", "3*((h+1)/2)", ""));
+  EXPECT_EQ(body.bindings(1).attrs().at("dtype").dtype(), proto::F32);
+  EXPECT_THAT(body.bindings(1).attrs().at("dims").strings().v(), ElementsAre("n+1"));
+  EXPECT_THAT(body.bindings(2).attrs().at("shape").ints().v(), ElementsAre(2, -1));
+  EXPECT_EQ(body.bindings(2).attrs().count("dims"), 0);
+  EXPECT_EQ(body.bindings(3).call_packed().result().tensor().dims(0).symbol(), "n");
+}
+
+TEST(BuilderTest, SizesThatThereAreNot) {
+  const auto refused = [](const Shape& shape) {
+    FunctionBuilder b;
+    b.SetLocation("here");
+    return std::string(b.Finish({b.Param("x", "f32", shape)}, {"y"}).status().message());
+  };
+  EXPECT_EQ(refused({"n", ""}), "here: parameter 'x': an extent's text is empty");
+  EXPECT_EQ(refused({"n", -1}), "here: parameter 'x': a negative extent in [n, -1]");
+  EXPECT_EQ(refused({"3-4"}), "here: parameter 'x': a negative extent in [3-4]");
+  FunctionBuilder b;
+  const auto x = b.Op("reshape", {b.Param("x", "f32", {"n"})}, {{"shape", Shape{""}}});
+  EXPECT_EQ(b.Finish({x}, {"y"}).status().message(), "reshape: attribute shape: an extent's text is empty");
+  FunctionBuilder c;
+  const auto cast = c.Op("cast", {c.Param("x", "f32", {"n"})}, {{"dtype", DType{"f33"}}});
+  EXPECT_EQ(c.Finish({cast}, {"y"}).status().message(), "cast: attribute dtype: there is no dtype 'f33'");
+  FunctionBuilder d;
+  EXPECT_EQ(d.Finish({d.CallPacked("f", {}, {"f33", {1}})}, {"y"}).status().message(),
+            "the result of 'f': there is no dtype 'f33'");
 }
 
 TEST(BuilderTest, ErrorsAreKept) {

@@ -51,6 +51,7 @@ TEST(ConfigTest, GoesOverTheWire) {
   config.link_params = false;
   config.search = "measured";
   config.search_budget_s = 1.5;
+  config.dim_hints = {{"batch", 8}, {"seq", 384}};
   config.replan = true;
   config.backends = {"native"};
   config.opt_level = 0;

@@ -17,6 +17,7 @@ import pytest
 from conftest import check_close, environment, reference
 
 from inlay.config import CompilationConfig
+from inlay.ir import FunctionBuilder
 from inlay.models import recurrent, resnet
 from inlay.onnx_import import from_onnx
 
@@ -180,8 +181,8 @@ def test_bounds(inlay, tmp_path):
     assert "no input has the symbol 'row'; main has 'rows', 'columns'" in " ".join(err.split())
 
 
-def test_a_saved_module(inlay, tmp_path):
-    """What Python saved is compiled here: its weights, what it requires and its configuration; options come first."""
+def joined_product():
+    """[x @ w, x] of an x of open rows."""
     kind = onnx.helper.make_tensor_value_info
     nodes = [
         onnx.helper.make_node("MatMul", ["x", "w"], ["m"]),
@@ -190,7 +191,12 @@ def test_a_saved_module(inlay, tmp_path):
     w = onnx.numpy_helper.from_array(np.random.default_rng(0).standard_normal((160, 160)).astype(np.float32), "w")
     x, y = kind("x", onnx.TensorProto.FLOAT, ["rows", 160]), kind("y", onnx.TensorProto.FLOAT, ["rows", 320])
     graph = onnx.helper.make_graph(nodes, "saved", [x], [y], initializer=[w])
-    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+    return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+
+
+def test_a_saved_module(inlay, tmp_path):
+    """What Python saved is compiled here: its weights, what it requires and its configuration; options come first."""
+    model = joined_product()
     module = from_onnx(model, executor="vm").with_required_extents(["2*(rows/2)-rows", "rows-2*(rows/2)"])
     config = CompilationConfig(targets=["llvm -mcpu=x86-64-v2"], executor="vm", num_threads=1)
     path = module.with_configuration(config).save(tmp_path / "m.inlay")
@@ -229,6 +235,51 @@ def test_a_saved_module(inlay, tmp_path):
     code, _, err = inlay("compile", path, check=False)
     assert code == 1
     assert "m.inlay.safetensors" in err
+
+
+def test_open_sizes_are_explained_and_profiled(inlay, tmp_path):
+    """An .onnx file whose rows are left open, and a module that was saved, by the same options; at the sizes that are
+    said, or those of inputs of one's own."""
+    path = tmp_path / "m.onnx"
+    onnx.save(joined_product(), path)
+    config = CompilationConfig(targets=["llvm -mcpu=x86-64-v3"], executor="vm", num_threads=1)
+    module = from_onnx(joined_product(), executor="vm").with_required_extents(["2*(rows/2)-rows", "rows-2*(rows/2)"])
+    saved = module.with_configuration(config).save(tmp_path / "m.inlay")
+    np.savez(tmp_path / "x.npz", x=np.zeros((6, 160), np.float32))
+    for model, more in ((path, ("--executor", "vm", "--threads", 1)), (saved, ())):
+        options = (*more, "--bounds", "rows=2:64")
+        found = json.loads(inlay("explain", model, *options, "--dim-hint", "rows=8", "--json")[1])
+        assert any("matmul" in p["ops"] for p in found["partitions"])
+        flops = []
+        for sizes in (("--size", "rows=4"), ("--size", "rows=64"), ("--input", tmp_path / "x.npz")):
+            _, out, _ = inlay("profile", model, *options, *sizes, "--offline", "--runs", 2, "--json")
+            result = json.loads(out)
+            assert result["threads"] == 1
+            flops.append(sum(p["flops"] * p["calls"] for p in result["partitions"] if "matmul" in p["ops"]))
+        assert flops == [2 * rows * 160 * 160 for rows in (4, 64, 6)]
+        code, _, err = inlay("profile", model, *options, "--size", "rows=65", "--offline", check=False)
+        assert (code, err) == (1, "inlay: --size rows=65: the model refuses that, it needs rows: 2 to 64\n")
+    code, _, err = inlay("profile", saved, "--size", "rows=5", "--offline", check=False)
+    assert (code, err) == (1, "inlay: --size rows=5: the model refuses that, it needs 2*((rows)/2) = rows\n")
+    # A library, which says the same of itself.
+    library = tmp_path / "m.so"
+    inlay("compile", path, "--executor", "vm", "--bounds", "rows=2:64", "-o", library)
+    for command in (["profile", library, "--offline"], ["run", library, "--random", 1]):
+        code, _, err = inlay(*command, check=False)
+        assert code == 1
+        assert "input x is f32[rows, 160]: 'rows' may be 2 to 64, so say which (--size rows=N)" in err
+
+
+def test_what_operators_need_is_said_of_sizes(inlay, tmp_path):
+    """Once it is known, which it is when the model is compiled."""
+    b = FunctionBuilder()
+    x = b.param("x", "f32", ("rows", 4))
+    y = b.op("slice", x, begins=[2, 0], ends=[2**63 - 1] * 2, steps=[1, 1])
+    path = b.finish([b.op("tanh", y)], ["y"]).save(tmp_path / "m.inlay")
+    for command in (["profile", path, "--offline"], ["bench", path, "--vs", "none", "--no-cold"]):
+        code, out, err = inlay(*command, "--executor", "vm", "--size", "rows=1", check=False)
+        assert code == 1
+        assert "--size rows=1: the model refuses that, it needs rows: 2 or more" in out + err
 
 
 def test_measured_search_and_its_plan(inlay, model, tmp_path):
@@ -365,6 +416,30 @@ def test_bench(inlay, tmp_path):
     assert code == 1
     assert re.search(r"^1 of 2: mlp \S+ ±\S+ ms$", err, re.MULTILINE)
     assert "2 of 2: nowhere: nowhere is neither a file nor a built-in model" in err
+
+
+def test_bench_of_open_sizes(inlay, tmp_path):
+    """Peers have the file with its rows open, and the same inputs; of a saved module inlay alone is timed."""
+    path = tmp_path / "m.onnx"
+    onnx.save(joined_product(), path)
+    config = CompilationConfig(targets=["llvm -mcpu=x86-64-v3"], executor="vm", num_threads=7, search="none")
+    saved = from_onnx(joined_product(), executor="vm").with_configuration(config).save(tmp_path / "saved.inlay")
+    options = ("--bounds", "rows=2:64", "--size", "rows=48", "--rounds", 2, "--no-cold")
+    _, out, _ = inlay("bench", path, "--executor", "vm", "--vs", "onnxruntime", "--profile", *options, "--json")
+    (row,) = json.loads(out)["models"]
+    assert row["detail"] == "rows = 48"
+    assert row["runners"]["inlay"]["max_abs_error"] < 1e-3
+    assert row["runners"]["onnxruntime"]["ratio"] > 0
+    assert max(p["flops"] for p in row["profile"]["partitions"]) >= 2 * 48 * 160 * 160
+    _, out, _ = inlay("bench", saved, "--vs", "onnxruntime,torch.compile", *options)
+    assert "saved: as configured: llvm -mcpu=x86-64-v3, executor vm; rows = 48" in out
+    for peer in ("onnxruntime", "torch.compile"):
+        assert f"{peer} on saved: takes no such model: a saved module" in out
+    _, out, _ = inlay("bench", saved, "--vs", "none", *options, "--target", "llvm -mcpu=x86-64-v2", "--json")
+    result = json.loads(out)
+    assert result["threads"] == 1, "what is compared has as many threads as was asked for"
+    assert result["models"][0]["runners"]["inlay"].keys() >= {"median_ms"}
+    assert "llvm -mcpu=x86-64-v2" in result["models"][0]["detail"]
 
 
 def test_bench_that_is_interrupted_tells_what_is_done(inlay, tmp_path):

@@ -88,7 +88,7 @@ def environment(folder, shared_daemon):
         (folder / f"output{i}.f32").write_bytes(array.tobytes())
     with_c = inlay.config.cpu(executor=inlay.Executor("aot", {"interface-api": "c"}))
     inlay.build(module, with_c, server=shared_daemon.client).export_library(folder / "model.so")  # and model.h
-    b = FunctionBuilder()  # of open sizes, which C++ reads and does not make
+    b = FunctionBuilder()  # of open sizes; C++ makes the same one
     b.finish([b.op("tanh", b.param("x", "f32", ("rows", "columns")))], ["y"]).save(folder / "open.inlay")
     package = pathlib.Path(tvm_ffi.__file__).parent
     return {

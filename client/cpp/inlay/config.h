@@ -96,13 +96,14 @@ struct CompilationConfig {
   std::optional<Target> target_host;  // of the code around the partitions; absent: the first target
   Executor executor;
   Runtime runtime;
-  bool link_params = true;            // parameters inside the exported library, else beside it as safetensors
-  std::string search;                 // "none", "analytic", "measured"; "": analytic
-  double search_budget_s = 0;         // measured: seconds of measuring; 0: the server's default
-  bool replan = false;                // search again though a plan is known
-  std::string pinned;                 // Executable::cover of an earlier compile: repeated without a search
-  std::vector<std::string> backends;  // that may be used; empty: all
-  std::optional<int> opt_level;       // 0 to 3; absent: 3
+  bool link_params = true;                   // parameters inside the exported library, else beside it as safetensors
+  std::string search;                        // "none", "analytic", "measured"; "": analytic
+  double search_budget_s = 0;                // measured: seconds of measuring; 0: the server's default
+  std::map<std::string, int64_t> dim_hints;  // executor vm: what estimates take an open dimension for; others: 64
+  bool replan = false;                       // search again though a plan is known
+  std::string pinned;                        // Executable::cover of an earlier compile: repeated without a search
+  std::vector<std::string> backends;         // that may be used; empty: all
+  std::optional<int> opt_level;              // 0 to 3; absent: 3
   std::vector<std::string> disabled_passes;
   std::string mixed_precision;  // "bf16": products of f32 (but small ones) are computed of that; "": as the model says
   int num_threads = 0;          // 0: the cores of the machine that runs it

@@ -10,6 +10,7 @@
 #include "inlay/ir_module.h"   // IWYU pragma: export
 #include "inlay/library.h"     // IWYU pragma: export
 #include "inlay/module.h"      // IWYU pragma: export
+#include "inlay/shape.h"       // IWYU pragma: export
 #include "inlay/tensor.h"      // IWYU pragma: export
 
 #endif  // INLAY_INLAY_H_

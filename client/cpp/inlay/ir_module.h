@@ -18,15 +18,22 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "inlay/config.h"
+#include "inlay/shape.h"
 #include "inlay/tensor.h"
 
 namespace inlay {
+
+// The element type that an operator's attribute names: {"dtype", inlay::DType{"f32"}} of a cast.
+struct DType {
+  std::string name;
+  bool operator==(const DType& other) const { return name == other.name; }
+};
 
 // An attribute of a module or an operator.
 class AttrValue {
  public:
   using Variant = std::variant<bool, int64_t, double, std::string, std::vector<int64_t>, std::vector<double>,
-                               std::vector<std::string>>;
+                               std::vector<std::string>, Shape, DType>;
   AttrValue(bool v) : value(v) {}                                 // NOLINT
   AttrValue(int v) : value(int64_t{v}) {}                         // NOLINT
   AttrValue(int64_t v) : value(v) {}                              // NOLINT
@@ -36,6 +43,8 @@ class AttrValue {
   AttrValue(std::vector<int64_t> v) : value(std::move(v)) {}      // NOLINT
   AttrValue(std::vector<double> v) : value(std::move(v)) {}       // NOLINT
   AttrValue(std::vector<std::string> v) : value(std::move(v)) {}  // NOLINT
+  AttrValue(Shape v) : value(std::move(v)) {}                     // NOLINT: extents of an operator
+  AttrValue(DType v) : value(std::move(v)) {}                     // NOLINT
   bool operator==(const AttrValue& other) const { return value == other.value; }
 
   Variant value;
@@ -53,7 +62,8 @@ class IRModule {
   static absl::StatusOr<IRModule> FromBytes(absl::string_view bytes, const std::vector<Tensor>& weights = {});
   std::string ToBytes() const;  // without the weights
 
-  // The parameters and results of "main".
+  // The parameters and results of "main"; of results the names alone: their types are inferred where it is compiled
+  // (Executable::signature).
   Signature signature() const;
   size_t weight_bytes() const;  // each distinct one counted once
 

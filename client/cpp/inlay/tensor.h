@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "inlay/shape.h"
 
 namespace inlay {
 
@@ -23,6 +24,7 @@ struct TensorSpec {
   std::string name;
   std::string dtype;           // "f32"
   std::vector<int64_t> shape;  // -1: open
+  Shape dims;                  // the same with what is open as its expression: "2*batch"
 };
 
 // Inputs and outputs in call order.

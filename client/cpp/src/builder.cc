@@ -5,11 +5,28 @@
 #include "absl/strings/str_cat.h"
 #include "client/cpp/src/ir_module_impl.h"
 #include "client/cpp/src/wire.h"
+#include "core/ir/dim_expr.h"
 
 namespace inlay {
 namespace {
 
 constexpr size_t kLiteralLimit = 64 << 10;  // proto/ir.proto, Constant.literal
+constexpr char kDims[] = "dims";            // core/ir/OPS.md, "Symbolic extents"
+
+// Texts in their normal form, one that is a number as that. INVALID_ARGUMENT: an empty text.
+absl::StatusOr<Shape> Canonical(const Shape& shape) {
+  std::vector<Dim> dims;
+  for (const Dim& dim : shape.dims()) {
+    if (!dim.is_open()) {
+      dims.push_back(dim);
+      continue;
+    }
+    if (dim.symbol().empty()) return absl::InvalidArgumentError("an extent's text is empty");
+    const ir::Dim canonical = ir::CanonicalDim(dim.symbol());
+    dims.push_back(canonical.is_static() ? Dim(canonical.value()) : Dim(canonical.symbol()));
+  }
+  return Shape(std::move(dims));
+}
 
 }  // namespace
 
@@ -24,23 +41,59 @@ struct FunctionBuilder::Impl {
     if (!status.ok() || error.ok()) return;
     status = absl::InvalidArgumentError(absl::StrCat(location, location.empty() ? "" : ": ", error.message()));
   }
+  void SetType(const std::string& dtype, const Shape& shape, const std::string& whose, proto::TensorType* type);
+  void SetAttr(const std::string& name, const AttrValue& value, proto::Binding* binding);
+  void SetExtents(const std::string& name, const Shape& shape, proto::Binding* binding);
 };
+
+void FunctionBuilder::Impl::SetType(const std::string& dtype, const Shape& shape, const std::string& whose,
+                                    proto::TensorType* type) {
+  type->set_dtype(ToProtoDType(dtype));
+  if (type->dtype() == proto::DTYPE_UNSPECIFIED) {
+    Fail(absl::InvalidArgumentError(absl::StrCat(whose, ": there is no dtype '", dtype, "'")));
+  }
+  const absl::StatusOr<Shape> canonical = Canonical(shape);
+  if (!canonical.ok()) return Fail(absl::InvalidArgumentError(absl::StrCat(whose, ": ", canonical.status().message())));
+  for (const Dim& dim : canonical->dims()) {
+    if (!dim.is_open() && dim.value() < 0) {
+      return Fail(absl::InvalidArgumentError(absl::StrCat(whose, ": a negative extent in ", shape.ToString())));
+    }
+    dim.is_open() ? type->add_dims()->set_symbol(dim.symbol()) : type->add_dims()->set_value(dim.value());
+  }
+}
+
+void FunctionBuilder::Impl::SetAttr(const std::string& name, const AttrValue& value, proto::Binding* binding) {
+  if (const auto* shape = std::get_if<Shape>(&value.value)) return SetExtents(name, *shape, binding);
+  const auto* dtype = std::get_if<DType>(&value.value);
+  if (dtype != nullptr && ToProtoDType(dtype->name) == proto::DTYPE_UNSPECIFIED) {
+    Fail(absl::InvalidArgumentError(
+        absl::StrCat(binding->call().op(), ": attribute ", name, ": there is no dtype '", dtype->name, "'")));
+  }
+  (*binding->mutable_attrs())[name] = ToProto(value);
+}
+
+void FunctionBuilder::Impl::SetExtents(const std::string& name, const Shape& shape, proto::Binding* binding) {
+  const absl::StatusOr<Shape> canonical = Canonical(shape);
+  if (!canonical.ok()) {
+    return Fail(absl::InvalidArgumentError(
+        absl::StrCat(binding->call().op(), ": attribute ", name, ": ", canonical.status().message())));
+  }
+  (*binding->mutable_attrs())[name] = ToProto(AttrValue(*canonical));
+  if (!canonical->is_open()) return;
+  std::vector<std::string> texts;
+  for (const Dim& dim : canonical->dims()) texts.push_back(dim.symbol());
+  (*binding->mutable_attrs())[kDims] = ToProto(AttrValue(texts));
+}
 
 FunctionBuilder::FunctionBuilder() : impl_(std::make_unique<Impl>()) {}
 FunctionBuilder::~FunctionBuilder() = default;
 
 void FunctionBuilder::SetLocation(const std::string& location) { impl_->location = location; }
 
-FunctionBuilder::Var FunctionBuilder::Param(const std::string& name, const std::string& dtype,
-                                            const std::vector<int64_t>& shape) {
+FunctionBuilder::Var FunctionBuilder::Param(const std::string& name, const std::string& dtype, const Shape& shape) {
   proto::Var& var = *impl_->function.add_vars();
   var.set_name(name);
-  proto::TensorType& type = *var.mutable_type()->mutable_tensor();
-  type.set_dtype(ToProtoDType(dtype));
-  if (type.dtype() == proto::DTYPE_UNSPECIFIED) {
-    impl_->Fail(absl::InvalidArgumentError(absl::StrCat("parameter '", name, "': there is no dtype '", dtype, "'")));
-  }
-  for (const int64_t extent : shape) type.add_dims()->set_value(extent);
+  impl_->SetType(dtype, shape, absl::StrCat("parameter '", name, "'"), var.mutable_type()->mutable_tensor());
   const int index = impl_->function.vars_size() - 1;
   impl_->function.add_params(index);
   return {index, false, this};
@@ -97,7 +150,7 @@ FunctionBuilder::Var FunctionBuilder::Op(const std::string& op, const std::vecto
   Var result;
   proto::Binding& binding = *Bind(args, &result);
   binding.mutable_call()->set_op(op);
-  for (const auto& [name, value] : attrs) (*binding.mutable_attrs())[name] = ToProto(value);
+  for (const auto& [name, value] : attrs) impl_->SetAttr(name, value, &binding);
   return result;
 }
 
@@ -112,9 +165,8 @@ FunctionBuilder::Var FunctionBuilder::CallPacked(const std::string& name, const 
   Var result;
   proto::Binding::CallPacked& call = *Bind(args, &result)->mutable_call_packed();
   call.set_name(name);
-  proto::TensorType& tensor = *call.mutable_result()->mutable_tensor();
-  tensor.set_dtype(ToProtoDType(type.dtype));
-  for (const int64_t extent : type.shape) tensor.add_dims()->set_value(extent);
+  impl_->SetType(type.dtype, type.shape, absl::StrCat("the result of '", name, "'"),
+                 call.mutable_result()->mutable_tensor());
   return result;
 }
 

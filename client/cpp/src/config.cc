@@ -89,8 +89,9 @@ absl::StatusOr<std::string> CompilationConfig::ToBytes() const {
 bool CompilationConfig::operator==(const CompilationConfig& o) const {
   return targets == o.targets && target_host == o.target_host && executor == o.executor && runtime == o.runtime &&
          link_params == o.link_params && search == o.search && search_budget_s == o.search_budget_s &&
-         replan == o.replan && pinned == o.pinned && backends == o.backends && opt_level == o.opt_level &&
-         disabled_passes == o.disabled_passes && mixed_precision == o.mixed_precision && num_threads == o.num_threads;
+         dim_hints == o.dim_hints && replan == o.replan && pinned == o.pinned && backends == o.backends &&
+         opt_level == o.opt_level && disabled_passes == o.disabled_passes && mixed_precision == o.mixed_precision &&
+         num_threads == o.num_threads;
 }
 
 namespace config {

@@ -44,7 +44,7 @@ AttrValue FromProto(const proto::AttrValue& value) {
     case proto::AttrValue::kStrings:
       return std::vector<std::string>(value.strings().v().begin(), value.strings().v().end());
     case proto::AttrValue::kDtype:
-      return std::string(runtime::Name(static_cast<runtime::DType>(value.dtype())));
+      return DType{runtime::Name(static_cast<runtime::DType>(value.dtype()))};
     default:
       return value.s();
   }
@@ -114,6 +114,11 @@ proto::AttrValue ToProto(const AttrValue& attr) {
         if constexpr (std::is_same_v<T, std::vector<double>>) {
           *proto.mutable_floats()->mutable_v() = {v.begin(), v.end()};
         }
+        if constexpr (std::is_same_v<T, DType>) proto.set_dtype(ToProtoDType(v.name));
+        if constexpr (std::is_same_v<T, Shape>) {
+          const std::vector<int64_t> values = v.values();
+          *proto.mutable_ints()->mutable_v() = {values.begin(), values.end()};
+        }
         if constexpr (std::is_same_v<T, std::vector<std::string>>) {
           *proto.mutable_strings()->mutable_v() = {v.begin(), v.end()};
         }
@@ -150,7 +155,7 @@ Signature IRModule::signature() const {
     if (index < 0 || index >= main.vars_size()) continue;
     signature.inputs.push_back(SpecOf(main.vars(index).name(), main.vars(index).type().tensor()));
   }
-  for (const std::string& name : main.result_names()) signature.outputs.push_back({name, "", {}});
+  for (const std::string& name : main.result_names()) signature.outputs.push_back(MakeSpec(name, "", {}));
   return signature;
 }
 

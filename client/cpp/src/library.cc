@@ -5,7 +5,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -18,6 +17,7 @@
 #include "client/cpp/src/errors.h"
 #include "client/cpp/src/memory_library.h"
 #include "client/cpp/src/module_objects.h"
+#include "client/cpp/src/wire.h"
 #include "core/base/file_system.h"
 #include "core/base/status_macros.h"
 #include "core/runtime/dependencies.h"
@@ -29,15 +29,23 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::vector<TensorSpec> Specs(const nlohmann::json& list) {
+// Of the plan's "inputs" or "outputs". Throws what nlohmann::json does.
+std::vector<TensorSpec> Specs(const nlohmann::json& plan, const char* which) {
   std::vector<TensorSpec> specs;
-  for (const auto& entry : list) {
-    TensorSpec spec{entry.at("name").get<std::string>(), entry.at("dtype").get<std::string>(), {}};
-    for (const auto& extent : entry.at("shape")) {
+  for (const auto& entry : plan.at(which)) {
+    std::vector<Dim> dims;
+    for (const auto& number : entry.at("shape")) {
+      const auto extent = number.get<int64_t>();
       // Below zero: which of the plan's open extents it is (core/runtime/PLAN.md).
-      spec.shape.push_back(std::max<int64_t>(extent.get<int64_t>(), -1));
+      if (extent >= 0) {
+        dims.emplace_back(extent);
+      } else {
+        const size_t index = -1 - extent;
+        dims.emplace_back(plan.at("shapes").at("extents").at(index).at(0).get<std::string>());
+      }
     }
-    specs.push_back(std::move(spec));
+    specs.push_back(
+        MakeSpec(entry.at("name").get<std::string>(), entry.at("dtype").get<std::string>(), std::move(dims)));
   }
   return specs;
 }
@@ -57,7 +65,7 @@ absl::StatusOr<Manifest> CheckedManifest(const std::string& file, absl::string_v
     const runtime::Status fits = runtime::CheckMachine(json);
     if (!fits.ok()) return FromRuntime(ErrorKind::kLoad, fits, absl::StrCat(what, " can't be loaded: "));
     manifest.dependencies = runtime::DependenciesOf(json);
-    manifest.signature = {Specs(json.at("plan").at("inputs")), Specs(json.at("plan").at("outputs"))};
+    manifest.signature = {Specs(json.at("plan"), "inputs"), Specs(json.at("plan"), "outputs")};
   } catch (const std::exception& error) {
     return LoadError(
         absl::StrCat(what, ": its manifest can't be read (", error.what(), "); export it again with this version"));

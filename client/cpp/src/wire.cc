@@ -138,6 +138,7 @@ absl::StatusOr<proto::CompilationConfig> ToProto(const CompilationConfig& config
   }
   search.set_budget_s(config.search_budget_s);
   search.set_replan(config.replan);
+  for (const auto& [name, hint] : config.dim_hints) (*search.mutable_dim_hints())[name] = hint;
   if (!config.pinned.empty() && !search.mutable_pinned()->ParseFromString(config.pinned)) {
     return absl::InvalidArgumentError("pinned is no cover that a compile gave");
   }
@@ -161,6 +162,7 @@ CompilationConfig FromProto(const proto::CompilationConfig& proto) {
   }
   config.search_budget_s = proto.search().budget_s();
   config.replan = proto.search().replan();
+  config.dim_hints = {proto.search().dim_hints().begin(), proto.search().dim_hints().end()};
   if (proto.search().has_pinned()) config.pinned = proto.search().pinned().SerializeAsString();
   config.backends = {proto.search().backends().begin(), proto.search().backends().end()};
   if (proto.passes().has_opt_level()) config.opt_level = proto.passes().opt_level();
@@ -178,10 +180,17 @@ CompilationConfig Resolved(CompilationConfig config, const std::optional<Target>
   return config;
 }
 
+TensorSpec MakeSpec(std::string name, std::string dtype, Shape shape) {
+  std::vector<int64_t> values = shape.values();
+  return {std::move(name), std::move(dtype), std::move(values), std::move(shape)};
+}
+
 TensorSpec SpecOf(const std::string& name, const proto::TensorType& type) {
-  TensorSpec spec{name, runtime::Name(static_cast<runtime::DType>(type.dtype())), {}};
-  for (const proto::Dim& dim : type.dims()) spec.shape.push_back(dim.has_value() ? dim.value() : -1);
-  return spec;
+  std::vector<Dim> dims;
+  for (const proto::Dim& dim : type.dims()) {
+    dims.push_back(dim.has_value() ? Dim(dim.value()) : Dim(dim.symbol()));
+  }
+  return MakeSpec(name, runtime::Name(static_cast<runtime::DType>(type.dtype())), std::move(dims));
 }
 
 proto::DType ToProtoDType(const std::string& name) {

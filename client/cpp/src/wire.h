@@ -3,6 +3,7 @@
 #define INLAY_CLIENT_CPP_SRC_WIRE_H_
 
 #include <optional>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "inlay/config.h"
@@ -22,6 +23,7 @@ CompilationConfig FromProto(const proto::CompilationConfig& config);
 CompilationConfig Resolved(CompilationConfig config, const std::optional<Target>& host,
                            const std::optional<Target>& fallback);
 
+TensorSpec MakeSpec(std::string name, std::string dtype, Shape shape);
 TensorSpec SpecOf(const std::string& name, const proto::TensorType& type);
 proto::DType ToProtoDType(const std::string& name);  // DTYPE_UNSPECIFIED: none
 // INVALID_ARGUMENT: not dense, or of a dtype that inlay has not.

@@ -41,17 +41,21 @@ def added(module: IRModule, values: Sequence[str]) -> IRModule:
     return module.with_bounds(module.bounds() | parse(values)) if values else module
 
 
+def range_in_words(least: int | None, most: int | None) -> str:
+    """ "8 to 512", "8 or more", "512 or less", "8", "any number"."""
+    if least is None:
+        return "any number" if most is None else f"{most} or less"
+    if most is None:
+        return f"{least} or more"
+    return str(least) if least == most else f"{least} to {most}"
+
+
 def in_words(required: Sequence[str]) -> list[str]:
     """Of expressions that must be 0 or more: a line for each symbol that has bounds, "seq: 8 to 512", for each two others
     that say one thing together, "h = w" (h-w and w-h), and for each that is left, "h-w: 0 or more"."""
     lines = []
     for symbol, (least, most) in dims.ranges(required).items():
-        if least == most:
-            lines.append(f"{symbol} = {least}")
-        elif most is None:
-            lines.append(f"{symbol}: {least} or more")
-        else:
-            lines.append(f"{symbol}: {most} or less" if least is None else f"{symbol}: {least} to {most}")
+        lines.append(f"{symbol}{' =' if least == most else ':'} {range_in_words(least, most)}")
     others: dict[tuple[str, str], set[str]] = {}
     for expression in required:
         if dims.linear_in_one(expression) is None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import pathlib
-import re
 import sys
 import time
 from typing import TYPE_CHECKING, Any
@@ -18,113 +17,29 @@ import click
 
 from inlay import __version__, cli_server
 from inlay.cli_command import EXIT_FAILED, EXIT_INTERRUPTED, command, server_option
-from inlay.cli_config import config_options, make_config, names, numbers
+from inlay.cli_config import config_options, names, numbers
+from inlay.cli_model import (
+    bounds_option,
+    check_bounds,
+    imported,
+    refuse_bounds,
+    shape_option,
+    shapes,
+    size_option,
+    update_option,
+)
 from inlay.config import PRECISIONS
 
 if TYPE_CHECKING:
     from inlay.runtime import TensorSpec
 
 
-def _shapes(values: tuple[str, ...]) -> dict[str, Any]:
-    """--shape batch=1, --shape input=1,3,224,224 (or 1x3x224x224), --shape height=8*h: an extent may be an expression."""
-    result: dict[str, Any] = {}
-    for value in values:
-        name, equals, dims = value.partition("=")
-        if not equals or not name or not dims:
-            raise click.BadParameter(f"{value!r} is not NAME=DIMS, such as batch=1 or input=1,3,224,224")
-        listed = dims.strip("[]")
-        words = [word.strip() for word in listed.split("x" if re.match(r"\d+x", listed) else ",")]
-        if not all(words):
-            raise click.BadParameter(f"{value!r} has an empty dimension")
-        parsed = [int(word) if word.lstrip("-").isdigit() else word for word in words]
-        result[name] = parsed[0] if len(parsed) == 1 and not dims.startswith("[") else parsed
-    return result
-
-
-shape_option = click.option(
-    "--shape", multiple=True, metavar="NAME=DIMS", help="A symbolic dimension's value (or 8*h), or an input's shape."
-)
-size_option = click.option(
-    "--size", "sizes", multiple=True, metavar="NAME=N", help="Of seeded inputs: what a dimension that is open shall be."
-)
-update_option = click.option(
-    "--update",
-    "updates",
-    multiple=True,
-    metavar="OUTPUT=INPUT",
-    help="The output is the input's new value: a run writes it to the input's own memory. present.*=past.* for all such.",
-)
-bounds_option = click.option(
-    "--bounds",
-    multiple=True,
-    metavar="NAME=LEAST:MOST",
-    help="What a dimension that is open may be, both included (8:512, 8:, :512): a run with another is refused. "
-    "Lists (seq=8:512,h=:100), or repeat it.",
-)
 bundle_option = click.option(
     "--bundle",
     type=click.Path(file_okay=False),
     metavar="DIR",
     help="Write a folder here that runs it where there is glibc and nothing else: DIR/run.",
 )
-
-
-def _imported(model, shape, options, updates, bounds, params_beside=False):
-    """The module of an .onnx or .pt2 file, or one that was saved, and its configuration: what `options` say, else its
-    own."""
-    if (module := _saved(model)) is not None:
-        if shape:
-            raise click.UsageError("--shape: a saved module keeps its shapes; from_onnx and from_torch take shape=.")
-        config = make_config(options, params_beside, module.config if module.has_config else None)
-    elif model.endswith(".pt2"):
-        from inlay.torch_import import from_torch
-
-        config = make_config(options, params_beside)
-        module = from_torch(model, shape=_shapes(shape))
-    else:
-        from inlay import onnx_import
-
-        config = make_config(options, params_beside)
-        module = onnx_import.from_onnx(model, shape=_shapes(shape), executor=config.executor.kind)
-    return _with_bounds(_with_updates(module, updates), bounds), config
-
-
-def _saved(model):
-    """What `IRModule.save` wrote, under any name; None of another kind of file."""
-    from inlay.inspection import read_module
-    from inlay.ir import load_module
-
-    suffix = pathlib.Path(model).suffix
-    if suffix == ".inlay" or (suffix not in (".onnx", ".pt2") and read_module(model) is not None):
-        return load_module(model)
-    return None
-
-
-def _with_bounds(module, values: tuple[str, ...]):
-    from inlay import bounds
-
-    try:
-        return bounds.added(module, values)
-    except ValueError as error:
-        raise click.BadParameter(f"--bounds: {error}") from None
-
-
-def _with_updates(module, values: tuple[str, ...]):
-    """--update present.0.key=past.0.key, or with one * on each side for all outputs that fit."""
-    updates = module.updates()
-    for value in values:
-        output, equals, source = value.partition("=")
-        if not equals or not output or not source or not output.count("*") == source.count("*") < 2:
-            raise click.BadParameter(f"{value!r} is not OUTPUT=INPUT, each with one * or none")
-        pattern = re.compile(re.escape(output).replace(r"\*", "(.*)"))
-        found = {name: match for name in module.outputs() if (match := pattern.fullmatch(name))}
-        if not found:
-            raise click.BadParameter(f"{value!r}: no output is called so; there are {', '.join(module.outputs())}")
-        updates |= {name: source.replace("*", match[1]) if "*" in output else source for name, match in found.items()}
-    try:
-        return module.with_updates(updates)
-    except ValueError as error:
-        raise click.BadParameter(f"--update: {error}") from None
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -168,8 +83,8 @@ def compile_(
     if bundle:
         check_replaceable(pathlib.Path(bundle))
     started = time.perf_counter()
-    module, config = _imported(model, shape, options, updates, bounds, params_beside)
-    imported = time.perf_counter()
+    module, config = imported(model, options, shape, bounds, updates, params_beside)
+    read = time.perf_counter()
     with CompileProgress(enabled=not as_json) as progress, PassContext(instruments=dumps):
         ex = executable.build(module, config, server=server, progress=progress, timeout=timeout)
         built = time.perf_counter()
@@ -187,8 +102,8 @@ def compile_(
         "output": output,
         "bundle": bundle,
         **ex.report,
-        "import_ms": (imported - started) * 1e3,
-        "build_ms": (built - imported) * 1e3,
+        "import_ms": (read - started) * 1e3,
+        "build_ms": (built - read) * 1e3,
         "export_ms": (done - built) * 1e3,
         "inputs": [_spec(s) for s in ex.inputs],
         "outputs": [_spec(s) for s in ex.outputs],
@@ -224,11 +139,10 @@ def export(model, bundle, shape, updates, bounds, server, timeout, as_json, **op
         raise click.UsageError("Missing option '--bundle DIR'; `inlay compile -o` writes a library.")
     check_replaceable(pathlib.Path(bundle))
     if profiling.is_library(model):
-        if bounds:
-            raise click.UsageError(f"--bounds: those of a library are fixed, as `inlay inspect {model}` shows them.")
+        refuse_bounds(model, bounds)
         of_library(model, bundle, connect(server))
     else:
-        module, config = _imported(model, shape, options, updates, bounds)
+        module, config = imported(model, options, shape, bounds, updates)
         with CompileProgress(enabled=not as_json) as progress:
             ex = executable.build(module, config, server=server, progress=progress, timeout=timeout)
         ex.export_bundle(bundle)
@@ -261,24 +175,24 @@ def run(library, inputs, seed, sizes, output, threads, repeat, as_json):
 @click.argument("model", type=click.Path(dir_okay=False))
 @config_options
 @shape_option
+@bounds_option
 @click.option("--svg", type=click.Path(dir_okay=False), metavar="FILE", help="Draw the graph, coloured by backend.")
 @click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="Partitions to show.")
 @server_option
 @click.option("--timeout", type=float, metavar="SECONDS", help="Stop the work after so long.")
 @command
-def explain(model, shape, svg, limit, server, timeout, as_json, **options):
-    """Say why each partition of MODEL (.onnx, or a built-in name) goes to its backend: candidates, costs, plans."""
-    from inlay import executable, explain, onnx_import, picture
-    from inlay.bench import load_model
+def explain(model, shape, bounds, svg, limit, server, timeout, as_json, **options):
+    """Say why each partition of MODEL goes to its backend: candidates, costs, plans. MODEL is an .onnx or .pt2 file, an
+    IRModule that was saved (whose own configuration says what no option does), or a built-in name."""
+    from inlay import executable, explain, picture
+    from inlay.bench import find_model
     from inlay.printing import CompileProgress
 
     if svg:
         executable.check_writable(pathlib.Path(svg))
-    module = onnx_import.from_onnx(load_model(model), shape=_shapes(shape))
+    module, config = imported(find_model(model), options, shape, bounds)
     with CompileProgress(enabled=not as_json) as progress:
-        ex = executable.build(
-            module, make_config(options), server=server, progress=progress, timeout=timeout, want_plan=bool(svg)
-        )
+        ex = executable.build(module, config, server=server, progress=progress, timeout=timeout, want_plan=bool(svg))
     found = explain.explanation(ex.report)
     if not as_json:
         explain.print_explanation(found, limit)
@@ -294,6 +208,7 @@ def explain(model, shape, svg, limit, server, timeout, as_json, **options):
 @click.argument("model", type=click.Path(dir_okay=False))
 @config_options
 @shape_option
+@bounds_option
 @click.option("-i", "--input", "inputs", type=click.Path(dir_okay=False), metavar="X.npz", help="Default: seeded ones.")
 @size_option
 @click.option("--runs", type=click.IntRange(min=1), default=30, show_default=True)
@@ -301,20 +216,29 @@ def explain(model, shape, svg, limit, server, timeout, as_json, **options):
 @click.option("--offline", is_flag=True, help="Take the machine's peak from NumPy alone; no server is asked.")
 @server_option
 @command
-def profile(model, shape, inputs, sizes, runs, limit, offline, server, as_json, **options):
-    """Show where the time of MODEL goes (an exported library, .onnx, or a built-in name), partition by partition, and
-    how far each is from what this machine can do."""
-    from inlay import daemon, profiling, roofline, running
-    from inlay.bench import make_inputs
+def profile(model, shape, bounds, inputs, sizes, runs, limit, offline, server, as_json, **options):
+    """Show where the time of MODEL goes, partition by partition, and how far each is from what this machine can do. MODEL
+    is an exported library, an .onnx or .pt2 file, an IRModule that was saved (whose own configuration says what no option
+    does), or a built-in name. Dimensions that are open (--executor vm) take --size or --input."""
+    from inlay import daemon, model_files, open_sizes, profiling, roofline, running
+    from inlay.bench import find_model, make_inputs
 
+    sizes = numbers("--size", sizes)
     if profiling.is_library(model):
+        refuse_bounds(model, bounds)
         module, plan, threads = profiling.load_library(model, options["threads"] or 0)
     else:
-        module, plan, threads = profiling.build(model, _shapes(shape), make_config(options), server)
+        source, config = imported(find_model(model), options, shape, bounds)
+        if not inputs:  # before the work, not after it
+            specs = model_files.input_specs(source)
+            open_sizes.check_executor(config.executor.kind, specs)
+            open_sizes.check(sizes, specs, source.required_extents())
+        module, plan, threads = profiling.build(source, config, server)
     if inputs:
         arrays = running.read_inputs(inputs, module.inputs)
     else:
-        arrays = make_inputs(module.inputs, sizes=numbers("--size", sizes))
+        open_sizes.check(sizes, module.inputs, module.required_extents)
+        arrays = make_inputs(module.inputs, sizes=sizes)
     limits = roofline.measure(threads, None if offline else daemon.connect(server))
     result = {"model": model, "threads": threads, **profiling.profile_module(module, plan, arrays, runs, limits)}
     if not as_json:
@@ -393,7 +317,12 @@ def inspect(path, as_json):
 @click.option("--search", type=click.Choice(["measured", "analytic", "none"]), help="How backends are chosen.")
 @click.option("--search-budget", type=float, default=0, metavar="SECONDS", help="Of measuring. Default 60.")
 @click.option("--backends", metavar="A,B", help="Those that may be used.")
+@click.option(
+    "--executor", type=click.Choice(["graph", "aot", "vm"]), help="Default: graph. vm leaves dimensions open."
+)
 @shape_option
+@bounds_option
+@size_option
 @click.option(
     "--cold/--no-cold", default=True, help="Also time compiling from nothing, ours (by a fresh daemon) and peers'."
 )
@@ -403,9 +332,11 @@ def inspect(path, as_json):
 @command
 def bench(
     models, vs, list_peers, random_count, operator_count, seed, threads, rounds, plans, profile, target, avx2, mixed_precision, search, search_budget, backends,
-    shape, cold, limit, markdown, server, as_json,
+    executor, shape, bounds, sizes, cold, limit, markdown, server, as_json,
 ):  # fmt: skip
-    """Time MODELs (.onnx files, or built-in names) against peers, each in a process of its own, in interleaved rounds."""
+    """Time MODELs against peers, each in a process of its own, in interleaved rounds. A MODEL is an .onnx file, a built-in
+    name, or an IRModule that was saved or a .pt2 file, which no peer takes. A saved module's own configuration says what no
+    option does. Dimensions that are open (--executor vm) take --size, and are open to the peers as well."""
     from inlay.bench import measure, peers, report, subjects
     from inlay.config import CompilationConfig
     from inlay.printing import print_table
@@ -421,16 +352,21 @@ def bench(
         raise click.UsageError("--avx2 chooses target and backends itself: leave out --target and --backends.")
     if avx2:  # the libraries choose instructions by the CPU that they run on
         target, backends = "llvm -mcpu=x86-64-v3", "native"
+    check_bounds(bounds)
     chosen = peers.OTHERS if vs == "all" else () if vs == "none" else names(vs)
-    config = CompilationConfig(
-        targets=[target or "llvm -mcpu=native"],
-        num_threads=threads,
-        search=search,
-        search_budget_s=search_budget,
-        backends=names(backends),
-        mixed_precision=mixed_precision,
-    )
-    settings = measure.Settings(chosen, config, rounds, _shapes(shape), cold, plans, profile, limit, server, avx2)
+    options = {
+        "targets": [target] if target else None,
+        "search": search,
+        "search_budget_s": search_budget or None,
+        "backends": names(backends) or None,
+        "mixed_precision": mixed_precision,
+        "executor": executor,
+    }
+    given = {name: value for name, value in options.items() if value is not None} | {"num_threads": threads}
+    settings = measure.Settings(
+        chosen, CompilationConfig(**{"targets": ["llvm -mcpu=native"], **given}), rounds, shapes(shape), cold, plans, profile,
+        limit, server, avx2, bounds, numbers("--size", sizes), given,
+    )  # fmt: skip
     found = subjects.named(models) + subjects.random(random_count or 0, seed)
     found += subjects.random(operator_count or 0, seed, operators=True)
     result = report.summary(measure.run(found, settings, quiet=as_json), chosen, settings)

@@ -179,7 +179,7 @@ def _open(path: pathlib.Path, manifest: Manifest, what: str, num_threads: int) -
         module = tvm_ffi.load_module(path)
     except (RuntimeError, OSError) as error:
         raise LoadError(f"{what} can't be loaded: {_first_line(error)}") from None
-    loaded = LibraryModule(module, manifest.inputs, manifest.outputs, what, manifest.updates)
+    loaded = LibraryModule(module, manifest.inputs, manifest.outputs, what, manifest.updates, manifest.required_extents)
     try:
         # Now, and not at the first call: parameters are packed, and what is wrong with them comes out here.
         loaded.load(num_threads)

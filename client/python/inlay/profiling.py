@@ -17,10 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from inlay import executable, library, onnx_import
-from inlay.bench import load_model
+from inlay import executable, library
 from inlay.config import CompilationConfig
-from inlay.ir import dims
+from inlay.ir import IRModule, dims
 from inlay.roofline import Roofline
 from inlay.runtime import LibraryModule
 
@@ -189,9 +188,8 @@ def load_library(path: str, threads: int) -> tuple[LibraryModule, dict[str, Any]
     return library.load_library(path, threads), plan, threads
 
 
-def build(model: str, shape: dict[str, Any], config: CompilationConfig, server: str | None):
+def build(module: IRModule, config: CompilationConfig, server: str | None):
     """Compiles a model and loads it into this process: (module, plan, threads). Raises what `inlay.build` does."""
-    module = onnx_import.from_onnx(load_model(model), shape=shape)
     built = executable.build(module, config, server=server, want_plan=True)
     assert built.plan is not None
     threads = config.num_threads or len(os.sched_getaffinity(0))

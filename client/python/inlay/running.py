@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from inlay.ir import dims
+from inlay import open_sizes
 from inlay.ir.types import numpy_dtype
 from inlay.library import load_library
 from inlay.runtime import LibraryModule, TensorSpec, as_numpy
@@ -21,18 +21,9 @@ def random_input(
 ) -> np.ndarray:
     """Normal for floats, small non-negative numbers for integers (valid as indices of most models), booleans alike.
 
-    `sizes`: of the dimensions that are open. Raises ValueError naming one that it lacks, or that comes out below zero.
+    `sizes`: of the dimensions that are open. Raises ValueError as `open_sizes.extents` does.
     """
-    shape = [dims.canonical(d, sizes) if isinstance(d, str) else d for d in spec[2]]
-    told = f"input {spec[0]} is {spec[1]}[{', '.join(map(str, spec[2]))}]"
-    if symbols := dims.symbols(shape):
-        name = dims.names_in(symbols[0])[0]
-        raise ValueError(
-            f"{told}: {name!r} may be any number, so give the inputs in a file (--input) or say which (--size {name}=N)"
-        )
-    extents = [int(d) for d in shape]
-    if any(extent < 0 for extent in extents):
-        raise ValueError(f"{told}: with these sizes that is {extents}")
+    extents = open_sizes.extents(spec, sizes or {})
     dtype = numpy_dtype(spec[1])
     if dtype.kind in "iu":
         return generator.integers(0, 100, extents).astype(dtype)
@@ -85,6 +76,7 @@ def run_library(
     if inputs is not None:
         arrays = read_inputs(inputs, module.inputs)
     elif seed is not None or not module.inputs:
+        open_sizes.check_symbols(sizes, module.inputs, module.required_extents)
         generator = np.random.default_rng(seed)
         arrays = {spec[0]: random_input(spec, generator, sizes) for spec in module.inputs}
     else:

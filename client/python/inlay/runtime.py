@@ -59,6 +59,7 @@ class LibraryModule(Module):
     Attributes:
         inputs, outputs: [(name, dtype, shape)] in call order.
         updates: of each output the input whose memory it is written to, and which it is then; -1: none.
+        required_extents: what must be 0 or more in a run (`Manifest.required_extents`).
         ffi: the underlying tvm_ffi.Module.
     """
 
@@ -67,13 +68,14 @@ class LibraryModule(Module):
 
     def __init__(
         self, ffi: Any, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], name: str = "",
-        updates: Sequence[int] | None = None,
+        updates: Sequence[int] | None = None, required_extents: Sequence[str] = (),
     ):  # fmt: skip
         super().__init__(name)
         self.ffi = ffi
         self.inputs = list(inputs)
         self.outputs = list(outputs)
         self.updates = list(updates) if updates is not None else [-1] * len(self.outputs)
+        self.required_extents = list(required_extents)
 
     def own_function(self, name: str) -> Any | None:
         try:

@@ -11,9 +11,9 @@ import onnx
 import pytest
 from click.testing import CliRunner
 
-from inlay import bounds, cli, cli_command
+from inlay import bounds, cli, cli_command, cli_model, open_sizes
 from inlay.config import CompilationConfig
-from inlay.ir import FunctionBuilder, IRModule, load_module
+from inlay.ir import FunctionBuilder, IRModule, dims, load_module
 from inlay.models import recurrent
 
 
@@ -87,13 +87,13 @@ def test_failures_are_one_line_with_an_exit_code(invoke, server, model):
     ],
 )
 def test_shapes(values, want):
-    assert cli._shapes(values) == want
+    assert cli_model.shapes(values) == want
 
 
 @pytest.mark.parametrize("value", ["batch", "=1", "batch=", "x=1,,2"])
 def test_bad_shapes(value):
     with pytest.raises(click.BadParameter):
-        cli._shapes((value,))
+        cli_model.shapes((value,))
 
 
 @pytest.mark.parametrize(
@@ -151,17 +151,19 @@ def test_bounds_reach_the_server(invoke, server, open_model):
         ("rows=:9999999999999999999", "--bounds: an extent overflows 64 bits"),
         ("rows=8", "'rows=8' is not NAME=LEAST:MOST"),
     ]:
-        for command in (["compile", open_model], ["export", open_model, "--bundle", open_model.parent / "bundle"]):
-            result = invoke(*command, *options, "--bounds", wrong)
+        bundle = ["--bundle", open_model.parent / "bundle"]
+        for command, *more in (["compile"], ["export", *bundle], ["explain"], ["profile"]):
+            result = invoke(command, open_model, *more, *options, "--bounds", wrong)
             assert result.exit_code == cli_command.EXIT_USAGE
             assert text in " ".join(result.stderr.split())
 
 
 def test_bounds_of_a_library_are_fixed(invoke, tmp_path):
     (tmp_path / "m.so").write_bytes(b"\x7fELF")
-    result = invoke("export", tmp_path / "m.so", "--bundle", tmp_path / "bundle", "--bounds", "rows=1:2")
-    assert result.exit_code == cli_command.EXIT_USAGE
-    assert "those of a library are fixed" in " ".join(result.stderr.split())
+    for command in (["export", tmp_path / "m.so", "--bundle", tmp_path / "bundle"], ["profile", tmp_path / "m.so"]):
+        result = invoke(*command, "--bounds", "rows=1:2")
+        assert result.exit_code == cli_command.EXIT_USAGE
+        assert "those of a library are fixed" in " ".join(result.stderr.split())
 
 
 def test_bounds_are_added_to_those_that_a_model_has():
@@ -260,9 +262,69 @@ def test_compile_takes_a_saved_module(invoke, server, saved):
     assert sent("--target", "llvm -mcpu=x86-64-v3")[1] == CompilationConfig(targets=["llvm -mcpu=x86-64-v3"])
 
 
+@pytest.mark.parametrize("command", [["explain"], ["profile", "--size", "n=7"]])
+def test_other_commands_compile_what_compile_does(invoke, server, saved, open_model, command):
+    for model, options in [
+        (saved, ["--bounds", "n=5:4096", "--threads", 1]),
+        (open_model, ["--executor", "vm", "--shape", "columns=3", "--shape", "rows=n", "--bounds", "n=5:"]),
+    ]:
+        sent = []
+        for arguments in (["compile"], command):
+            invoke(arguments[0], model, *options, *arguments[1:], "--json")  # a fake server has no library to profile
+            sent.append(server.requests.pop().module)
+        assert sent[0] == sent[1]
+        assert sent[0].functions["main"].attrs["required_extents"].strings.v[0] == "n-5"
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ([], "input x is f32[rows, columns]: 'rows' may be 4 to 9, so say which (--size rows=N)"),
+        (["--size", "rows=5"], "input x is f32[rows, columns]: 'columns' may be any number, so say which (--size col"),
+        (["--size", "row=5"], "--size row=5: no input has the symbol 'row'; the model has 'rows', 'columns'"),
+        (["--size", "rows=3", "--size", "columns=1"], "--size rows=3: the model refuses that, it needs rows: 4 to 9"),
+        (
+            ["--executor", "aot"],
+            "executor aot leaves nothing open; take --executor vm and --size rows=N, or import the",
+        ),
+    ],
+)
+def test_sizes_that_can_not_be_run_are_refused_before_any_work(invoke, server, open_model, options, text):
+    b = FunctionBuilder()
+    module = b.finish([b.op("tanh", b.param("x", "f32", ("rows", "columns")))], ["y"])
+    saved = module.with_configuration(CompilationConfig(executor="vm")).save(open_model.with_name("saved"))
+    for command in (["profile"], ["bench", "--vs", "none", "--no-cold"]):
+        for model, more in ((open_model, ["--executor", "vm"]), (saved, [])):
+            result = invoke(*command, model, *more, "--bounds", "rows=4:9", *options)
+            assert result.exit_code == cli_command.EXIT_FAILED
+            assert text in " ".join((result.stderr or result.stdout).split())
+    assert not server.requests
+
+
+def test_sizes():
+    specs = [("x", "f32", ("n", "2*m+1")), ("y", "i64", (3,))]
+    open_sizes.check({"n": 4, "m": 4}, specs, ["n-4", "-n+m", "n-m", "9-n"])
+    assert open_sizes.extents(specs[0], {"n": 4, "m": 4}) == [4, 9]
+    for sizes, required, text in [
+        ({"n": 4, "m": 5}, ["n-4", "n-m", "-n+m"], "--size m=5, n=4: the model refuses that, it needs m = n"),
+        ({"n": 4, "m": 5}, ["n-m", "n-2"], "--size m=5, n=4: the model refuses that, it needs -m+n: 0 or more"),
+        ({"n": 9, "m": 5}, ["n-8", "8-n"], "--size n=9: the model refuses that, it needs n = 8"),
+        ({"n": 9}, ["m-1"], "input x is f32[n, 2*m+1]: 'm' may be 1 or more, so say which (--size m=N)"),
+        ({"n": 9}, ["5-m"], "'m' may be 5 or less"),
+        ({"n": 9, "2*m+1": 3}, [], "--size 2*m+1=3: no input has the symbol '2*m+1'; the model has 'n', 'm'"),
+    ]:
+        with pytest.raises(ValueError, match=re.escape(text)):
+            open_sizes.check(sizes, specs, [str(dims.canonical(e)) for e in required])
+    with pytest.raises(ValueError, match=re.escape("input x is f32[n-4]: with these sizes that is [-1]")):
+        open_sizes.check_symbols({"n": 3}, [("x", "f32", ("n-4",))], [])
+    with pytest.raises(ValueError, match="no input has the symbol 'n'; the model has none"):
+        open_sizes.check_symbols({"n": 3}, specs[1:], [])
+    open_sizes.check_executor("graph", specs[1:])
+
+
 def test_what_a_saved_module_is_not_compiled_of(invoke, saved):
     bundle = saved.parent / "bundle"
-    for command in (["compile", saved], ["export", saved, "--bundle", bundle]):
+    for command in (["compile", saved], ["export", saved, "--bundle", bundle], ["explain", saved], ["profile", saved]):
         result = invoke(*command, "--shape", "n=3")
         assert result.exit_code == cli_command.EXIT_USAGE
         assert "--shape: a saved module keeps its shapes" in " ".join(result.stderr.split())

@@ -18,21 +18,21 @@ import pathlib
 import random
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import onnx
 
 import inlay
-from inlay import daemon, profiling, roofline
+from inlay import bounds, daemon, library, model_files, open_sizes, profiling, roofline
 from inlay.bench import peers as peer_list
 from inlay.bench import report
 from inlay.bench.peers import Job
 from inlay.bench.processes import PeerError, PeerProcess
 from inlay.bench.subjects import Subject, make_inputs, with_shapes
 from inlay.client import Client
-from inlay.config import CompilationConfig
+from inlay.config import CompilationConfig, Executor
 from inlay.errors import InlayError
 
 REFERENCE = "onnxruntime"
@@ -42,7 +42,8 @@ INTERRUPTED = "interrupted"  # the error of a model that Ctrl-C came before or i
 @dataclasses.dataclass(frozen=True)
 class Settings:
     """Of a run: peers by name; cold: also compile from nothing; plans: also every single-backend plan of ours; profile:
-    also where our time goes; avx2: the peers that can be are held to AVX2 (config says it of us)."""
+    also where our time goes; avx2: the peers that can be are held to AVX2 (config says it of us); bounds: as `--bounds` has
+    them; sizes: at which open dimensions are run; given: what a saved module's own configuration does not decide."""
 
     peers: Sequence[str]
     config: CompilationConfig
@@ -54,6 +55,13 @@ class Settings:
     prepare_limit_s: float = 600
     server: str | None = None
     avx2: bool = False
+    bounds: Sequence[str] = ()
+    sizes: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    given: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    def config_of(self, own: CompilationConfig | None) -> CompilationConfig:
+        """Of a model whose own configuration is this one; None: it has none."""
+        return self.config if own is None else own.replace(**self.given)
 
     def __post_init__(self):
         for peer in self.peers:
@@ -109,33 +117,52 @@ class ModelRun:
     ):
         self._subject, self._settings, self._folder, self._say = subject, settings, folder, say
         self._limits = limits
+        self._config = settings.config  # until the model is read
         self._libraries: dict[str, pathlib.Path] = {}
         self._running: dict[str, PeerProcess] = {}
         self._cells: dict[str, dict[str, Any]] = {}
         self._versions: dict[str, str] = {}
         self.row: dict[str, Any] = {"model": subject.title, "runners": self._cells, "versions": self._versions}
-        if subject.detail:
-            self.row["detail"] = subject.detail
+        self._tell(subject.detail)
+
+    def _tell(self, detail: str) -> None:
+        if detail:
+            self.row["detail"] = "; ".join(filter(None, [self.row.get("detail"), detail]))
 
     def run(self) -> dict[str, Any]:
         """The row. Raises InlayError, ValueError where inlay itself fails."""
         self._say("importing")
         model = self._subject.onnx_model()
-        module = inlay.from_onnx(model, shape=self._settings.shape)
-        self._compile(module)
+        self._compile(self._import(model))
         self._write_job(model)
         with contextlib.ExitStack() as stack:
-            reference = self._reference()
+            reference = self._reference() if model is not None else None
             for name in ("inlay", *self._libraries, *self._settings.peers):
                 if name not in self._running and name not in self._cells:
                     self._start(name, stack)
-            for name, process in list(self._running.items()):
-                self._guarded(name, functools.partial(self._check, name, process, reference))
+            if reference is not None:
+                for name, process in list(self._running.items()):
+                    self._guarded(name, functools.partial(self._check, name, process, reference))
             self._time_rounds()
         self._finish()
         if self._limits is not None:
             self._profile(self._limits)
         return self.row
+
+    def _import(self, model: onnx.ModelProto | None) -> inlay.IRModule:
+        """Refuses sizes that can't be run before anything is compiled."""
+        settings = self._settings
+        source = self._subject.name if model is None else model
+        module, self._config = model_files.load(source, settings.shape, settings.config_of)
+        module = bounds.added(module, settings.bounds)
+        inputs = model_files.input_specs(module)
+        executor = Executor(self._config.executor).kind
+        open_sizes.check_executor(executor, inputs)
+        open_sizes.check(settings.sizes, inputs, module.required_extents())
+        if self._config != settings.config:
+            self._tell(f"as configured: {', '.join(map(str, self._config.targets))}, executor {executor}")
+        self._tell(", ".join(f"{name} = {size}" for name, size in settings.sizes.items()))
+        return module
 
     def _compile(self, module: inlay.IRModule) -> None:
         settings, row = self._settings, self.row
@@ -143,18 +170,20 @@ class ModelRun:
             client = stack.enter_context(fresh_daemon()) if settings.cold else daemon.connect(settings.server)
             self._say("compiling")
             started = time.perf_counter()
-            executable = inlay.build(module, settings.config, server=client)
+            executable = inlay.build(module, self._config, server=client)
             if settings.cold:
                 row["compile_cold_s"] = time.perf_counter() - started
                 row["compile_cold_server_ms"] = executable.report.server_ms
             started = time.perf_counter()
-            again = inlay.build(module, settings.config, server=client)
+            again = inlay.build(module, self._config, server=client)
             row["compile_cached_s"] = time.perf_counter() - started
             row["compile_cached_server_ms"] = again.report.server_ms
             row["cached_actions_run"] = again.report.actions_run
             row["backends"] = executable.report.backends()
             self._specs = executable.inputs
             self._export("inlay", executable)
+            needs = library.read_manifest(self._libraries["inlay"]).required_extents  # of its operators too
+            open_sizes.check(settings.sizes, self._specs, needs)
             if settings.plans:
                 self._compile_plans(module, client)
 
@@ -164,7 +193,7 @@ class ModelRun:
         for backend in client.usable_backends():
             name = "native alone" if backend == "native" else f"{backend} where it may"
             self._say(f"compiling: {name}")
-            config = self._settings.config.replace(backends=sorted({backend, "native"}), search="none")
+            config = self._config.replace(backends=sorted({backend, "native"}), search="none")
             try:
                 self._export(name, inlay.build(module, config, server=client))
             except InlayError as error:
@@ -176,15 +205,17 @@ class ModelRun:
     def _export(self, name: str, executable: inlay.Executable) -> None:
         self._libraries[name] = executable.export_library(self._folder / f"{name.replace(' ', '_')}.so")
 
-    def _write_job(self, model: onnx.ModelProto) -> None:
-        settings = self._settings
-        fixed = with_shapes(model, settings.shape)
-        large = fixed.ByteSize() >= 2**31 - 1
-        onnx.save(fixed, str(self._folder / "model.onnx"), save_as_external_data=large)
-        np.savez(self._folder / "inputs.npz", **make_inputs(self._specs))  # type: ignore[arg-type]
+    def _write_job(self, model: onnx.ModelProto | None) -> None:
+        if model is not None:
+            fixed = with_shapes(model, self._settings.shape)
+            large = fixed.ByteSize() >= 2**31 - 1
+            onnx.save(fixed, str(self._folder / "model.onnx"), save_as_external_data=large)
+        np.savez(self._folder / "inputs.npz", **self._inputs())  # type: ignore[arg-type]
+
+    def _inputs(self) -> dict[str, np.ndarray]:
+        return make_inputs(self._specs, sizes=self._settings.sizes)
 
     def _job(self, name: str) -> Job:
-        library = self._libraries.get(name, "")
         return Job(
             model=str(self._folder / "model.onnx"),
             inputs=str(self._folder / "inputs.npz"),
@@ -192,9 +223,9 @@ class ModelRun:
             cores=self._settings.cores,
             scratch=str(self._folder / name.replace(" ", "_")),
             subject=self._subject.torch,
-            library=str(library),
+            library=str(self._libraries.get(name, "")),
             avx2=self._settings.avx2 and name != REFERENCE,
-            mixed_precision=self._settings.config.mixed_precision or "",
+            mixed_precision=self._config.mixed_precision or "",
         )
 
     def _reference(self) -> list[np.ndarray]:
@@ -207,10 +238,7 @@ class ModelRun:
         """Starts a peer for the rounds. With `cold`, once before: what it then finds in its cache shows in the second
         start's seconds."""
         peer = "inlay" if name in self._libraries else name
-        text = peer_list.not_held_to_avx2(peer) if self._settings.avx2 else ""
-        if self._settings.config.mixed_precision:
-            text = text or peer_list.without_mixed_precision(peer)
-        if text or (peer != "inlay" and (text := peer_list.missing(peer))):
+        if text := self._unable(peer):
             self._cells[name] = {"error": text}
             return
         limit = self._settings.prepare_limit_s
@@ -228,6 +256,17 @@ class ModelRun:
 
         self._cells[name] = cell
         self._guarded(name, start)
+
+    def _unable(self, peer: str) -> str:
+        """Why a peer has nothing to do with this model; "" of those that may try."""
+        if peer == "inlay":
+            return ""
+        text = peer_list.not_held_to_avx2(peer) if self._settings.avx2 else ""
+        if self._config.mixed_precision:
+            text = text or peer_list.without_mixed_precision(peer)
+        if what := self._subject.only_inlays:
+            text = text or f"takes no such model: {what}"
+        return text or peer_list.missing(peer)
 
     def _check(self, name: str, process: PeerProcess, reference: list[np.ndarray]) -> None:
         cell = self._cells[name]
@@ -262,9 +301,7 @@ class ModelRun:
     def _profile(self, limits: roofline.Roofline) -> None:
         self._say("profiling")
         module, plan, _ = profiling.load_library(str(self._libraries["inlay"]), self._settings.config.num_threads)
-        self.row["profile"] = profiling.profile_module(
-            module, plan, make_inputs(self._specs), self._settings.rounds, limits
-        )
+        self.row["profile"] = profiling.profile_module(module, plan, self._inputs(), self._settings.rounds, limits)
 
     def _finish(self) -> None:
         ours = self._cells["inlay"]["median_ms"]

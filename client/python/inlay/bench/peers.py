@@ -24,7 +24,7 @@ class Job:
     """What a peer's process is to run; travels as JSON.
 
     Attributes:
-        model: path of the ONNX file, its shapes fixed.
+        model: path of the ONNX file, its shapes fixed but for dimensions that are left open.
         inputs: path of an .npz, by name.
         threads: of the peer's pool; cores: those that it may run on.
         scratch: a folder of this peer and model; what lies there from an earlier process is a warm cache.

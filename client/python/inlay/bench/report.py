@@ -129,7 +129,8 @@ def compiling(result: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
             both = (_seconds(cell.get("prepare_cold_s")), _seconds(cell.get("prepare_cached_s")))
             cells.append(" / ".join(both) if both != ("-", "-") else "-")
         ours = row["runners"]["inlay"]
-        cells.append(f"{ours['max_abs_error']:.1e} ({ours['max_rel_error']:.1e})")
+        known = "max_abs_error" in ours  # of a saved module there is no reference
+        cells.append(f"{ours['max_abs_error']:.1e} ({ours['max_rel_error']:.1e})" if known else "-")
         cells += [f"{c['max_abs_error']:.1e}" if "max_abs_error" in c else "-" for c in runners]
         table.append(cells)
     return columns, table

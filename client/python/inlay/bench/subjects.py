@@ -19,6 +19,7 @@ from inlay import models
 from inlay.bench import random_architectures
 from inlay.bench.random_architectures import Which, describe
 from inlay.errors import InlayError
+from inlay.model_files import is_saved
 from inlay.running import random_input
 from inlay.runtime import TensorSpec
 
@@ -33,26 +34,40 @@ class Subject:
     torch: dict[str, Any]
     detail: str = ""
 
-    def onnx_model(self) -> onnx.ModelProto:
-        """Raises InlayError, ValueError."""
+    def onnx_model(self) -> onnx.ModelProto | None:
+        """None: it has no ONNX form, and is `name` to inlay alone. Raises InlayError, ValueError."""
         if self.torch.get("kind") == "random":
             return random_architectures.export(_which(self.torch))
-        return load_model(self.name)
+        return None if self.only_inlays else load_model(self.name)
+
+    @property
+    def only_inlays(self) -> str:
+        """What a file is that no other runtime takes; "" of all that has an ONNX form."""
+        if self.torch:
+            return ""
+        return "a .pt2 file" if self.name.endswith(".pt2") else "a saved module" if is_saved(self.name) else ""
 
     @property
     def title(self) -> str:
         return pathlib.Path(self.name).stem
 
 
-def load_model(name: str) -> onnx.ModelProto:
-    """A .onnx file, a built-in name, or a random one's ("bert-0-7", "conv2d-0-7"). Raises InlayError, ValueError."""
+def find_model(name: str) -> str | onnx.ModelProto:
+    """The ONNX model of a built-in name, or a random one's ("bert-0-7", "conv2d-0-7"); of others the name, which is that of
+    a file. Raises InlayError, ValueError."""
     if name in models.NAMES:
         return models.build(name)
     if (found := random_architectures.find(name)) is not None:
         return random_architectures.export(found)
     if not pathlib.Path(name).exists():
         raise InlayError(f"{name} is neither a file nor a built-in model ({', '.join(models.NAMES)})")
-    return onnx.load(name)
+    return name
+
+
+def load_model(name: str) -> onnx.ModelProto:
+    """The same; of an .onnx file what it holds."""
+    found = find_model(name)
+    return onnx.load(found) if isinstance(found, str) else found
 
 
 def named(names: Sequence[str]) -> list[Subject]:
