@@ -276,7 +276,7 @@ TEST_F(SharedCoresTest, NoCompileActionRunsDuringAMeasurement) {
 }
 
 TEST_F(SharedCoresTest, NoMeasurementRunsDuringACompileAction) {
-  std::thread compile([&] { EXPECT_TRUE(Compile(absl::Minutes(1), {{"delay_ms", "1000"}}).ok()); });
+  std::thread compile([&] { EXPECT_TRUE(Compile(absl::Minutes(1), {{"delay_ms", "3000"}}).ok()); });
   while (Metric("inlay_workers_busy") == 0) absl::SleepFor(absl::Milliseconds(1));
   absl::SleepFor(absl::Milliseconds(100));
   CancelToken impatient(absl::Now() + absl::Milliseconds(100));

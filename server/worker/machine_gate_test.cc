@@ -21,6 +21,10 @@ class MachineGateTest : public ::testing::Test {
     CancelToken token(absl::Now() + kMoment);
     return gate_.Enter(use, &token).status().code() == absl::StatusCode::kDeadlineExceeded;
   }
+  // Until another thread's measurement waits, behind which actions wait too.
+  void AwaitMeasurement() {
+    while (!WouldWait(Use::kShared)) absl::SleepFor(absl::Milliseconds(1));
+  }
   MachineGate gate_;
   CancelToken token_;
 };
@@ -49,7 +53,7 @@ TEST_F(MachineGateTest, InOrderOfArrivalSoThatNobodyStarves) {
     absl::SleepFor(kMoment);
     EXPECT_FALSE(compiled) << "alone";
   });
-  absl::SleepFor(kMoment);
+  AwaitMeasurement();
   std::thread compile([&] {
     auto pass = Enter(Use::kShared);
     EXPECT_TRUE(measured);
@@ -67,7 +71,7 @@ TEST_F(MachineGateTest, CancellingEndsTheWaitAndLetsOthersIn) {
   CancelToken token;
   std::thread measure(
       [&] { EXPECT_EQ(gate_.Enter(Use::kAlone, &token).status(), absl::CancelledError("the client has gone")); });
-  absl::SleepFor(kMoment);
+  AwaitMeasurement();
   std::thread compile([&] { Enter(Use::kShared); });
   absl::SleepFor(kMoment);
   token.Cancel(absl::CancelledError("the client has gone"));

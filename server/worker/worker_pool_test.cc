@@ -184,13 +184,14 @@ TEST_F(WorkerPoolTest, ADeadlineEndsTheActionAndTheWait) {
   options_.num_workers = 1;
   Start();
   CancelToken running(absl::Now() + absl::Milliseconds(400));
-  std::thread first([&] {
-    EXPECT_EQ(pool_->Compile(FakeAction({{"behaviour", "hang"}}), &running).status().code(),
-              absl::StatusCode::kDeadlineExceeded);
-  });
-  absl::SleepFor(absl::Milliseconds(100));
+  const proto::CompileAction hang = FakeAction({{"behaviour", "hang"}});
+  EXPECT_EQ(pool_->Compile(hang, &running).status().code(), absl::StatusCode::kDeadlineExceeded);
+  CancelToken in_front;
+  std::thread first([&] { pool_->Compile(hang, &in_front).IgnoreError(); });
+  while (Metric("inlay_workers_busy") == 0) absl::SleepFor(absl::Milliseconds(1));
   CancelToken waiting(absl::Now() + absl::Milliseconds(100));
   EXPECT_EQ(pool_->Compile(FakeAction(), &waiting).status().code(), absl::StatusCode::kDeadlineExceeded);
+  in_front.Cancel();
   first.join();
   ExpectHealthy();
 }

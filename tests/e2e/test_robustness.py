@@ -103,26 +103,45 @@ class GivenUpError(Exception):
     pass
 
 
+class Stopped:
+    """Stops a daemon's workers once one of them compiles: what is given as `progress` is not done before `resume`."""
+
+    def __init__(self, daemon):
+        self.daemon = daemon
+        self.workers: list[int] = []
+        self.begun = threading.Event()
+
+    def __call__(self, phase, *_):
+        if phase == "compile" and not self.begun.is_set():
+            self.workers = self.daemon.workers()
+            self._signal(signal.SIGSTOP)
+            self.begun.set()
+
+    def resume(self):
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number):
+        for pid in self.workers:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+
 @pytest.mark.parametrize("how", ["deadline", "cancel"])
 def test_giving_up_stops_the_work_and_leaves_the_daemon_well(start_daemon, how):
-    """The workers are stopped meanwhile: no compile ends by being done."""
     daemon = start_daemon()
     module = inlay.from_onnx(resnet.build(MEDIUM))
-    stopped = []
+    stopped = Stopped(daemon)
 
-    def stop_workers(phase, *_):
-        if phase != "compile":
-            return
-        stopped.extend(daemon.workers())
-        for pid in stopped:
-            os.kill(pid, signal.SIGSTOP)
-        assert daemon.stat("inlay_requests_in_flight") == 1
-        if how == "cancel":
-            raise GivenUpError
+    def give_up(*progress):
+        stopped(*progress)
+        if stopped.workers:
+            assert daemon.stat("inlay_requests_in_flight") == 1
+            if how == "cancel":
+                raise GivenUpError
 
     with pytest.raises(GivenUpError if how == "cancel" else inlay.DeadlineExceededError):
-        inlay.build(module, server=daemon.client, timeout=5, progress=stop_workers)
-    assert stopped, "the deadline was over before the work began"
+        inlay.build(module, server=daemon.client, timeout=5, progress=give_up)
+    assert stopped.workers, "the deadline was over before the work began"
     deadline = time.monotonic() + 60
     while daemon.stat("inlay_requests_in_flight") > 0:
         assert time.monotonic() < deadline, "the daemon works on"
@@ -134,23 +153,19 @@ def test_giving_up_stops_the_work_and_leaves_the_daemon_well(start_daemon, how):
 def test_a_full_queue_refuses_with_a_delay(start_daemon):
     daemon = start_daemon(flags=("--queue_limit=1",))
     module = inlay.from_onnx(resnet.build(MEDIUM))
-    busy = threading.Thread(target=lambda: inlay.build(module, server=Client(daemon.address)))
+    stopped = Stopped(daemon)
+    busy = threading.Thread(target=lambda: inlay.build(module, server=Client(daemon.address), progress=stopped))
     busy.start()
-    refused = None
+    assert stopped.begun.wait(60)
     request = pb.CompileRequest(
         module=inlay.from_onnx(mlp(9)).with_configuration(inlay.CompilationConfig().to_proto()).proto
     )
-    deadline = time.monotonic() + 20
-    while refused is None and time.monotonic() < deadline and busy.is_alive():
-        try:
-            list(daemon.client._stub.Compile(request))
-        except grpc.RpcError as error:
-            if error.code() == grpc.StatusCode.RESOURCE_EXHAUSTED:
-                refused = dict(error.trailing_metadata())
-            time.sleep(0.01)
+    with pytest.raises(grpc.RpcError) as caught:
+        list(daemon.client._stub.Compile(request))
+    stopped.resume()
     busy.join()
-    assert refused is not None, "the queue was never full"
-    assert float(refused["retry-delay-ms"]) > 0
+    assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert float(dict(caught.value.trailing_metadata())["retry-delay-ms"]) > 0
     # The client waits it out.
     assert inlay.build(inlay.from_onnx(mlp(10)), server=daemon.client).digest
 
