@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/cpp/src/ir_module_impl.h"
 #include "client/cpp/src/wire.h"
+#include "core/base/status_macros.h"
 #include "core/ir/dim_expr.h"
 
 namespace inlay {
@@ -53,7 +54,7 @@ void FunctionBuilder::Impl::SetType(const std::string& dtype, const Shape& shape
     Fail(absl::InvalidArgumentError(absl::StrCat(whose, ": there is no dtype '", dtype, "'")));
   }
   const absl::StatusOr<Shape> canonical = Canonical(shape);
-  if (!canonical.ok()) return Fail(absl::InvalidArgumentError(absl::StrCat(whose, ": ", canonical.status().message())));
+  if (!canonical.ok()) return Fail(Annotate(canonical.status(), whose));
   for (const Dim& dim : canonical->dims()) {
     if (!dim.is_open() && dim.value() < 0) {
       return Fail(absl::InvalidArgumentError(absl::StrCat(whose, ": a negative extent in ", shape.ToString())));
@@ -75,8 +76,7 @@ void FunctionBuilder::Impl::SetAttr(const std::string& name, const AttrValue& va
 void FunctionBuilder::Impl::SetExtents(const std::string& name, const Shape& shape, proto::Binding* binding) {
   const absl::StatusOr<Shape> canonical = Canonical(shape);
   if (!canonical.ok()) {
-    return Fail(absl::InvalidArgumentError(
-        absl::StrCat(binding->call().op(), ": attribute ", name, ": ", canonical.status().message())));
+    return Fail(Annotate(canonical.status(), absl::StrCat(binding->call().op(), ": attribute ", name)));
   }
   (*binding->mutable_attrs())[name] = ToProto(AttrValue(*canonical));
   if (!canonical->is_open()) return;

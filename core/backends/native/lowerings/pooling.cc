@@ -144,21 +144,8 @@ class RowPool {
 
   void Emit(FunctionEmitter& f) {
     const Shape outer(n_.out().dims.begin(), n_.out().dims.end() - 1);
-    if (CountsColumns() && !IsWhole()) open_counts_ = CountColumns(f, pool_);
     f.Parallel(Product(outer) * parts_, CyclesOfPart(),
                [&](Kernel& k, Value begin, Value end) { EmitItems(k, outer, begin, end); });
-  }
-
-  // Of every column of results how many elements its windows count, with room for vectors that reach beyond the last.
-  static Buffer CountColumns(FunctionEmitter& f, const Pool& pool) {
-    const Extent& columns = pool.n.out().dims.back();
-    const Buffer counts = f.Temporary((columns + f.cpu().core.vector_bytes) * kMaxElementBytes);
-    f.ParallelEach(columns, 10, [&](Kernel& k, Value j) {
-      const mlir::Type type = k.o.ComputeType(pool.n.in(0).dtype);
-      const Value count = k.o.IntToFloat(pool.Counted(k.o, static_cast<int>(pool.Spatial()) - 1, j), type, true);
-      k.o.Store(count, k.o.At(k.Pointer(counts), j, type));
-    });
-    return counts;
   }
 
  private:
@@ -201,6 +188,7 @@ class RowPool {
     KernelBuilder& kb = o;
     scalar_ = o.ComputeType(n_.in(0).dtype);
     lines_ = k.Scratch((kLines * line_elements() + part_) * scalar_.getIntOrFloatBitWidth() / 8);
+    counts_ = o.At(lines_, kLines * line_elements(), scalar_);
     if (parts_ == Extent(1)) return EmitRows(k, PartOf(o, o.Int(0)), outer, begin, end);
     kb.If(kb.Less(begin, end), [&] {  // else there may be no rows, and nothing divides by them
       const Value rows = kb.Int(Product(outer));
@@ -214,9 +202,7 @@ class RowPool {
 
   void EmitRows(Kernel& k, const Part& part, const Shape& outer, Value begin, Value end) {
     Ops& o = k.o;
-    if (CountsColumns()) {
-      IsWhole() ? CountColumns(o, part) : void(counts_ = o.At(k.Pointer(open_counts_), part.first, scalar_));
-    }
+    if (CountsColumns()) CountColumns(o, part);
     // Rows do not touch what lies beyond their ends.
     for (int64_t line = 0; line < kLines; ++line) FillBeyond(o, part, o.At(lines_, line * line_elements(), scalar_));
     // The next row's line before this one's windows, which read across what was just stored (a processor's loads wait
@@ -281,17 +267,11 @@ class RowPool {
 
   // An average's windows differ in how many elements they count.
   bool CountsColumns() const { return pool_.average && !pool_.NeverPadded(last_); }
-  // What a line of ones would give.
-  void CountColumns(Ops& o, const Part& part) {
-    const Value one = o.ConstF(scalar_, 1), zero = o.ConstF(scalar_, 0), all = o.Int(line_elements());
-    const Value first = pool_.count_include_pad ? o.Int(0) : part.begin;
-    const int64_t beyond = pool_.count_include_pad ? pool_.w.pads_end[last_] : 0;
-    const Value end = o.Min(o.KernelBuilder::Add(part.end, beyond), all);
-    Fill(o, lines_, o.Int(0), first, zero);
-    Fill(o, lines_, first, end, one);
-    Fill(o, lines_, end, all, zero);
-    counts_ = o.At(lines_, kLines * line_elements(), scalar_);
-    o.For(o.Int(0), o.Int(part_), 1, [&](Value j) { o.Store(Window(o, lines_, j, 1), o.At(counts_, j, scalar_)); });
+  void CountColumns(Ops& o, const Part& part) const {
+    o.For(o.Int(0), part.columns, 1, [&](Value j) {
+      const Value counted = pool_.Counted(o, last_, o.KernelBuilder::Add(part.first, j));
+      o.Store(o.IntToFloat(counted, scalar_, true), o.At(counts_, j, scalar_));
+    });
   }
 
   // The row's windows in all axes but the last, of every input column. Where an axis is padded, what lies beyond its
@@ -419,7 +399,6 @@ class RowPool {
   const int last_;
   int64_t part_;  // columns of results
   Extent parts_;  // of a row
-  Buffer open_counts_;
   Value lines_, counts_;
   mlir::Type scalar_;
 };

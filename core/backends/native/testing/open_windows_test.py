@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from open_dims_test import OpenOps, conv
+from open_dims_test import OpenOps, conv, of_n
 
 # Narrower than a vector, vectors that see one edge, both or none, parts of rows; bands of rows.
 WIDTHS = [1, 2, 5, 7, 8, 9, 13, 16, 17, 24, 31, 40, 127, 128, 129, 300]
@@ -136,4 +136,42 @@ def test_pools_of_what_is_no_number(s):
     for strides in ([1, 1], [2, 2]):
         s.open(f"special_{strides[0]}", [(1, 2, "h", "w")], lambda b, _, x, strides=strides: b.op("max_pool", x, kernel=[3, 3], strides=strides, dilations=[1, 1], pads=[1, 1, 1, 1]),
                [{"h": 5, "w": w} for w in (3, 8, 40)], data=lambda size: [np.resize(special, (1, 2, size("h"), size("w")))])  # fmt: skip
+    s.check()
+
+
+def test_pools_of_any_size(s):
+    both = [{"n": n, "h": h, "w": w} for n in (0, 1, 3) for h in (3, 7, 18) for w in (3, 17, 40)]
+    for op in ("max_pool", "avg_pool"):
+        for attrs in [
+            {"kernel": [3, 3], "strides": [2, 2], "dilations": [1, 1], "pads": [1, 1, 1, 1]},
+            {"kernel": [2, 3], "strides": [1, 1], "dilations": [1, 1], "pads": [0, 0, 0, 0]},
+        ]:
+            s.open(f"{op}_batch", [("n", 5, 16, 33)], lambda b, _, x, op=op, attrs=attrs: b.op(op, x, **attrs), of_n([0, 1, 3, 7]), tolerance=(1e-4, 1e-4))  # fmt: skip
+            s.open(f"{op}_size", [("n", 5, "h", "w")], lambda b, _, x, op=op, attrs=attrs: b.op(op, x, **attrs), both, tolerance=(1e-4, 1e-4))  # fmt: skip
+        attrs = {"kernel": [2, 2], "strides": [2, 2], "dilations": [1, 1], "pads": [0, 0, 1, 1]}
+        s.open(f"{op}_i", [("n", 5, "h", "w")], lambda b, _, x, op=op, attrs=attrs: b.op(op, x, **attrs), both, tolerance=(1e-4, 1e-4))  # fmt: skip
+    s.open("counted", [("n", 5, "h", "w")], lambda b, _, x: b.op("avg_pool", x, kernel=[3, 3], strides=[1, 1], dilations=[1, 1], pads=[1, 1, 1, 1], count_include_pad=True), both, tolerance=(1e-4, 1e-4))  # fmt: skip
+
+    # Blocks of several bands and parts of rows; windows that overlap, skip, are dilated, or reach beyond the end.
+    large = [{"h": h, "w": w} for h in (1, 17, 40) for w in (1, 9, 130, 300)]
+    for op in ("max_pool", "avg_pool"):
+        for label, attrs in {
+            "five": {"kernel": [5, 5], "pads": [2, 2, 2, 2]},
+            "ceiled": {"kernel": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1], "ceil_mode": True},
+            "apart": {"kernel": [2, 1], "strides": [3, 3], "pads": [1, 0, 1, 0]},
+            "dilated": {"kernel": [3, 2], "dilations": [2, 3], "pads": [2, 1, 2, 2]},
+        }.items():
+            full = {"strides": [1, 1], "dilations": [1, 1], "pads": [0] * 4, **attrs}
+            if op == "avg_pool" and label == "dilated":
+                full["count_include_pad"] = True
+            s.open(f"{op}_{label}", [(2, 3, "h", "w")], lambda b, _, x, op=op, full=full: b.op("neg", b.op(op, x, **full)), large, tolerance=(1e-4, 1e-4))  # fmt: skip
+        line = {"kernel": [3], "strides": [2], "dilations": [1], "pads": [1, 1]}
+        for dtype in ("f16", "f64"):
+            s.open(f"{op}_line_{dtype}", [(2, 3, "w")], lambda b, _, x, op=op: b.op(op, x, **line), [{"w": w} for w in (1, 7, 700, 1300)], dtype, tolerance=(1e-2, 1e-2))  # fmt: skip
+        apart = {"kernel": [2], "strides": [9], "dilations": [1], "pads": [0, 1]}
+        s.open(f"{op}_far_apart", [(2, 3, "w")], lambda b, _, x, op=op: b.op(op, x, **apart), [{"w": w} for w in (1, 9, 700)], tolerance=(1e-4, 1e-4))  # fmt: skip
+        deep = {"kernel": [2, 2, 3], "strides": [1, 2, 1], "dilations": [1] * 3, "pads": [1, 0, 1, 0, 1, 1]}
+        s.open(f"{op}_deep", [(1, 2, "n", "h", "w")], lambda b, _, x, op=op: b.op(op, x, **deep), [{"n": n, "h": h, "w": 21} for n in (1, 4) for h in (2, 19)], tolerance=(1e-4, 1e-4))  # fmt: skip
+    s.open("max_pool_special", [(1, 1, "h", "w")], lambda b, _, x: b.op("max_pool", x, kernel=[2, 2], strides=[1, 1], dilations=[1, 1], pads=[1, 1, 0, 0]),
+           [{"h": 4, "w": 40}], data=lambda _: [np.resize(np.float32([np.nan, -np.inf, -3, np.inf, -1, -np.inf, 0.5]), (1, 1, 4, 40))])  # fmt: skip
     s.check()
