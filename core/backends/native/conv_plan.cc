@@ -173,6 +173,10 @@ double PanelCycles(const ConvPlan& plan, int64_t pixel_bytes) {
 }  // namespace
 
 static constexpr int64_t kMinBandTasks = 8;
+// Of a sequence: how many parts threads want, if each has so many cycles to do; and how many are considered.
+static constexpr int64_t kMinParts = 16, kMaxParts = 128;
+static constexpr double kMinPartCycles = 4000;
+static constexpr double kBandCycles = 50;  // of a task, beside its tiles
 
 bool IsPixelTile(const ConvShape& s, int64_t mr) {
   if (s.out[2] % mr == 0) return true;
@@ -211,22 +215,29 @@ double CyclesWithPadding(const Core& core, const ConvPlan& plan) {
   return plan.cycles + (plan.padded_input ? PadCycles(core, plan) : 0);
 }
 
-// The plan with a band of so many rows.
-static ConvPlan PlanBands(const Core& core, const ConvPlan& plan, int64_t band) {
+// The plan with a band of so many rows, or of a sequence's columns.
+static ConvPlan PlanBands(const Core& core, const ConvPlan& plan, int64_t band, int64_t band_width = 0) {
   ConvPlan result = plan;
   const ConvShape& s = plan.shape;
   result.method = ConvMethod::kBands;
   result.padded_input = result.skips_padding = false;
   result.band = band;
+  result.band_width = band_width;
   result.SetPadded(band);
   result.gemm = PlanGemm(core, ColumnSource::kDirect, plan.gemm.element_bytes, s.n * s.groups, s.m / s.groups,
                          result.band_columns(), result.group_channels() * s.taps());
   const GemmPlan& g = result.gemm;
-  // Of the epilogue: a vector or a scalar of a row, and where in the rows the vectors of a tile lie.
   int64_t pixels = band * s.out[2], tiles = CeilDiv(g.m, g.mr);
+  // Of the epilogue: a vector or a scalar of a row, and where in the rows the vectors of a tile lie.
   double epilogue = g.m * (pixels / g.lanes * 4.0 + pixels % g.lanes * 5.0) + tiles * (pixels / g.lanes) * 12.0;
+  // Results of one row are stored from the registers.
+  if (result.cuts_row()) epilogue = kBandCycles;
   result.cycles = (EstimateCycles(g) + g.batch * epilogue) * result.bands();
   return result;
+}
+
+static bool IsSequence(const ConvShape& s) {
+  return s.in[1] == 1 && s.out[1] == 1 && s.kernel[1] == 1 && s.pad[1] == 0;
 }
 
 // The cheapest number of bands; none if no band's planes fit a task's scratch.
@@ -237,17 +248,23 @@ static void ConsiderBands(const Core& core, ConvPlan* plan) {
   const ConvPlan other = *plan;
   // Ties go to the others.
   double least = 0.97 * CyclesWithPadding(core, other);
-  int64_t last = 0;
-  for (int64_t bands = 1; bands <= s.out[1]; ++bands) {
-    int64_t band = CeilDiv(s.out[1], bands);
-    // Threads want a few tasks each.
-    if (band == last || (s.n * s.groups * bands < kMinBandTasks && band > 1)) continue;
-    last = band;
-    ConvPlan candidate = PlanBands(core, other, band);
+  const auto consider = [&](const ConvPlan& candidate) {
     const double cycles = candidate.cycles + PadCycles(core, candidate);
-    if (candidate.scratch_bytes() > kMaxScratchBytes || cycles >= least) continue;
+    if (candidate.scratch_bytes() > kMaxScratchBytes || cycles >= least) return;
     least = cycles;
     *plan = candidate;
+  };
+  const bool is_sequence = IsSequence(s);
+  // Threads want a few tasks each.
+  const int64_t fewest = is_sequence ? std::clamp<int64_t>(least / kMinPartCycles, 1, kMinParts) : kMinBandTasks;
+  const int64_t length = is_sequence ? s.out[2] : s.out[1];
+  int64_t last = 0;
+  for (int64_t bands = 1; bands <= (is_sequence ? kMaxParts : length); ++bands) {
+    int64_t band = CeilDiv(length, bands);
+    if (is_sequence) band = RoundUp(band, plan->lanes);
+    if (band == last || (s.n * s.groups * CeilDiv(length, band) < fewest && band > 1)) continue;
+    last = band;
+    consider(is_sequence ? PlanBands(core, other, 1, band) : PlanBands(core, other, band));
   }
 }
 
@@ -396,7 +413,8 @@ void CutForThreads(ConvPlan* plan) {
 
 void ConvPlan::SetPadded(int64_t out_rows) {
   for (int d = 0; d < 3; ++d) {
-    int64_t out = d == 1 ? out_rows : shape.out[d];
+    const int64_t columns = cuts_row() ? band_width : shape.out[2];
+    const int64_t out = d == 0 ? shape.out[0] : d == 1 ? out_rows : columns;
     padded[d] = out + (shape.kernel[d] - 1) * shape.dilation[d] / shape.stride[d];
   }
 }

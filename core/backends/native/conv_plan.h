@@ -54,7 +54,8 @@ enum class ConvMethod {
   kDepthwiseLines,     // the same, of long kernels along rows, a band of a row at a time
   // Weights as P, pixels where they lie in planes that the task pads itself, a band of output rows at a time: in its
   // scratch, for which the channels of a group must be few. A column is a position in the padded rows, so that every
-  // tap reads vectors that run on from one row to the next; those between the rows are computed and dropped.
+  // tap reads vectors that run on from one row to the next; those between the rows are computed and dropped. Of a
+  // sequence, which has one row, a band is a part of it.
   kBands,
 };
 
@@ -86,10 +87,12 @@ struct ConvPlan {
   bool skips_padding = false;
   // kDepthwise, kBands: output rows that are padded and computed at a time; kDepthwiseLines: output columns.
   int64_t band = 0;
+  int64_t band_width = 0;  // kBands of a sequence: output columns of a band
   DepthwiseTile depthwise;
   double cycles = 0;  // estimated, of one call; where the input is padded, without that (depthwise: with)
 
-  int64_t bands() const { return CeilDiv(shape.out[1], band); }
+  bool cuts_row() const { return band_width > 0; }
+  int64_t bands() const { return CeilDiv(shape.out[1], band) * (cuts_row() ? CeilDiv(shape.out[2], band_width) : 1); }
   int64_t phase_elements() const { return padded[0] * padded[1] * padded[2]; }
   int64_t plane_elements() const { return phases[0] * phases[1] * phases[2] * phase_elements(); }
   // The padded copy of x: of all planes (kPanels, shared by the tasks) or of a band (kDepthwise, each worker's own).
@@ -118,7 +121,7 @@ struct ConvPlan {
   // Whether most panels lie in one row each, though not all.
   bool has_panels_in_rows() const { return shape.out[2] % lanes != 0 && shape.out[2] >= 2 * gemm.nr(); }
   int64_t row_steps() const { return group_channels() * shape.kernel[2]; }  // with a row of the kernel
-  int64_t band_columns() const { return (band - 1) * padded[2] + shape.out[2]; }
+  int64_t band_columns() const { return (band - 1) * padded[2] + (cuts_row() ? band_width : shape.out[2]); }
   int64_t band_plane_elements() const;  // kBands: of all planes of a group's band
 
   void SetPadded(int64_t out_rows);

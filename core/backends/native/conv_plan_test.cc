@@ -96,6 +96,24 @@ TEST(ConvPlanTest, TilesReadPixelsFromACopyOfTheirOwn) {
   EXPECT_FALSE(PlanPointwise(late, 64, 56, 64).tiled_input) << "many pixels";
 }
 
+// A whole row would be one task.
+TEST(ConvPlanTest, SequencesOfFewChannelsAreManyTasks) {
+  for (const Core& core : {Core{}, Core{32, 16, 32 << 10, 512 << 10}, WithOneMultiplyAdd(Core{})}) {
+    for (const auto& [channels, length] : {std::pair{6, 19200}, {12, 4800}, {1, 100000}}) {
+      SCOPED_TRACE(std::to_string(channels) + " of " + std::to_string(length));
+      ConvShape s;
+      s.c = s.m = channels;
+      s.in = s.out = {1, 1, length};
+      s.kernel = {1, 1, 11};
+      s.pad = {0, 0, 5};
+      ConvPlan plan = PlanConv(core, s, 4);
+      EXPECT_FALSE(plan.padded_input);
+      EXPECT_GE(plan.tasks(), 14);
+      EXPECT_LE(plan.scratch_bytes(), kMaxScratchBytes);
+    }
+  }
+}
+
 // Of 7 and 14 columns, where 14x1 would be short of loads.
 TEST(ConvPlanTest, TilesCrossImageRowsWhereL2IsLate) {
   const Core late{32, 16, 32 << 10, 512 << 10};

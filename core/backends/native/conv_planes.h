@@ -29,6 +29,10 @@ std::vector<mlir::Value> Deinterleave(KernelBuilder& kb, const std::vector<mlir:
 void EmitPadPlane(KernelBuilder& kb, const ConvPlan& plan, mlir::Value x, const InputElements& elements,
                   mlir::Type accumulator, mlir::Value out_row, mlir::Value to);
 
+// Of a sequence, where plan.cuts_row(): what the output columns from `first` on see.
+void EmitPadPart(KernelBuilder& kb, const ConvPlan& plan, mlir::Value x, const InputElements& elements,
+                 mlir::Type accumulator, mlir::Value first, mlir::Value to);
+
 // What `task` of plan.copy_tasks() copies of x for tiles, where plan.tiled_input.
 void EmitTilePixels(KernelBuilder& kb, const ConvPlan& plan, mlir::Value x, const InputElements& elements,
                     mlir::Type accumulator, mlir::Value task, mlir::Value to);

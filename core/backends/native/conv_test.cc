@@ -415,6 +415,48 @@ TEST_P(ConvTest, SkippedPadding) {
   EXPECT_GE(skipping[ConvMethod::kPixelRows], 3);
 }
 
+// Sequences of few channels, in parts of a row: the last one shorter, windows that see either end, both or none of x,
+// phases of strides (three: element by element), dilations, groups, more rows than a tile's, one channel.
+TEST_P(ConvTest, SequencesInParts) {
+  const auto sequence = [](int64_t n, int64_t c, int64_t m, int64_t groups, int64_t length, int64_t kernel,
+                           int64_t stride, int64_t dilation, int64_t pad, int64_t pad_end) {
+    return Case{n,
+                c,
+                m,
+                groups,
+                {1, 1, length},
+                {1, 1, kernel},
+                {1, 1, stride},
+                {1, 1, dilation},
+                {0, 0, pad},
+                {0, 0, pad_end}};
+  };
+  std::vector<Case> cases;
+  for (int64_t n : {1, 2}) {
+    for (int64_t length : {2000, 5003}) {
+      cases.push_back(sequence(n, 6, 6, 1, length, 11, 1, 1, 5, 5));
+      cases.push_back(sequence(n, 5, 13, 1, length, 7, 1, 3, 18, 0));
+      cases.push_back(sequence(n, 8, 1, 1, length, 7, 1, 1, 0, 6));
+      cases.push_back(sequence(n, 1, 9, 1, length, 7, 1, 1, 3, 3));
+      cases.push_back(sequence(n, 12, 8, 2, length, 3, 1, 200, 300, 200));
+      cases.push_back(sequence(n, 6, 7, 1, length, 8, 4, 1, 2, 2));
+      cases.push_back(sequence(n, 6, 7, 1, length, 5, 2, 2, 4, 3));
+      cases.push_back(sequence(n, 4, 5, 1, length, 9, 3, 1, 4, 4));
+    }
+  }
+  int in_parts = 0, strided = 0, of_three = 0;
+  for (const Case& c : cases) {
+    const ConvPlan plan = PlanConv(Core{32, 16, 32 << 10, 512 << 10}, ShapeOf(c), 4);
+    in_parts += plan.cuts_row();
+    strided += plan.cuts_row() && c.stride[2] > 1;
+    of_three += plan.cuts_row() && c.stride[2] == 3;
+    Check(GetParam(), c);
+  }
+  EXPECT_GE(in_parts, 20);
+  EXPECT_GE(strided, 4);
+  EXPECT_GE(of_three, 1);
+}
+
 // Of rows that are no whole number of vectors, panels within one and across two.
 TEST_P(ConvTest, PanelsWithinRows) {
   for (int64_t width : {49, 64, 97, 113}) {

@@ -249,7 +249,7 @@ std::optional<FinerWinograd> FinerBlocks(const WinogradPlan& plan) {
   const GemmPlan& g = plan.gemm;
   std::optional<WinogradPlan> best;
   ForEachBlocking(g.core, plan.shape, plan.m(), [&](WinogradPlan* finer) {
-    if (finer->block_columns != plan.block_columns) return;
+    if (finer->row_tiles() != plan.row_tiles()) return;  // else planes would differ
     ChooseTile(g.core, {g.nv, g.nv}, kManyThreads, finer, &best);
   });
   if (!best.has_value()) return std::nullopt;

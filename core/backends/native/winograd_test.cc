@@ -415,6 +415,10 @@ TEST_P(WinogradTest, Lines) {
   Case chunks = sequence(2, 16, 300, 4, 30, 10);
   chunks.taps = 11;
   CheckAll(chunks);
+  Case parts = chunks;  // its finer blocks are parts of its row
+  parts.dilation = 1;
+  parts.c = parts.m = 48;
+  CheckAll(parts);
   chunks.dilation = 1;
   chunks.groups = 2;
   chunks.m = 12;
@@ -577,6 +581,16 @@ TEST(WinogradChoiceTest, ManyThreadsHaveFinerBlocks) {
   EXPECT_LE(finer->threads, 8);
   EXPECT_EQ(finer->plan.packed_weight_elements(), few.packed_weight_elements());
   EXPECT_EQ(finer->plan.planes_elements(), few.planes_elements());
+  // Of a sequence, along its one row.
+  Case line{1, 48, 48, 1, 300, 0, 5, 0, 5};
+  line.row_taps = 1;
+  line.taps = 11;
+  const WinogradPlan row = plan_of(line);
+  ASSERT_LE(row.tasks(), 2);
+  const std::optional<FinerWinograd> parts = FinerBlocks(row);
+  ASSERT_TRUE(parts.has_value());
+  EXPECT_GT(parts->plan.column_blocks(), row.column_blocks());
+  EXPECT_EQ(parts->plan.planes_elements(), row.planes_elements());
   const WinogradPlan many = plan_of({8, 64, 64, 112, 112});
   ASSERT_GE(many.tasks(), 64);
   EXPECT_FALSE(FinerBlocks(many).has_value());
