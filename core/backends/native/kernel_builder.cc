@@ -101,9 +101,18 @@ Value KernelBuilder::MultiplyAdd(Value x, Value y, Value acc) {
 Value KernelBuilder::Widen(Value x, Type to) {
   Type element = mlir::getElementTypeOrSelf(x.getType());
   if (element == to) return x;
-  Type wide = to;
-  if (auto v = mlir::dyn_cast<mlir::VectorType>(x.getType())) wide = v.clone(to);
-  return b.create<arith::ExtFOp>(loc, wide, x);
+  auto like = [&](Type of) {
+    auto v = mlir::dyn_cast<mlir::VectorType>(x.getType());
+    return v ? Type(v.clone(of)) : of;
+  };
+  if (!element.isBF16() || !to.isF32()) return b.create<arith::ExtFOp>(loc, like(to), x);
+  // The upper half of it. By integers: what selects between bf16, as LLVM may where two branches load, would do so as
+  // f32, and narrow that by a function that nothing has.
+  const Value bits = b.create<arith::BitcastOp>(loc, like(b.getI16Type()), x);
+  const Value word = b.create<arith::ExtUIOp>(loc, like(b.getI32Type()), bits);
+  Value places = b.create<arith::ConstantIntOp>(loc, 16, 32);
+  if (mlir::isa<mlir::VectorType>(word.getType())) places = Splat(places, word.getType());
+  return b.create<arith::BitcastOp>(loc, like(to), b.create<arith::ShLIOp>(loc, word, places));
 }
 
 Value KernelBuilder::At(Value pointer, Value offset, Type element) {
@@ -163,6 +172,12 @@ Value KernelBuilder::LaneMask(int64_t lanes, Value begin, Value end) {
 }
 
 Value KernelBuilder::MaskedLoad(Value pointer, Value mask, Value otherwise) {
+  // By integers, as Widen does.
+  const auto vector = mlir::cast<mlir::VectorType>(otherwise.getType());
+  if (vector.getElementType().isBF16()) {
+    const Value bits = b.create<arith::BitcastOp>(loc, Vector(vector.getNumElements(), b.getI16Type()), otherwise);
+    return b.create<arith::BitcastOp>(loc, vector, MaskedLoad(pointer, mask, bits));
+  }
   return b.create<mlir::LLVM::MaskedLoadOp>(loc, otherwise.getType(), pointer, mask, mlir::ValueRange{otherwise},
                                             ElementBytes(otherwise.getType()));
 }

@@ -548,6 +548,13 @@ def test_conv(s):
         ((2, 17, 13, 15), (20, 17, 5, 5), conv_attrs(2, pads=2)),
         ((1, 16, 9, 10), (16, 16, 3, 3), conv_attrs(2, 1, [2, 6], [2, 6, 1, 5])),
     ]
+    # Long sequences of few channels, in parts of a row.
+    cases += [
+        ((2, 5, 4001), (7, 5, 11), conv_attrs(1, 1, 3, [15, 2])),
+        ((1, 6, 3008), (6, 6, 7), conv_attrs(1, pads=3)),
+        ((1, 8, 5000), (4, 4, 4), conv_attrs(1, 2, 1, 1, groups=2)),
+        ((1, 4, 3001), (5, 4, 9), conv_attrs(1, 3, 1, 4)),
+    ]
     # Beyond what L3 is taken to hold: bands ask for the next one's rows.
     cases += [((1, 27, 190, 163), (27, 1, 3, 3), conv_attrs(2, strides, 1, 1, groups=27)) for strides in (1, 2)]
     for x, w, attrs in cases:
@@ -580,6 +587,8 @@ def test_conv(s):
                    tolerance=tolerance, **conv_attrs(2, pads=1, groups=4))  # fmt: skip
         s.case("conv", [s.data(dtype, (1, 3, 96, 99), -0.3, 0.3), s.data(dtype, (24, 3, 32, 32), -0.3, 0.3)], label="patches", constant=(1,),
                tolerance=tolerance, **conv_attrs(2, 32))  # fmt: skip
+        s.case("conv", [s.data(dtype, (2, 4, 3001)), s.data(dtype, (5, 4, 7)), s.data(dtype, (5,))], label="parts", constant=(1, 2),
+               tolerance=tolerance, **conv_attrs(1, 1, 2, [6, 5]))  # fmt: skip
         s.case("conv_transpose", [s.data(dtype, (1, 4, 5, 6)), s.data(dtype, (4, 3, 3, 3))], label="t", tolerance=tolerance,
                output_padding=[0, 0], **conv_attrs(2, 2))  # fmt: skip
     for x, w, out_pad, attrs in [((1, 4, 5, 6), (4, 3, 3, 3), [1, 1], conv_attrs(2, 2, 1, 1)), ((2, 4, 5), (4, 3, 3), [0], conv_attrs(1)),
@@ -912,16 +921,18 @@ def test_convolutions_by_any_number_of_threads(s, threads):
         ("by_two", (1, 128, 56, 56), (128, 128, 3, 3), 1, 2),
         ("fused_by_two", (1, 32, 112, 112), (64, 32, 3, 3), 1, 2),
         ("copied", (1, 128, 28, 28), (512, 128, 1, 1), 0, 1),
+        ("parts", (1, 6, 9001), (7, 6, 11), 5, 1),
+        ("blocks_of_parts", (1, 48, 300), (48, 48, 11), 5, 1),
     ]:
         operands = [s.data("f32", x), s.data("f32", w)]
-        attrs = conv_attrs(2, pads=pads, strides=stride)
+        attrs = conv_attrs(len(x) - 2, pads=pads, strides=stride)
         s.case("conv", operands, label=label, tolerance=(1e-3, 1e-3), constant=(1,), **attrs)
     for target, _ in TARGETS:
         assert s.run(target, threads) == []
 
 
 def test_only_what_is_worth_it_goes_to_several_threads(s):
-    """A parallel loop costs about 0.4 us, and 3 more where the other threads sleep."""
+    """A parallel loop costs about 0.4 us, and 3 more where the other threads sleep; by many threads less is worth it."""
 
     def case(label, op, *shapes, **attrs):
         s.case(op, [s.data("f32", shape, -0.3, 0.3) for shape in shapes], label=label, tolerance=(1e-3, 1e-3), **attrs)
@@ -945,14 +956,16 @@ def test_only_what_is_worth_it_goes_to_several_threads(s):
     case("large", "matmul", (64, 256), (256, 1024), constant=(1,))
     # One row, whose weights take longer than the multiply-adds: half a megabyte, from L2 by AVX2 twice as long.
     target, _ = TARGETS[0]
-    case("small row", "matmul", (1, 128), (128, 512), constant=(1,))
-    case("small half" if "v4" in target else "large half", "matmul", (1, 256), (256, 512), constant=(1,))
+    case("many row", "matmul", (1, 128), (128, 512), constant=(1,))
+    case("many half" if "v4" in target else "large half", "matmul", (1, 256), (256, 512), constant=(1,))
     case("large row", "matmul", (1, 256), (256, 1000), constant=(1,))
     # Of 13,000 cycles by its multiply-adds alone; it takes 50,000.
     case("large depthwise", "conv", (1, 960, 7, 7), (960, 1, 3, 3), constant=(1,), **conv_attrs(2, pads=1, groups=960))
     lstm("small", 32)
     lstm("large", 512)
-    assert s.run(target, threads=2) == []
-    for name, loops in s.loops.items():
-        assert (loops > 0) == ("large" in name), (name, loops)
-    assert s.loops[next(name for name in s.loops if "lstm_large" in name)] >= 6  # each step
+    case("many", "relu", (40000,))  # what is worth eight threads
+    for threads in (2, 8):
+        assert s.run(target, threads) == []
+        for name, loops in s.loops.items():
+            assert (loops > 0) == ("large" in name or (threads == 8 and "many" in name)), (name, threads, loops)
+        assert s.loops[next(name for name in s.loops if "lstm_large" in name)] >= 6  # each step
