@@ -16,14 +16,13 @@ class BandEmitter {
   BandEmitter(KernelBuilder& kb, const ConvKernel& kernel, Value task, Value scratch)
       : kb_(kb), kernel_(kernel), plan_(kernel.plan), s_(plan_.shape), g_(plan_.gemm), type_(kernel.accumulator) {
     batch_ = kb.Div(task, plan_.bands());
-    const Value band = kb.Rem(task, plan_.bands());
+    // Along the axis that is cut: of a band, of all of them, and pixels that lie at one place.
     const int64_t size = plan_.cuts_row() ? plan_.band_width : plan_.band;
-    first_ = kb.Mul(band, size);
-    const int64_t length = plan_.cuts_row() ? s_.out[2] : s_.out[1], row = plan_.cuts_row() ? 1 : s_.out[2];
-    Value here = kb.Int(size);
-    if (length % size != 0) here = kb.Min(here, kb.Sub(kb.Int(length), first_));
-    pixels_ = kb.Mul(here, row);
-    first_pixel_ = kb.Mul(first_, row);
+    const int64_t length = plan_.cuts_row() ? s_.out[2] : s_.out[1], pixels = plan_.cuts_row() ? 1 : s_.out[2];
+    first_ = kb.Mul(kb.Rem(task, plan_.bands()), size);
+    const Value here = length % size == 0 ? kb.Int(size) : kb.Min(kb.Int(size), kb.Sub(kb.Int(length), first_));
+    pixels_ = kb.Mul(here, pixels);
+    first_pixel_ = kb.Mul(first_, pixels);
     planes_ = scratch;
     results_ = kb.At(scratch, plan_.band_plane_elements(), type_);
   }

@@ -227,8 +227,8 @@ static ConvPlan PlanBands(const Core& core, const ConvPlan& plan, int64_t band, 
   result.gemm = PlanGemm(core, ColumnSource::kDirect, plan.gemm.element_bytes, s.n * s.groups, s.m / s.groups,
                          result.band_columns(), result.group_channels() * s.taps());
   const GemmPlan& g = result.gemm;
-  int64_t pixels = band * s.out[2], tiles = CeilDiv(g.m, g.mr);
   // Of the epilogue: a vector or a scalar of a row, and where in the rows the vectors of a tile lie.
+  int64_t pixels = band * s.out[2], tiles = CeilDiv(g.m, g.mr);
   double epilogue = g.m * (pixels / g.lanes * 4.0 + pixels % g.lanes * 5.0) + tiles * (pixels / g.lanes) * 12.0;
   // Results of one row are stored from the registers.
   if (result.cuts_row()) epilogue = kBandCycles;

@@ -76,62 +76,6 @@ void PadRow(KernelBuilder& kb, const ConvPlan& plan, Value x, const InputElement
   for (int64_t vector = right; vector < vectors; ++vector) pad(kb.Int(vector), vector);
 }
 
-// Of a sequence, from output column `first` on: element q of phase p is x[(first + q) * stride + p - pad].
-void PadPart(KernelBuilder& kb, const ConvPlan& plan, Value x, const InputElements& elements, Type accumulator,
-             Value first, const std::vector<Value>& to) {
-  const Type element = elements.stored;
-  const ConvShape& s = plan.shape;
-  const int64_t stride = s.stride[2], width = plan.padded[2], lanes = plan.lanes;
-  const Value start = kb.Add(kb.Mul(first, stride), -s.pad[2]);
-  if ((stride & (stride - 1)) != 0 || stride > lanes) {
-    for (size_t phase = 0; phase < to.size(); ++phase) {
-      kb.For(width, [&](Value q) {
-        const Value from = kb.Add(kb.Add(start, kb.Mul(q, stride)), static_cast<int64_t>(phase));
-        const Value at = kb.At(to[phase], q, accumulator);
-        kb.If(
-            kb.IsWithin(from, s.in[2]),
-            [&] { kb.Store(elements.Convert(kb, kb.Load(element, kb.At(x, from, element)), accumulator), at); },
-            [&] { kb.Store(Padding(kb, elements, accumulator), at); });
-      });
-    }
-    return;
-  }
-  const auto pad = [&](Value vector, int64_t stored, bool is_inside) {
-    std::vector<Value> run;
-    const Value from = kb.Add(start, kb.Mul(vector, lanes * stride));
-    for (int64_t i = 0; i < stride; ++i) {
-      const Value at = kb.Add(from, i * lanes), pointer = kb.At(x, at, element);
-      const Type type = KernelBuilder::Vector(lanes, element);
-      if (is_inside) {
-        const Value loaded = kb.Load(type, pointer);
-        run.push_back(elements.converted ? elements.converted(kb, loaded) : loaded);
-        continue;
-      }
-      const Value begin = kb.Max(kb.Sub(kb.Int(0), at), kb.Int(0));
-      const Value inside = kb.LaneMask(lanes, begin, kb.Min(kb.Sub(kb.Int(s.in[2]), at), kb.Int(lanes)));
-      Value loaded = kb.MaskedLoad(pointer, inside, kb.Zero(type));
-      if (elements.converted) loaded = elements.converted(kb, loaded);
-      if (elements.converted || elements.padding != 0) {
-        loaded = kb.Select(inside, loaded, Padding(kb, elements, loaded.getType()));
-      }
-      run.push_back(loaded);
-    }
-    run = Deinterleave(kb, run);
-    for (size_t phase = 0; phase < to.size(); ++phase) {
-      const Value row = elements.converted ? run[phase] : kb.Widen(run[phase], accumulator);
-      kb.StoreFirst(row, kb.At(to[phase], kb.Mul(vector, lanes), accumulator), stored);
-    }
-  };
-  const int64_t whole = width / lanes, rest = width % lanes;
-  const auto part = [&](bool is_inside) {
-    kb.For(whole, [&](Value vector) { pad(vector, lanes, is_inside); });
-    if (rest > 0) pad(kb.Int(whole), rest, is_inside);
-  };
-  const Value end = kb.Add(start, CeilDiv(width, lanes) * lanes * stride);
-  const Value is_inside = kb.And(kb.IsWithin(start, s.in[2]), kb.Less(end, kb.Int(s.in[2] + 1)));
-  kb.If(is_inside, [&] { part(true); }, [&] { part(false); });
-}
-
 void PaddingRow(KernelBuilder& kb, int64_t width, int64_t lanes, const InputElements& elements, Type accumulator,
                 Value to) {
   const Value padding = Padding(kb, elements, KernelBuilder::Vector(lanes, accumulator));
@@ -241,13 +185,64 @@ void EmitPadPlane(KernelBuilder& kb, const ConvPlan& plan, Value x, const InputE
   });
 }
 
+// Element q of phase p is x[(first + q) * stride + p - pad].
 void EmitPadPart(KernelBuilder& kb, const ConvPlan& plan, Value x, const InputElements& elements, Type accumulator,
                  Value first, Value to) {
+  const Type element = elements.stored;
+  const ConvShape& s = plan.shape;
+  const int64_t stride = s.stride[2], width = plan.padded[2], lanes = plan.lanes;
+  const Value start = kb.Add(kb.Mul(first, stride), -s.pad[2]);
   std::vector<Value> phases;
   for (int64_t phase = 0; phase < plan.phases[2]; ++phase) {
     phases.push_back(kb.At(to, phase * plan.phase_elements(), accumulator));
   }
-  PadPart(kb, plan, x, elements, accumulator, first, phases);
+  if ((stride & (stride - 1)) != 0 || stride > lanes) {
+    for (size_t phase = 0; phase < phases.size(); ++phase) {
+      kb.For(width, [&](Value q) {
+        const Value from = kb.Add(kb.Add(start, kb.Mul(q, stride)), static_cast<int64_t>(phase));
+        const Value at = kb.At(phases[phase], q, accumulator);
+        kb.If(
+            kb.IsWithin(from, s.in[2]),
+            [&] { kb.Store(elements.Convert(kb, kb.Load(element, kb.At(x, from, element)), accumulator), at); },
+            [&] { kb.Store(Padding(kb, elements, accumulator), at); });
+      });
+    }
+    return;
+  }
+  const auto pad = [&](Value vector, int64_t stored, bool is_inside) {
+    std::vector<Value> run;
+    const Value from = kb.Add(start, kb.Mul(vector, lanes * stride));
+    for (int64_t i = 0; i < stride; ++i) {
+      const Value at = kb.Add(from, i * lanes), pointer = kb.At(x, at, element);
+      const Type type = KernelBuilder::Vector(lanes, element);
+      if (is_inside) {
+        const Value loaded = kb.Load(type, pointer);
+        run.push_back(elements.converted ? elements.converted(kb, loaded) : loaded);
+        continue;
+      }
+      const Value begin = kb.Max(kb.Sub(kb.Int(0), at), kb.Int(0));
+      const Value inside = kb.LaneMask(lanes, begin, kb.Min(kb.Sub(kb.Int(s.in[2]), at), kb.Int(lanes)));
+      Value loaded = kb.MaskedLoad(pointer, inside, kb.Zero(type));
+      if (elements.converted) loaded = elements.converted(kb, loaded);
+      if (elements.converted || elements.padding != 0) {
+        loaded = kb.Select(inside, loaded, Padding(kb, elements, loaded.getType()));
+      }
+      run.push_back(loaded);
+    }
+    run = Deinterleave(kb, run);
+    for (size_t phase = 0; phase < phases.size(); ++phase) {
+      const Value row = elements.converted ? run[phase] : kb.Widen(run[phase], accumulator);
+      kb.StoreFirst(row, kb.At(phases[phase], kb.Mul(vector, lanes), accumulator), stored);
+    }
+  };
+  const int64_t whole = width / lanes, rest = width % lanes;
+  const auto part = [&](bool is_inside) {
+    kb.For(whole, [&](Value vector) { pad(vector, lanes, is_inside); });
+    if (rest > 0) pad(kb.Int(whole), rest, is_inside);
+  };
+  const Value end = kb.Add(start, CeilDiv(width, lanes) * lanes * stride);
+  const Value is_inside = kb.And(kb.IsWithin(start, s.in[2]), kb.Less(end, kb.Int(s.in[2] + 1)));
+  kb.If(is_inside, [&] { part(true); }, [&] { part(false); });
 }
 
 void EmitTilePixels(KernelBuilder& kb, const ConvPlan& plan, Value x, const InputElements& elements, Type accumulator,

@@ -442,6 +442,7 @@ TEST_P(ConvTest, SequencesInParts) {
       cases.push_back(sequence(n, 6, 7, 1, length, 8, 4, 1, 2, 2));
       cases.push_back(sequence(n, 6, 7, 1, length, 5, 2, 2, 4, 3));
       cases.push_back(sequence(n, 4, 5, 1, length, 9, 3, 1, 4, 4));
+      cases.push_back(sequence(n, 6, 7, 1, length, 1, 2, 1, 3, 0));
     }
   }
   int in_parts = 0, strided = 0, of_three = 0;
