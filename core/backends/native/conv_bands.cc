@@ -128,19 +128,11 @@ class BandEmitter {
       });
     };
     kb_.For(begin, whole, g_.lanes, [&](Value pixel) {
-      PixelVector at;
-      if (plan_.cuts_row()) {
-        at.pointers = {kb_.At(results_, pixel, type_)};
-      } else {
-        at = LocatePixels(kb_, plan_, results_, type_, pixel, plan_.band);
-      }
+      PixelVector at = LocatePixels(kb_, plan_, results_, type_, pixel, plan_.band);
       for_rows(pixel, [&](Value offset) { return LoadPixels(kb_, plan_, at, offset, type_); });
     });
     kb_.For(whole, pixels_, 1, [&](Value pixel) {
-      Value at = pixel;
-      if (!plan_.cuts_row()) {
-        at = kb_.Add(kb_.Mul(kb_.Div(pixel, s_.out[2]), plan_.padded[2]), kb_.Rem(pixel, s_.out[2]));
-      }
+      Value at = kb_.Add(kb_.Mul(kb_.Div(pixel, s_.out[2]), plan_.padded[2]), kb_.Rem(pixel, s_.out[2]));
       for_rows(pixel, [&](Value offset) { return kb_.Load(type_, kb_.At(results_, kb_.Add(at, offset), type_)); });
     });
   }

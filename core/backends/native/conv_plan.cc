@@ -254,17 +254,23 @@ static void ConsiderBands(const Core& core, ConvPlan* plan) {
     least = cycles;
     *plan = candidate;
   };
-  const bool is_sequence = IsSequence(s);
   // Threads want a few tasks each.
-  const int64_t fewest = is_sequence ? std::clamp<int64_t>(least / kMinPartCycles, 1, kMinParts) : kMinBandTasks;
-  const int64_t length = is_sequence ? s.out[2] : s.out[1];
   int64_t last = 0;
-  for (int64_t bands = 1; bands <= (is_sequence ? kMaxParts : length); ++bands) {
-    int64_t band = CeilDiv(length, bands);
-    if (is_sequence) band = RoundUp(band, plan->lanes);
-    if (band == last || (s.n * s.groups * CeilDiv(length, band) < fewest && band > 1)) continue;
+  if (IsSequence(s)) {
+    const auto fewest = std::clamp<int64_t>(least / kMinPartCycles, 1, kMinParts);
+    for (int64_t parts = 1; parts <= kMaxParts; ++parts) {
+      const int64_t width = RoundUp(CeilDiv(s.out[2], parts), plan->lanes);
+      if (width == last || s.n * s.groups * CeilDiv(s.out[2], width) < fewest) continue;
+      last = width;
+      consider(PlanBands(core, other, 1, width));
+    }
+    return;
+  }
+  for (int64_t bands = 1; bands <= s.out[1]; ++bands) {
+    const int64_t band = CeilDiv(s.out[1], bands);
+    if (band == last || (s.n * s.groups * bands < kMinBandTasks && band > 1)) continue;
     last = band;
-    consider(is_sequence ? PlanBands(core, other, 1, band) : PlanBands(core, other, band));
+    consider(PlanBands(core, other, band));
   }
 }
 

@@ -305,6 +305,7 @@ Value TapOffset(KernelBuilder& kb, const ConvPlan& plan, Value d, Value h, Value
 
 bool PixelsAdjoin(const ConvPlan& plan, int64_t rows_per_slice) {
   const Spatial& out = plan.shape.out;
+  if (plan.cuts_row()) return true;
   return out[2] == plan.padded[2] && (out[0] == 1 || rows_per_slice == out[1]);
 }
 

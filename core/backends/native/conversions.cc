@@ -152,10 +152,7 @@ Value Ops::F32ToF16Bits(Value x) {
 
 Value Ops::RoundTo(DType dtype, Value x) {
   if (dtype == DType::kBF16) {
-    if (cpu_.brain_dots) {
-      Value bits = ExtendI(F32ToBf16Bits(x), b.getI32Type(), false);
-      return Bitcast(ShiftLeft(bits, ConstI(bits.getType(), 16)), b.getF32Type());
-    }
+    if (cpu_.brain_dots) return Bf16BitsToF32(F32ToBf16Bits(x));
     Value bits = RoundedToBf16(x);
     return Bitcast(And(bits, ConstI(bits.getType(), -65536)), b.getF32Type());
   }

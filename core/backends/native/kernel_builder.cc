@@ -98,21 +98,26 @@ Value KernelBuilder::MultiplyAdd(Value x, Value y, Value acc) {
   return b.create<arith::AddIOp>(loc, b.create<arith::MulIOp>(loc, x, y), acc);
 }
 
+// As many as `x` is.
+static Type Like(Value x, Type element) {
+  auto vector = mlir::dyn_cast<mlir::VectorType>(x.getType());
+  return vector ? Type(vector.clone(element)) : element;
+}
+
 Value KernelBuilder::Widen(Value x, Type to) {
   Type element = mlir::getElementTypeOrSelf(x.getType());
   if (element == to) return x;
-  auto like = [&](Type of) {
-    auto v = mlir::dyn_cast<mlir::VectorType>(x.getType());
-    return v ? Type(v.clone(of)) : of;
-  };
-  if (!element.isBF16() || !to.isF32()) return b.create<arith::ExtFOp>(loc, like(to), x);
-  // The upper half of it. By integers: what selects between bf16, as LLVM may where two branches load, would do so as
-  // f32, and narrow that by a function that nothing has.
-  const Value bits = b.create<arith::BitcastOp>(loc, like(b.getI16Type()), x);
-  const Value word = b.create<arith::ExtUIOp>(loc, like(b.getI32Type()), bits);
+  if (!element.isBF16() || !to.isF32()) return b.create<arith::ExtFOp>(loc, Like(x, to), x);
+  // By integers: what selects between bf16, as LLVM may where two branches load, would do so as f32, and narrow that by
+  // a function that nothing has.
+  return Bf16BitsToF32(b.create<arith::BitcastOp>(loc, Like(x, b.getI16Type()), x));
+}
+
+Value KernelBuilder::Bf16BitsToF32(Value bits) {
+  const Value word = b.create<arith::ExtUIOp>(loc, Like(bits, b.getI32Type()), bits);
   Value places = b.create<arith::ConstantIntOp>(loc, 16, 32);
   if (mlir::isa<mlir::VectorType>(word.getType())) places = Splat(places, word.getType());
-  return b.create<arith::BitcastOp>(loc, like(to), b.create<arith::ShLIOp>(loc, word, places));
+  return b.create<arith::BitcastOp>(loc, Like(bits, b.getF32Type()), b.create<arith::ShLIOp>(loc, word, places));
 }
 
 Value KernelBuilder::At(Value pointer, Value offset, Type element) {
@@ -173,10 +178,9 @@ Value KernelBuilder::LaneMask(int64_t lanes, Value begin, Value end) {
 
 Value KernelBuilder::MaskedLoad(Value pointer, Value mask, Value otherwise) {
   // By integers, as Widen does.
-  const auto vector = mlir::cast<mlir::VectorType>(otherwise.getType());
-  if (vector.getElementType().isBF16()) {
-    const Value bits = b.create<arith::BitcastOp>(loc, Vector(vector.getNumElements(), b.getI16Type()), otherwise);
-    return b.create<arith::BitcastOp>(loc, vector, MaskedLoad(pointer, mask, bits));
+  if (mlir::getElementTypeOrSelf(otherwise.getType()).isBF16()) {
+    const Value bits = b.create<arith::BitcastOp>(loc, Like(otherwise, b.getI16Type()), otherwise);
+    return b.create<arith::BitcastOp>(loc, otherwise.getType(), MaskedLoad(pointer, mask, bits));
   }
   return b.create<mlir::LLVM::MaskedLoadOp>(loc, otherwise.getType(), pointer, mask, mlir::ValueRange{otherwise},
                                             ElementBytes(otherwise.getType()));

@@ -58,6 +58,7 @@ class KernelBuilder {
   mlir::Value Splat(mlir::Value scalar, mlir::Type vector_type);
   mlir::Value MultiplyAdd(mlir::Value x, mlir::Value y, mlir::Value acc);
   virtual mlir::Value Widen(mlir::Value x, mlir::Type to);  // f16, bf16 -> f32 (scalars or vectors); others unchanged
+  mlir::Value Bf16BitsToF32(mlir::Value bits);              // of i16: the upper halves of f32
 
   // Memory: `offset` counts elements of `element` from `pointer`.
   mlir::Value At(mlir::Value pointer, mlir::Value offset, mlir::Type element);

@@ -368,9 +368,7 @@ Value Ops::LoadElements(DType dtype, Value base, Value offset, int64_t lanes) {
   Value pointer = At(base, offset, stored);
   if (dtype == DType::kBF16 || (dtype == DType::kF16 && !cpu_.f16c)) {
     Value bits = Load(WithLanes(b.getI16Type(), lanes), pointer);
-    if (dtype == DType::kF16) return F16BitsToF32(bits);
-    Value wide = ExtendI(bits, b.getI32Type(), false);
-    return Bitcast(ShiftLeft(wide, ConstI(wide.getType(), 16)), b.getF32Type());
+    return dtype == DType::kF16 ? F16BitsToF32(bits) : Bf16BitsToF32(bits);
   }
   Value x = Load(WithLanes(stored, lanes), pointer);
   if (dtype == DType::kBool) return CompareI(Compare::kNe, x, ConstI(x.getType(), 0), false);
