@@ -99,7 +99,7 @@ TEST(ConvPlanTest, TilesReadPixelsFromACopyOfTheirOwn) {
 // A whole row would be one task.
 TEST(ConvPlanTest, SequencesOfFewChannelsAreManyTasks) {
   for (const Core& core : {Core{}, Core{32, 16, 32 << 10, 512 << 10}, WithOneMultiplyAdd(Core{})}) {
-    for (const auto& [channels, length] : {std::pair{6, 19200}, {12, 4800}, {1, 100000}}) {
+    for (const auto& [channels, length] : {std::pair{6, 19200}, {12, 4800}, {1, 100000}, {8, 1000000}}) {
       SCOPED_TRACE(std::to_string(channels) + " of " + std::to_string(length));
       ConvShape s;
       s.c = s.m = channels;

@@ -445,6 +445,7 @@ TEST_P(ConvTest, SequencesInParts) {
       cases.push_back(sequence(n, 6, 7, 1, length, 1, 2, 1, 3, 0));
     }
   }
+  cases.push_back(sequence(1, 32, 1, 1, 270001, 7, 1, 1, 3, 3));  // in some 150 parts
   int in_parts = 0, strided = 0, of_three = 0;
   for (const Case& c : cases) {
     const ConvPlan plan = PlanConv(Core{32, 16, 32 << 10, 512 << 10}, ShapeOf(c), 4);
