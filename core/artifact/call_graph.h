@@ -32,6 +32,7 @@ struct GraphCall {
   // the state that all use.
   int part = 0, num_parts = 1;
   int first_part = -1;  // in the list of calls; -1: itself
+  ir::Dim turns = 1;    // of executor vm, which calls it for one micro-batch after the other
   // Of an open partition: shape registers, the extent that is its workspace's size (core/runtime/plan.h, PlanFunction).
   std::vector<int32_t> symbols;
   int workspace_extent = -1;

@@ -80,6 +80,7 @@ class PlanBuilder {
       site.function = FunctionIndex(graph_.run_calls[i]);
       site.state = state_of_run_call_[i];
       site.name = graph_.run_calls[i].name;
+      site.turns = AmountOf(graph_.run_calls[i].turns);
       plan_.run_steps.push_back(std::move(site));
       args_of_run_step_.emplace_back();
     }
@@ -144,13 +145,14 @@ class PlanBuilder {
     for (const ir::Operand& result : call.body->body.results) info.types.push_back(result.type().ToString());
     const ir::Work work =
         ir::CountWork(*call.body, {call.function->constant_inputs().begin(), call.function->constant_inputs().end()});
-    auto amount = [](const ir::Dim& dim) {
-      return dim.is_static() ? runtime::Amount{dim.value()} : runtime::Amount{0, dim.symbol()};
-    };
-    info.flops = amount(work.flops);
-    info.bytes = amount(work.bytes);
-    info.constant_bytes = amount(work.constant_bytes);
+    info.flops = AmountOf(work.flops);
+    info.bytes = AmountOf(work.bytes);
+    info.constant_bytes = AmountOf(work.constant_bytes);
     return info;
+  }
+
+  static runtime::Amount AmountOf(const ir::Dim& dim) {
+    return dim.is_static() ? runtime::Amount{dim.value()} : runtime::Amount{0, dim.symbol()};
   }
 
   // Position among the calls of transform_params after which a value can be read; -1: from the start.

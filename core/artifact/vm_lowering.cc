@@ -1,15 +1,18 @@
 #include "core/artifact/vm_lowering.h"
 
 #include <algorithm>
+#include <list>
 #include <map>
 #include <unordered_map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "core/artifact/memory_planner.h"
+#include "core/artifact/micro_batch_run.h"
 #include "core/artifact/open_shapes_builder.h"
 #include "core/artifact/slot_planner.h"
 #include "core/base/status_macros.h"
+#include "core/ir/batch.h"
 #include "core/ir/control_flow.h"
 #include "core/ir/dim_expr.h"
 #include "core/ir/required_extents.h"
@@ -40,8 +43,15 @@ class ModuleLowering {
   // Of a function that is no partition; it will be lowered.
   int64_t IndexOf(const std::string& name) {
     const auto [it, fresh] = index_.insert({name, static_cast<int64_t>(order_.size())});
-    if (fresh) order_.push_back(name);
+    if (fresh) order_.push_back({name, &module_.functions.at(name), {}, 1});
     return it->second;
+  }
+  // Of a function of the lowering's own, which is called so often in turns. `values`: of its parameters, those that are
+  // there after load; else -1.
+  int64_t Add(ir::Function function, std::vector<int> values, const ir::Dim& turns) {
+    own_.push_back(std::move(function));
+    order_.push_back({absl::StrCat("main_rows_", own_.size()), &own_.back(), std::move(values), turns});
+    return static_cast<int64_t>(order_.size()) - 1;
   }
   int64_t PackedIndex(const std::string& name) {
     std::vector<std::string>& names = out_.bytecode.packed;
@@ -117,30 +127,38 @@ class ModuleLowering {
   const std::vector<Update>& updates_;
   LoweredModule out_;
   OpenShapesBuilder shapes_;
+  struct Pending {
+    std::string name;
+    const ir::Function* function;
+    std::vector<int> values;
+    ir::Dim turns = 1;
+  };
   std::map<std::string, int64_t> index_;
-  std::vector<std::string> order_;
+  std::vector<Pending> order_;
+  std::list<ir::Function> own_;
   std::unordered_map<const ir::Constant*, int> values_;
 };
 
 class FunctionLowering {
  public:
-  FunctionLowering(ModuleLowering* module, const ir::Function& function) : module_(*module), function_(function) {}
+  FunctionLowering(ModuleLowering* module, const ir::Function& function, ir::Dim turns)
+      : module_(*module), function_(function), turns_(std::move(turns)) {}
 
-  // Of main alone: `lifted`, the values of its last parameters; `updates`, of its results.
-  absl::StatusOr<VmFunction> Run(const std::string& name, const std::vector<int>& lifted,
+  // `values`: of the parameters that are there after load, -1 for others; empty: there are none. `updates`: of main's
+  // results, else empty.
+  absl::StatusOr<VmFunction> Run(const std::string& name, const std::vector<int>& values,
                                  const std::vector<Update>& updates) {
     out_.name = name;
-    const size_t num_params = function_.params.size() - lifted.size();
     for (size_t i = 0; i < function_.params.size(); ++i) {
       const ir::VarPtr& var = function_.params[i];
       INLAY_ASSIGN_OR_RETURN(auto types, module_.RuntimeTypes(var->type, absl::StrCat("parameter '", var->name, "'")));
-      if (i >= num_params) {
-        leaves_[var.get()] = {Leaf{-1, lifted[i - num_params], types[0]}};
+      if (!values.empty() && values[i] >= 0) {
+        leaves_[var.get()] = {Leaf{-1, values[i], types[0]}};
       } else {
         leaves_[var.get()] = {Leaf{NewRegister(RegisterKind::kParam, types[0]), -1, types[0]}};
+        ++out_.num_params;
       }
     }
-    out_.num_params = static_cast<int32_t>(num_params);
     std::vector<int> results;
     for (const Operand& result : function_.body.results) {
       INLAY_ASSIGN_OR_RETURN(auto types, module_.RuntimeTypes(result.type(), "a result"));
@@ -227,15 +245,18 @@ class FunctionLowering {
 
   // Registers for what a binding makes: where its block's result wants it, else in the frame.
   absl::StatusOr<std::vector<int>> Define(const Binding& binding) {
-    INLAY_ASSIGN_OR_RETURN(auto types, module_.RuntimeTypes(binding.var->type, ir::Describe(binding)));
+    return Annotate(Define(*binding.var), ir::Describe(binding));
+  }
+  absl::StatusOr<std::vector<int>> Define(const ir::Var& var) {
+    INLAY_ASSIGN_OR_RETURN(auto types, module_.RuntimeTypes(var.type, var.name));
     std::vector<int> registers;
     Leaves leaves;
     for (size_t i = 0; i < types.size(); ++i) {
-      const auto wanted = wanted_.find({binding.var.get(), static_cast<int>(i)});
+      const auto wanted = wanted_.find({&var, static_cast<int>(i)});
       registers.push_back(wanted != wanted_.end() ? wanted->second : NewRegister(RegisterKind::kFrame, types[i]));
       leaves.push_back({registers.back(), -1, types[i]});
     }
-    leaves_[binding.var.get()] = std::move(leaves);
+    leaves_[&var] = std::move(leaves);
     return registers;
   }
 
@@ -266,7 +287,15 @@ class FunctionLowering {
       if (maker != makers.end() && update_of(i).direct) wanted_.insert({maker->second, results[at]});
       at += types.size();
     }
-    for (const Binding& binding : block.bindings) INLAY_RETURN_IF_ERROR(LowerBinding(binding));
+    for (size_t b = 0; b < block.bindings.size(); ++b) {
+      if (!block.bindings[b].attrs.Has(ir::kMicroBatches)) {
+        INLAY_RETURN_IF_ERROR(LowerBinding(block.bindings[b]));
+        continue;
+      }
+      INLAY_ASSIGN_OR_RETURN(MicroBatchRun run, MicroBatchRunAt(module_.module(), block, b));
+      b = run.end - 1;
+      INLAY_RETURN_IF_ERROR(LowerRun(std::move(run)));
+    }
     at = 0;
     std::vector<std::pair<Leaf, int>> later;  // into inputs
     for (size_t i = 0; i < block.results.size(); ++i) {
@@ -347,6 +376,7 @@ class FunctionLowering {
     INLAY_ASSIGN_OR_RETURN(call.function, module_.functions().Find(symbol, partition));
     call.body = &partition;
     call.name = binding.location;
+    call.turns = turns_;
     INLAY_ASSIGN_OR_RETURN(Leaves args, ArgsOf(binding));
     if (args.size() != partition.params.size()) {
       return absl::InvalidArgumentError(absl::StrCat("wrong number of arguments: ", ir::Describe(binding)));
@@ -397,6 +427,30 @@ class FunctionLowering {
     std::vector<int64_t> words = {static_cast<int64_t>(VmOp::kCall), module_.IndexOf(binding.callee)};
     for (const Leaf& arg : args) words.push_back(Use(arg));
     for (int reg : results) words.push_back(Touch(reg));
+    Emit(std::move(words));
+    return absl::OkStatus();
+  }
+
+  absl::Status LowerRun(MicroBatchRun run) {
+    std::vector<int> values;
+    std::vector<int64_t> registers;
+    for (const Operand& arg : run.args) {
+      INLAY_ASSIGN_OR_RETURN(const Leaves leaves, LeavesOf(arg, "micro-batches"));
+      values.push_back(leaves[0].value);
+      if (leaves[0].value < 0) registers.push_back(Touch(leaves[0].reg));
+    }
+    for (const ir::VarPtr& result : run.results) {
+      INLAY_ASSIGN_OR_RETURN(const std::vector<int> made, Define(*result));
+      for (int reg : made) registers.push_back(Touch(reg));
+    }
+    int64_t turns = run.turns.value();
+    if (!run.turns.is_static()) {
+      INLAY_ASSIGN_OR_RETURN(turns, module_.shapes().ExtentOf(run.turns));
+      turns = -1 - turns;
+    }
+    std::vector<int64_t> words = {static_cast<int64_t>(VmOp::kCallInTurns),
+                                  module_.Add(std::move(run.function), std::move(values), run.turns), turns};
+    words.insert(words.end(), registers.begin(), registers.end());
     Emit(std::move(words));
     return absl::OkStatus();
   }
@@ -523,6 +577,7 @@ class FunctionLowering {
 
   ModuleLowering& module_;
   const ir::Function& function_;
+  const ir::Dim turns_;
   VmFunction out_;
   int position_ = 0;                 // of the next instruction, counted in instructions
   std::vector<Lifetime> lifetimes_;  // of registers
@@ -545,10 +600,13 @@ absl::StatusOr<LoweredModule> ModuleLowering::Run() {
   for (const ir::Dim& dim : required) INLAY_RETURN_IF_ERROR(shapes_.ExtentOf(dim).status());
   for (const Operand& result : function.body.results) AppendLeaves(result.type(), &graph().result_types);
   IndexOf("main");
+  order_[0].values.assign(function.params.size() - lifted.size(), -1);
+  order_[0].values.insert(order_[0].values.end(), lifted.begin(), lifted.end());
   for (size_t i = 0; i < order_.size(); ++i) {
-    const std::string name = order_[i];
-    FunctionLowering lowering(this, module_.functions.at(name));
-    absl::StatusOr<VmFunction> lowered = i == 0 ? lowering.Run(name, lifted, updates_) : lowering.Run(name, {}, {});
+    const Pending pending = order_[i];
+    const std::string& name = pending.name;
+    absl::StatusOr<VmFunction> lowered = FunctionLowering(this, *pending.function, pending.turns)
+                                             .Run(name, pending.values, i == 0 ? updates_ : std::vector<Update>());
     if (i == 0) INLAY_RETURN_IF_ERROR(lowered.status());
     INLAY_RETURN_IF_ERROR(Annotate(lowered.status(), absl::StrCat("function '", name, "'")));
     out_.bytecode.functions.push_back(*std::move(lowered));

@@ -5,6 +5,7 @@
 #include "core/artifact/planner.h"
 #include "core/artifact/slot_planner.h"
 #include "core/artifact/testing/module_builder.h"
+#include "core/ir/batch.h"
 #include "core/ir/control_flow.h"
 #include "core/ir/dim_expr.h"
 
@@ -129,6 +130,65 @@ runtime::RegisterKind WhereItIsMade(bool read_later) {
 TEST(VmLowering, AnInputIsUpdatedByTheLastCallThatReadsIt) {
   EXPECT_EQ(WhereItIsMade(false), runtime::RegisterKind::kResult);
   EXPECT_EQ(WhereItIsMade(true), runtime::RegisterKind::kSlot);
+}
+
+// f, g and h for one row of an open batch (f reads a weight, g is given all of another input), k for all of them.
+TEST(VmLowering, AnOpenBatchGoesThroughARunInTurns) {
+  const ir::TensorType row = F32({1, 32}), whole = F32({S("n"), 32}), table = F32({8, 32});
+  ModuleBuilder b;
+  b.Implement(Signature("f").In(row).In(table).Out(row).Constant({1}).State());
+  b.Implement(Signature("g").In(row).In(table).Out(row).Out(row));
+  b.Implement(Signature("k").In(whole).Out(whole).Symbols({"n"}));
+  const ir::VarPtr x = b.Input("x", whole), other = b.Input("other", table);
+  const ir::ConstantPtr w = ir::MakeWeight(table, Digest::Of("w"), "w");
+  auto call = [&](const std::string& callee, std::vector<ir::Operand> args, ir::Type type, bool in_turns) {
+    ir::Binding binding;
+    binding.kind = ir::Binding::Kind::kCallFunction;
+    binding.callee = callee;
+    binding.args = std::move(args);
+    binding.var = ir::MakeVar(callee, std::move(type));
+    if (in_turns) binding.attrs.Set(ir::kMicroBatches, std::string("n"));
+    b.main().body.bindings.push_back(binding);
+    return binding.var;
+  };
+  const ir::VarPtr first = call("f", {x, w}, whole, true);
+  const ir::VarPtr pair = call("g", {first, other}, ir::Type(ir::TupleType{{whole, whole}}), true);
+  const ir::VarPtr left = b.GetItem(pair, 0), right = b.GetItem(pair, 1);
+  const ir::VarPtr last = call("f", {right, w}, whole, true);
+  const ir::VarPtr all = call("k", {left}, whole, false);
+  b.Return({all, last}, {});
+  UseVm(&b);
+  auto built = BuildPlan(b.module(), b.manifests());
+  ASSERT_TRUE(built.ok()) << built.status();
+  const ExecutionPlan& plan = built->plan;
+  ASSERT_EQ(plan.bytecode.functions.size(), 2);
+  const VmFunction &main = plan.bytecode.functions[0], &run = plan.bytecode.functions[1];
+  const auto turns = static_cast<int64_t>(VmOp::kCallInTurns), open = static_cast<int64_t>(VmOp::kOpenKernel);
+  // x and other in, left and the second output out: weights are the plan's, what stays in the run is never whole.
+  ASSERT_EQ(run.num_params, 2);
+  ASSERT_EQ(run.num_results, 2);
+  EXPECT_EQ(main.code[0], turns);
+  EXPECT_EQ(main.code[1], 1);
+  EXPECT_EQ(plan.shapes.extents[-1 - main.code[2]].name, "n");
+  EXPECT_EQ(main.code[3], 0);
+  EXPECT_EQ(main.code[4], 1);
+  EXPECT_EQ(main.registers[main.code[5]].kind, RegisterKind::kSlot);
+  EXPECT_EQ(main.registers[main.code[6]].kind, RegisterKind::kResult);
+  EXPECT_EQ(main.code[7], open);
+  EXPECT_EQ(main.num_slots, 1);
+  EXPECT_EQ(run.frame_bytes, 2 * 128);
+  ASSERT_EQ(plan.run_steps.size(), 4);
+  std::vector<std::string> often;
+  for (const runtime::Step& step : plan.run_steps) often.push_back(step.turns.extent);
+  EXPECT_THAT(often, ElementsAre("", "n", "n", "n"));
+  const auto read = ExecutionPlan::FromJson(plan.ToJson());
+  ASSERT_TRUE(read.ok());
+  EXPECT_EQ(read->ToJson(), plan.ToJson());
+
+  b.main().body.bindings[1].attrs.Set(ir::kMicroBatches, std::string("m"));
+  EXPECT_THAT(PlanError(b), HasSubstr("the symbolic extent 'm' is no input's dimension"));
+  b.main().body.bindings[0].callee = b.main().body.bindings[1].callee = "nobody";
+  EXPECT_THAT(PlanError(b), HasSubstr("micro-batches of no partition"));
 }
 
 TEST(VmLowering, ASymbolThatNoInputHasIsRefused) {

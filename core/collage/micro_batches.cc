@@ -14,6 +14,7 @@
 #include "core/backend/backend.h"
 #include "core/collage/outline.h"
 #include "core/ir/batch.h"
+#include "core/ir/dim_expr.h"
 #include "core/ir/structural_hash.h"
 #include "core/target/x86_cpus.h"
 
@@ -31,6 +32,11 @@ constexpr double kMicrosPerByte = 14e-6;
 // on Emerald Rapids.
 constexpr double kMicrosPerCall = 2, kMicrosPerThread = 9;
 
+// Of a batch that is open and has no hint. One row would gain nothing, so fewer than are often sent: what goes one by
+// one must pay for few rows.
+constexpr int64_t kRowsOfSomeRun = 4;
+// The part of its time that code for an open batch takes longer (images of known size, Zen 3: 2 to 40%, most 5 to 12).
+constexpr double kOpenBatch = 0.1;
 // Where a configuration leaves the threads to the machine and says nothing of its cores.
 constexpr int kCoresOfSomeMachine = 8;
 // What a run promises to gain is no gain below this.
@@ -42,8 +48,14 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 class RowsChooser {
  public:
   RowsChooser(const std::vector<BatchedCall>& calls, const std::vector<int>& last_use, int64_t batch,
-              const BatchMachine& machine)
-      : calls_(calls), last_use_(last_use), batch_(batch), machine_(machine), writer_(last_use.size(), -1) {
+              const BatchMachine& machine, bool is_open)
+      : calls_(calls),
+        last_use_(last_use),
+        batch_(batch),
+        machine_(machine),
+        fewest_parts_(is_open ? std::max<int64_t>(batch, 2) : 2),
+        most_parts_(is_open ? batch : std::min(batch, kMostMicroBatches)),
+        writer_(last_use.size(), -1) {
     for (size_t i = 0; i < calls.size(); ++i) {
       for (const BatchedCall::Access& write : calls[i].writes) writer_[write.value] = static_cast<int>(i);
     }
@@ -62,7 +74,7 @@ class RowsChooser {
     best_[0].cost = 0;
     for (size_t first = 0; first < n; ++first) {
       Offer(first, first + 1, batch_, Whole(calls_[first]));
-      for (int64_t count = 2; count <= std::min(batch_, kMostMicroBatches); ++count) {
+      for (int64_t count = fewest_parts_; count <= most_parts_; ++count) {
         if (batch_ % count == 0) OfferRuns(first, batch_ / count);
       }
     }
@@ -114,7 +126,7 @@ class RowsChooser {
   }
 
   double Whole(const BatchedCall& call) const {
-    double cost = Fixed(call, batch_);
+    double cost = Fixed(call, batch_) + call.open_us;
     for (const auto* accesses : {&call.reads, &call.writes}) {
       for (const BatchedCall::Access& access : *accesses) cost += Moving(call, access, batch_, /*whole=*/true);
     }
@@ -156,40 +168,56 @@ class RowsChooser {
   const std::vector<int>& last_use_;
   const int64_t batch_;
   const BatchMachine machine_;
+  const int64_t fewest_parts_, most_parts_;
   std::vector<int> writer_;                 // by value
   std::vector<std::vector<Written>> ends_;  // by call: values that it is the last to use
   std::vector<Best> best_;
 };
 
-// The leading extent of main's first input that has several axes; 0: that is not known, or there is none.
-int64_t BatchOf(const ir::Function& main) {
+// The leading extent of main's first input that has several axes; 1: there is none.
+ir::Dim BatchOf(const ir::Function& main) {
   const size_t inputs = main.params.size() - main.attrs.IntOr("num_lifted_params", 0);
   for (size_t i = 0; i < inputs; ++i) {
-    if (!main.params[i]->type.is_tensor()) return 0;
+    if (!main.params[i]->type.is_tensor()) return 1;
     const ir::TensorType& type = main.params[i]->type.tensor();
-    if (type.rank() >= 2) return type.is_static() ? type.dims[0].value() : 0;
+    if (type.rank() >= 2) return type.dims[0];
   }
-  return 0;
+  return 1;
+}
+
+// `missing`: what a symbol without a hint is.
+int64_t RowsOf(const ir::Dim& batch, const target::CompilationConfig& config, int64_t missing) {
+  if (batch.is_static()) return batch.value();
+  std::map<std::string, int64_t> hints;
+  for (const std::string& name : ir::PlainNames(batch)) {
+    const auto hint = config.dim_hints.find(name);
+    hints[name] = hint == config.dim_hints.end() ? missing : hint->second;
+  }
+  return ir::EvaluateDim(batch, hints).value_or(1);
 }
 
 class BatchSplitter {
  public:
-  BatchSplitter(Partitioned* partitioned, int64_t batch)
-      : partitioned_(*partitioned), main_(partitioned->module.functions.at("main")), batch_(batch) {
+  explicit BatchSplitter(Partitioned* partitioned)
+      : partitioned_(*partitioned),
+        main_(partitioned->module.functions.at("main")),
+        batch_(BatchOf(main_)),
+        num_rows_(RowsOf(batch_, partitioned->module.config(), kRowsOfSomeRun)),
+        estimated_rows_(RowsOf(batch_, partitioned->module.config(), target::CompilationConfig::kDefaultDimHint)) {
     for (size_t i = 0; i < partitioned_.partitions.size(); ++i) {
       index_of_[partitioned_.partitions[i].function] = static_cast<int>(i);
     }
   }
 
   void Run() {
-    if (!Describe()) return;
-    const std::vector<int64_t> rows = ChooseRows(calls_, last_use_, batch_, Machine());
+    if (num_rows_ < 2 || !Describe()) return;
+    const std::vector<int64_t> rows = ChooseRows(calls_, last_use_, num_rows_, Machine(), !batch_.is_static());
     for (size_t i = 0; i < calls_.size(); ++i) {
       // Where one row is possible, several are; if not, no run is cut in two: its parts need not be aligned there.
-      if (rows[i] < batch_ && !ForRows(CalleeOf(binding_of_[i]), rows[i]).has_value()) return;
+      if (rows[i] < num_rows_ && !ForRows(CalleeOf(binding_of_[i]), rows[i]).has_value()) return;
     }
     for (size_t i = 0; i < calls_.size(); ++i) {
-      if (rows[i] < batch_) Rewrite(&main_.body.bindings[binding_of_[i]], rows[i]);
+      if (rows[i] < num_rows_) Rewrite(&main_.body.bindings[binding_of_[i]], rows[i]);
     }
     ListAnew();
   }
@@ -204,12 +232,16 @@ class BatchSplitter {
       if (binding.kind != ir::Binding::Kind::kCallFunction || partition == index_of_.end()) return false;
       BatchedCall call;
       const ir::Function& callee = CalleeOf(b);
-      call.separable = ForRows(callee, 1).has_value() && TakesFewerRows(partitioned_.partitions[partition->second]);
+      call.separable = ForRows(callee, 1).has_value() && IsStatic(ForRows(callee, 1)->function) &&
+                       TakesFewerRows(partitioned_.partitions[partition->second]);
+      if (!batch_.is_static()) {
+        call.open_us = kOpenBatch * partitioned_.partitions[partition->second].cost_us * PartOfEstimate(num_rows_);
+      }
       const std::vector<int64_t>& constants = callee.attrs.Ints(backend::kConstantParams);
       for (size_t i = 0; i < binding.args.size(); ++i) {
         const ir::Operand& arg = binding.args[i];
         if (std::find(constants.begin(), constants.end(), static_cast<int64_t>(i)) != constants.end()) {
-          call.weight_bytes += arg.tensor_type().NumBytes();
+          if (arg.tensor_type().is_static()) call.weight_bytes += arg.tensor_type().NumBytes();
         } else if (arg.is_var() && HasBatch(arg.type())) {
           const int value = ValueOf(*arg.var);
           last_use_[value] = static_cast<int>(calls_.size());
@@ -246,10 +278,22 @@ class BatchSplitter {
   }
 
   bool HasBatch(const ir::Type& type) const {
-    return type.is_tensor() && type.tensor().rank() > 0 && type.tensor().is_static() &&
-           type.tensor().dims[0] == ir::Dim(batch_);
+    return type.is_tensor() && type.tensor().rank() > 0 && type.tensor().dims[0] == batch_;
   }
-  int64_t RowBytes(const ir::Type& type) const { return type.tensor().NumBytes() / batch_; }
+  // Rows of a size that a run decides would not be aligned in every one.
+  static bool IsStatic(const ir::Function& function) {
+    const auto is_static = [](const ir::Type& type) { return type.is_tensor() && type.tensor().is_static(); };
+    return std::all_of(function.params.begin(), function.params.end(),
+                       [&](const ir::VarPtr& param) { return is_static(param->type); }) &&
+           std::all_of(function.body.results.begin(), function.body.results.end(),
+                       [&](const ir::Operand& result) { return is_static(result.type()); });
+  }
+  // 0: a run decides.
+  static int64_t RowBytes(const ir::Type& type) {
+    ir::TensorType row = type.tensor();
+    row.dims[0] = 1;
+    return row.is_static() ? row.NumBytes() : 0;
+  }
 
   const ir::Function& CalleeOf(size_t b) const {
     return partitioned_.module.functions.at(main_.body.bindings[b].callee);
@@ -266,6 +310,8 @@ class BatchSplitter {
     const auto* backend = backend::BackendRegistry::Global().Find(target::BackendOfVariant(info.backend));
     return backend != nullptr && !backend->is_hidden(partitioned_.module.config().target());
   }
+
+  double PartOfEstimate(int64_t rows) const { return static_cast<double>(rows) / static_cast<double>(estimated_rows_); }
 
   BatchMachine Machine() const {
     const target::CompilationConfig& config = partitioned_.module.config();
@@ -284,14 +330,19 @@ class BatchSplitter {
       PartitionInfo info = partitioned_.partitions[index_of_.at(whole)];
       info.function = name;
       info.call_sites = 0;
-      info.cost_us *= static_cast<double>(rows) / static_cast<double>(batch_);
-      absl::StrAppend(&info.why, "; ", rows, " of ", batch_, " rows at a time");
+      info.cost_us *= PartOfEstimate(rows);
+      absl::StrAppend(&info.why, "; ", rows, " of ", batch_.ToString(), " rows at a time");
       partitioned_.partitions.push_back(std::move(info));
     }
-    partitioned_.partitions[found->second].call_sites += static_cast<int>(batch_ / rows);
+    // Of an open batch, those of one row.
+    partitioned_.partitions[found->second].call_sites += batch_.is_static() ? static_cast<int>(num_rows_ / rows) : 1;
     --partitioned_.partitions[index_of_.at(whole)].call_sites;
     call->callee = name;
-    call->attrs.Set(ir::kMicroBatches, batch_ / rows);
+    if (batch_.is_static()) {
+      call->attrs.Set(ir::kMicroBatches, num_rows_ / rows);
+    } else {
+      call->attrs.Set(ir::kMicroBatches, batch_.symbol());
+    }
     partitioned_.has_micro_batches = true;
   }
 
@@ -318,7 +369,9 @@ class BatchSplitter {
 
   Partitioned& partitioned_;
   ir::Function& main_;
-  const int64_t batch_;
+  const ir::Dim batch_;
+  const int64_t num_rows_;               // that the choice counts with
+  const int64_t estimated_rows_;         // that estimates did
   std::map<std::string, int> index_of_;  // partitions by function
   std::map<std::pair<const ir::Function*, int64_t>, std::optional<ir::Rebatched>> for_rows_;
   std::vector<BatchedCall> calls_;
@@ -330,19 +383,18 @@ class BatchSplitter {
 }  // namespace
 
 std::vector<int64_t> ChooseRows(const std::vector<BatchedCall>& calls, const std::vector<int>& last_use, int64_t batch,
-                                const BatchMachine& machine) {
-  return RowsChooser(calls, last_use, batch, machine).Run();
+                                const BatchMachine& machine, bool is_open) {
+  return RowsChooser(calls, last_use, batch, machine, is_open).Run();
 }
 
 void UseMicroBatches(Partitioned* partitioned) {
   const target::CompilationConfig& config = partitioned->module.config();
   const auto main = partitioned->module.functions.find("main");
-  if (config.executor.kind == target::ExecutorKind::kVm || config.runtime.kind == target::RuntimeKind::kCrt ||
-      config.target().kind != "llvm" || main == partitioned->module.functions.end()) {
+  if (config.runtime.kind == target::RuntimeKind::kCrt || config.target().kind != "llvm" ||
+      main == partitioned->module.functions.end()) {
     return;
   }
-  const int64_t batch = BatchOf(main->second);
-  if (batch >= 2) BatchSplitter(partitioned, batch).Run();
+  BatchSplitter(partitioned).Run();
 }
 
 }  // namespace inlay::collage

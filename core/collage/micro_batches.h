@@ -20,6 +20,7 @@ struct BatchedCall {
   std::vector<Access> reads, writes;  // of what has the batch
   int64_t weight_bytes = 0;
   bool separable = false;  // treats each row by itself
+  double open_us = 0;      // what all rows at once take longer because their number is open
 };
 
 struct BatchMachine {
@@ -27,13 +28,14 @@ struct BatchMachine {
   int threads = 1;
 };
 
-// For each call, how many rows at a time: a divisor of `batch`. `last_use` of each value: the last call that reads it,
-// calls.size() for a result. Values that no call writes are there from the start, whole.
+// For each call, how many rows at a time: a divisor of `batch`; where that is a guess (`is_open`), one or all.
+// `last_use` of each value: the last call that reads it, calls.size() for a result. Values that no call writes are
+// there from the start, whole.
 std::vector<int64_t> ChooseRows(const std::vector<BatchedCall>& calls, const std::vector<int>& last_use, int64_t batch,
-                                const BatchMachine& machine);
+                                const BatchMachine& machine, bool is_open = false);
 
-// Has partitions of main called so (ir::kMicroBatches) where it pays on the module's target: executors graph and aot on
-// CPUs.
+// Has partitions of main called so (ir::kMicroBatches) where it pays on the module's target: on CPUs, but for runtime
+// crt.
 void UseMicroBatches(Partitioned* partitioned);
 
 }  // namespace inlay::collage

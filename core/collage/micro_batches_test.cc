@@ -63,6 +63,21 @@ TEST(MicroBatches, PartsOfWhatCrossesABorderAreAligned) {
   EXPECT_THAT(chain.Rows(4), ElementsAre(1, 1, 4, 4, 1, 1));
 }
 
+// What a batch of more would take two at a time.
+TEST(MicroBatches, AnOpenBatchGoesOneByOneOrAtOnce) {
+  const Chain chain({64 * kKiB, 64 * kKiB, 64 * kKiB, 64 * kKiB}, {64 * kKiB, 64 * kKiB, 64 * kKiB});
+  EXPECT_THAT(ChooseRows(chain.calls, chain.last_use, 64, kMachine, /*is_open=*/true), Each(1));
+  EXPECT_THAT(ChooseRows(chain.calls, chain.last_use, 2, kMachine, /*is_open=*/true), Each(2));
+  EXPECT_THAT(ChooseRows(chain.calls, chain.last_use, 1000, kMachine, /*is_open=*/true), Each(1));
+}
+
+TEST(MicroBatches, CodeForAnOpenBatchIsSlower) {
+  Chain chain({8 * kKiB, 8 * kKiB, 8 * kKiB}, {kKiB, kKiB});
+  EXPECT_THAT(ChooseRows(chain.calls, chain.last_use, 4, kMachine, /*is_open=*/true), Each(4));
+  for (BatchedCall& call : chain.calls) call.open_us = 50;
+  EXPECT_THAT(ChooseRows(chain.calls, chain.last_use, 4, kMachine, /*is_open=*/true), Each(1));
+}
+
 TEST(MicroBatches, AThousandCallsAndAMillionRowsTakeNoTime) {
   const Chain images(std::vector<int64_t>(1001, kMiB), std::vector<int64_t>(1000, kKiB));
   EXPECT_THAT(images.Rows(64), Each(1));
@@ -90,10 +105,10 @@ class MicroBatchesTest : public ::testing::Test {
   MicroBatchesTest() { SetThreads(1); }
   static void SetUpTestSuite() { backend::BackendRegistry::Global().Register(std::make_unique<AnyOp>()); }
 
-  Partitioned Cut(int64_t batch) {
+  Partitioned Cut(const ir::Dim& batch, const ir::Dim& height = 112) {
     ir::Function main;
     ir::Builder b(&main);
-    ir::Operand x = b.Param("x", ir::MakeTensorType(ir::DType::kF32, {batch, 32, 112, 112}));
+    ir::Operand x = b.Param("x", ir::TensorType{ir::DType::kF32, {batch, 32, height, 112}});
     const ir::TensorType type = ir::MakeTensorType(ir::DType::kF32, {32, 32, 1, 1});
     for (const char* name : {"a", "b", "c"}) x = *b.Call("conv", {x, ir::MakeWeight(type, Digest::Of(name), name)});
     b.Return({*b.Call("reduce_mean", {x}, {{"axes", std::vector<int64_t>{2, 3}}})});
@@ -112,12 +127,19 @@ class MicroBatchesTest : public ::testing::Test {
     module_.set_config(config);
   }
 
-  static std::vector<int64_t> MicroBatchesOf(const Partitioned& partitioned) {
-    std::vector<int64_t> counts;
+  static std::vector<ir::Dim> MicroBatchesOf(const Partitioned& partitioned) {
+    std::vector<ir::Dim> counts;
     for (const ir::Binding& call : partitioned.module.functions.at("main").body.bindings) {
-      counts.push_back(call.attrs.IntOr(ir::kMicroBatches, 1));
+      counts.push_back(ir::MicroBatchesOf(call));
     }
     return counts;
+  }
+
+  void UseVm(int64_t hint = 0) {
+    target::CompilationConfig config = module_.config();
+    config.executor.kind = target::ExecutorKind::kVm;
+    if (hint > 0) config.dim_hints["n"] = hint;
+    module_.set_config(config);
   }
 
   ir::IRModule module_;
@@ -170,11 +192,25 @@ TEST_F(MicroBatchesTest, ThreadsThatAreNotKnownAreMany) {
   EXPECT_THAT(MicroBatchesOf(Cut(2)), Each(1));
 }
 
-TEST_F(MicroBatchesTest, ExecutorVmTakesAllRowsAtOnce) {
-  target::CompilationConfig config = module_.config();
-  config.executor.kind = target::ExecutorKind::kVm;
-  module_.set_config(config);
-  EXPECT_THAT(MicroBatchesOf(Cut(8)), Each(1));
+TEST_F(MicroBatchesTest, RowsOfAnOpenBatchAreAKnownOne) {
+  UseVm();
+  EXPECT_THAT(MicroBatchesOf(Cut(8)), Each(8));
+  const ir::Dim n = ir::Dim::Symbol("n");
+  const Partitioned partitioned = Cut(n);
+  EXPECT_THAT(MicroBatchesOf(partitioned), Each(n));
+  EXPECT_THAT(partitioned.partitions[0].why, ::testing::HasSubstr("1 of n rows at a time"));
+  EXPECT_EQ(partitioned.partitions[0].call_sites, 3);
+  std::vector<std::string> of_one, of_open;
+  for (const PartitionInfo& partition : Cut(1).partitions) of_one.push_back(partition.function);
+  for (const PartitionInfo& partition : partitioned.partitions) of_open.push_back(partition.function);
+  EXPECT_EQ(of_open, of_one);
+  // Rows of a size that only a run knows may lie anywhere.
+  EXPECT_THAT(MicroBatchesOf(Cut(n, ir::Dim::Symbol("h"))), Each(1));
+}
+
+TEST_F(MicroBatchesTest, AnOpenBatchThatIsOneImageGoesAtOnce) {
+  UseVm(/*hint=*/1);
+  EXPECT_THAT(MicroBatchesOf(Cut(ir::Dim::Symbol("n"))), Each(1));
 }
 
 }  // namespace

@@ -16,7 +16,8 @@ namespace {
 struct Site {
   const Binding& binding;
   const std::vector<bool>& batched;
-  int64_t from, to;
+  Dim from;
+  int64_t to;
 
   const TensorType& arg(size_t i) const { return binding.args[i].tensor_type(); }
   const TensorType& out() const { return binding.var->type.tensor(); }
@@ -59,12 +60,31 @@ bool Concatenates(const Site& site, Attrs* attrs) {
   return attrs->Int("axis") != 0 && std::find(site.batched.begin(), site.batched.end(), false) == site.batched.end();
 }
 
+// What an attribute takes of an axis, where that has a name: "dims" beside its numbers.
+std::string FirstName(const Attrs& attrs) {
+  if (!attrs.Has("dims")) return "";
+  return std::get<std::vector<std::string>>(attrs.values().find("dims")->second)[0];
+}
+void ClearFirstName(Attrs* attrs) {
+  if (!attrs->Has("dims")) return;
+  auto names = std::get<std::vector<std::string>>(attrs->values().find("dims")->second);
+  names[0].clear();
+  attrs->Set("dims", std::move(names));
+}
+
 // An attribute whose first element is the batch's extent.
 bool ReplaceFirst(const char* name, const Site& site, Attrs* attrs) {
   std::vector<int64_t> extents = attrs->Ints(name);
-  if (extents.empty() || extents[0] != site.from) return false;
-  extents[0] = site.to;
-  attrs->Set(name, std::move(extents));
+  if (extents.empty()) return false;
+  const bool is_batch = site.from.is_static() ? site.from == Dim(extents[0]) : FirstName(*attrs) == site.from.symbol();
+  // -1 without a name: what is left, of fewer rows as of all.
+  const bool is_rest = extents[0] == -1 && FirstName(*attrs).empty();
+  if (!is_batch && !is_rest) return false;
+  if (is_batch) {
+    extents[0] = site.to;
+    attrs->Set(name, std::move(extents));
+    ClearFirstName(attrs);
+  }
   return true;
 }
 
@@ -79,9 +99,10 @@ bool Resizes(const Site& site, Attrs* attrs) { return site.only_first_batched() 
 // All rows: an end beyond the extent is another way to say so.
 bool Slices(const Site& site, Attrs* attrs) {
   std::vector<int64_t> ends = attrs->Ints("ends");
-  if (attrs->Ints("begins")[0] != 0 || attrs->Ints("steps")[0] != 1 || ends[0] < site.from) return false;
+  if (attrs->Ints("begins")[0] != 0 || attrs->Ints("steps")[0] != 1 || site.out().dims[0] != site.from) return false;
   ends[0] = site.to;
   attrs->Set("ends", std::move(ends));
+  ClearFirstName(attrs);
   return true;
 }
 
@@ -140,7 +161,7 @@ const Rule* RuleOf(const std::string& op) {
   return elementwise ? broadcasts : nullptr;
 }
 
-bool HasBatch(const TensorType& type, int64_t batch) { return type.rank() > 0 && type.dims[0] == Dim(batch); }
+bool HasBatch(const TensorType& type, const Dim& batch) { return type.rank() > 0 && type.dims[0] == batch; }
 
 TensorType Replaced(TensorType type, int64_t to) {
   type.dims[0] = Dim(to);
@@ -148,7 +169,7 @@ TensorType Replaced(TensorType type, int64_t to) {
 }
 
 // Whether `after` is `before` with the other batch, in each field of a tuple too.
-bool IsRebatched(const Type& before, const Type& after, int64_t from, int64_t to) {
+bool IsRebatched(const Type& before, const Type& after, const Dim& from, int64_t to) {
   if (before.is_tensor()) {
     return after.is_tensor() && HasBatch(before.tensor(), from) && Replaced(before.tensor(), to) == after.tensor();
   }
@@ -161,7 +182,9 @@ bool IsRebatched(const Type& before, const Type& after, int64_t from, int64_t to
 
 class Rebatcher {
  public:
-  Rebatcher(const Function& function, int64_t from, int64_t to) : from_(from), to_(to) { result_.function = function; }
+  Rebatcher(const Function& function, Dim from, int64_t to) : from_(std::move(from)), to_(to) {
+    result_.function = function;
+  }
 
   std::optional<Rebatched> Run(const std::vector<int64_t>& constant_params) {
     Function& function = result_.function;
@@ -214,15 +237,23 @@ class Rebatcher {
     return true;
   }
 
-  const int64_t from_, to_;
+  const Dim from_;
+  const int64_t to_;
   Rebatched result_;
   std::unordered_map<const Var*, VarPtr> renamed_;  // batched values -> what they are now
 };
 
 }  // namespace
 
-std::optional<Rebatched> WithBatch(const Function& function, const std::vector<int64_t>& constant_params, int64_t from,
-                                   int64_t to) {
+Dim MicroBatchesOf(const Binding& call) {
+  const auto found = call.attrs.values().find(kMicroBatches);
+  if (found == call.attrs.values().end()) return 1;
+  const auto* symbol = std::get_if<std::string>(&found->second);
+  return symbol != nullptr ? Dim::Symbol(*symbol) : Dim(std::get<int64_t>(found->second));
+}
+
+std::optional<Rebatched> WithBatch(const Function& function, const std::vector<int64_t>& constant_params,
+                                   const Dim& from, int64_t to) {
   return Rebatcher(function, from, to).Run(constant_params);
 }
 

@@ -83,6 +83,7 @@ struct Step {
   std::vector<int32_t> args;        // buffers, inputs then outputs; -1: NULL (see PLAN.md)
   std::string name;                 // for messages: the partition, or the node it came from
   int32_t part = 0, num_parts = 1;  // for people: one of several calls for as many parts of a batch
+  Amount turns = {1};               // for people: how often bytecode calls it for as many parts of a batch
 };
 
 struct ExecutionPlan {

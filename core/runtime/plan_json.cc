@@ -57,6 +57,13 @@ NamedTensor TensorFromJson(const Json& json) {
   return t;
 }
 
+Json AmountJson(const Amount& amount) { return amount.extent.empty() ? Json(amount.value) : Json(amount.extent); }
+
+Amount AmountFromJson(const Json& json) {
+  if (json.is_string()) return {0, json.get<std::string>()};
+  return {json.get<int64_t>()};
+}
+
 Json StepJson(const Step& step) {
   Json json = {{"do", kSteps[static_cast<int>(step.kind)]}, {"args", step.args}};
   if (step.function >= 0) json["function"] = step.function;
@@ -64,6 +71,7 @@ Json StepJson(const Step& step) {
   if (step.workspace_offset >= 0) json["workspace"] = step.workspace_offset;
   if (!step.name.empty()) json["name"] = step.name;
   if (step.num_parts > 1) json["part"] = {step.part, step.num_parts};
+  if (step.turns.value != 1) json["turns"] = AmountJson(step.turns);
   return json;
 }
 
@@ -79,14 +87,8 @@ Step StepFromJson(const Json& json) {
     step.part = part->at(0).get<int32_t>();
     step.num_parts = part->at(1).get<int32_t>();
   }
+  if (const auto turns = json.find("turns"); turns != json.end()) step.turns = AmountFromJson(*turns);
   return step;
-}
-
-Json AmountJson(const Amount& amount) { return amount.extent.empty() ? Json(amount.value) : Json(amount.extent); }
-
-Amount AmountFromJson(const Json& json) {
-  if (json.is_string()) return {0, json.get<std::string>()};
-  return {json.get<int64_t>()};
 }
 
 Json FunctionJson(const PlanFunction& f) {

@@ -111,12 +111,12 @@ def _partitions(plan: dict[str, Any], steps_ns: np.ndarray, extents: dict[str, i
                     _amount(info.get("constant_bytes", 0), extents),
                 ),
             )
-        entry["calls"] += 1
+        entry["calls"] += _amount(step.get("turns", 1), extents)
         entry["total_us"] += float(ns) / 1e3
         if step.get("name") and len(entry["locations"]) < 3:
             entry["locations"].append(step["name"])
     for entry in found.values():
-        entry["us"] = entry["total_us"] / entry["calls"]
+        entry["us"] = entry["total_us"] / max(entry["calls"], 1)
     return list(found.values())
 
 

@@ -9,6 +9,7 @@
 #include "core/backend/backend.h"
 #include "core/backend/testing/cases.h"
 #include "core/backend/testing/reference.h"
+#include "core/ir/structural_hash.h"
 
 namespace inlay::backend::testing {
 namespace {
@@ -137,6 +138,70 @@ TEST(Batch, RowsOfTheseAreTheirOwn) {
       ASSERT_TRUE(fewer.has_value());
       ExpectSame(c, *fewer, rows);
     }
+  }
+}
+
+// One operator on open rows (and weights of known sizes).
+ir::Function Open(const std::string& op, std::vector<ir::TensorType> inputs, ir::Attrs attrs,
+                  const std::vector<Shape>& weights = {}) {
+  ir::Function function;
+  ir::Builder b(&function);
+  std::vector<ir::Operand> args;
+  for (const ir::TensorType& type : inputs) args.push_back(b.Param("x", type));
+  for (const Shape& shape : weights) args.push_back(b.Param("w", ir::MakeTensorType(ir::DType::kF32, shape)));
+  b.Return({*b.Call(op, args, std::move(attrs))});
+  return function;
+}
+
+TEST(Batch, AnOpenBatchIsTakenApartIntoWhatAKnownOneIs) {
+  const ir::Dim n = ir::Dim::Symbol("n");
+  const auto type = [](std::vector<ir::Dim> dims) { return ir::TensorType{ir::DType::kF32, std::move(dims)}; };
+  const auto dims = [](std::vector<std::string> names) { return ir::AttrValue(std::move(names)); };
+  const Ints slice_begins = {0, 1}, slice_ends = {INT64_MAX, 3}, ones = {1, 1};
+  struct Pair {
+    ir::Function open;
+    Case known;
+  };
+  const Pair pairs[] = {
+      {Open("relu", {type({n, 6})}, {}), One("relu", {{4, 6}}, {})},
+      {Open("add", {type({n, 6}), type({n, 6})}, {}), One("add", {{4, 6}, {4, 6}}, {})},
+      {Open("softmax", {type({n, 6})}, {{"axis", int64_t{1}}}), One("softmax", {{4, 6}}, {{"axis", int64_t{1}}})},
+      {Open("reshape", {type({n, 6, 3})}, {{"shape", Ints{-1, 18}}, {"dims", dims({"n", ""})}}),
+       One("reshape", {{4, 6, 3}}, {{"shape", Ints{4, 18}}})},
+      {Open("reshape", {type({n, 6, 3})}, {{"shape", Ints{-1, 18}}}),
+       One("reshape", {{4, 6, 3}}, {{"shape", Ints{4, 18}}})},
+      {Open("expand", {type({n, 1, 3})}, {{"shape", Ints{-1, 6, 3}}, {"dims", dims({"n", "", ""})}}),
+       One("expand", {{4, 1, 3}}, {{"shape", Ints{4, 6, 3}}})},
+      {Open("slice", {type({n, 6})}, {{"begins", slice_begins}, {"ends", slice_ends}, {"steps", ones}}),
+       One("slice", {{4, 6}}, {{"begins", slice_begins}, {"ends", slice_ends}, {"steps", ones}})},
+  };
+  for (const Pair& pair : pairs) {
+    SCOPED_TRACE(pair.known.name);
+    const auto open = ir::WithBatch(pair.open, {}, n, 1), known = Fewer(pair.known.function, 1);
+    ASSERT_TRUE(open.has_value());
+    ASSERT_TRUE(known.has_value());
+    ir::Function expected = known->function;
+    expected.attrs = open->function.attrs;
+    EXPECT_EQ(ir::StructuralHash(open->function), ir::StructuralHash(expected));
+    ExpectSame(pair.known, *open, 1);
+  }
+}
+
+TEST(Batch, RowsThatMeetInAnOpenBatchAreNotTakenApart) {
+  const ir::Dim n = ir::Dim::Symbol("n");
+  const ir::TensorType x{ir::DType::kF32, {n, 6}}, square{ir::DType::kF32, {n, n}};
+  const Ints zeros = {0, 0}, ones = {1, 1};
+  const ir::Function functions[] = {
+      Open("softmax", {x}, {{"axis", int64_t{0}}}),
+      Open("reshape", {x}, {{"shape", Ints{6, -1}}}),
+      Open("reshape", {x}, {{"shape", Ints{-1, 3}}}),
+      Open("transpose", {square}, {{"perm", Ints{1, 0}}}),
+      Open("slice", {x}, {{"begins", zeros}, {"ends", Ints{-1, 6}}, {"steps", ones}}),
+      Open("slice", {x}, {{"begins", Ints{1, 0}}, {"ends", Ints{INT64_MAX, 6}}, {"steps", ones}}),
+      Open("concat", {x, x}, {{"axis", int64_t{0}}}),
+  };
+  for (const ir::Function& function : functions) {
+    EXPECT_FALSE(ir::WithBatch(function, {}, n, 1).has_value()) << ir::Describe(function.body.bindings[0]);
   }
 }
 

@@ -29,6 +29,12 @@ int64_t Words(const Bytecode& bytecode, const ExecutionPlan& plan, const std::ve
         words = 2 + int64_t{f.num_params} + f.num_results;
       }
       break;
+    case VmOp::kCallInTurns:
+      if (left >= 3 && code[pc + 1] >= 0 && code[pc + 1] < static_cast<int64_t>(bytecode.functions.size())) {
+        const VmFunction& f = bytecode.functions[code[pc + 1]];
+        words = 3 + int64_t{f.num_params} + f.num_results;
+      }
+      break;
     case VmOp::kCallPacked:
       if (left >= 4 && code[pc + 2] >= 0 && code[pc + 2] <= left && code[pc + 3] >= 0 && code[pc + 3] <= left) {
         words = 4 + code[pc + 2] + code[pc + 3];
@@ -138,6 +144,8 @@ class FunctionChecker {
         return CheckKernel(pc);
       case VmOp::kCall:
         return CheckCall(pc);
+      case VmOp::kCallInTurns:
+        return CheckCallInTurns(pc);
       case VmOp::kCallPacked: {
         if (word[1] < 0 || word[1] >= static_cast<int64_t>(bytecode_.packed.size())) {
           return Wrong(pc, "calls a function without a name");
@@ -221,6 +229,37 @@ class FunctionChecker {
       const VmRegister* r = i < callee.num_params ? Register(word[2 + i]) : Writable(word[2 + i]);
       if (i >= static_cast<int64_t>(callee.registers.size()) || r == nullptr || r->type != callee.registers[i].type) {
         return Wrong(pc, "does not fit '" + callee.name + "'");
+      }
+    }
+    return Status();
+  }
+
+  // Whether `whole` is so many of `part`, one after the other, and each lies where a tensor may.
+  static bool IsInParts(const TensorType& whole, const TensorType& part, int64_t turns) {
+    if (part.is_open() || part.dtype != whole.dtype || part.shape.empty() || part.shape[0] == 0 ||
+        part.shape.size() != whole.shape.size() ||
+        !std::equal(part.shape.begin() + 1, part.shape.end(), whole.shape.begin() + 1) ||
+        part.NumBytes() % kAlignment != 0) {
+      return false;
+    }
+    if (turns < 0) return part.shape[0] == 1 && whole.shape[0] == turns;
+    int64_t rows = 0;
+    return !__builtin_mul_overflow(part.shape[0], turns, &rows) && whole.shape[0] == rows;
+  }
+
+  Status CheckCallInTurns(int64_t pc) const {
+    const int64_t* word = &f_.code[pc];
+    const VmFunction& callee = bytecode_.functions[word[1]];
+    const int64_t turns = word[2];
+    if (turns < 0 && -1 - turns >= static_cast<int64_t>(plan_.shapes.extents.size())) {
+      return Wrong(pc, "has an extent of turns that is not there");
+    }
+    for (int64_t i = 0; i < int64_t{callee.num_params} + callee.num_results; ++i) {
+      const bool param = i < callee.num_params;
+      const VmRegister* r = param ? Register(word[3 + i]) : Writable(word[3 + i]);
+      if (i >= static_cast<int64_t>(callee.registers.size()) || r == nullptr ||
+          !((param && r->type == callee.registers[i].type) || IsInParts(r->type, callee.registers[i].type, turns))) {
+        return Wrong(pc, "does not fit '" + callee.name + "' in turns");
       }
     }
     return Status();

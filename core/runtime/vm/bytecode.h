@@ -16,8 +16,19 @@ struct ExecutionPlan;
 inline constexpr int kBytecodeVersion = 1;
 
 // The first word of an instruction.
-enum class VmOp : int64_t { kKernel, kCall, kCallPacked, kCopy, kSwap, kBranchIfNot, kJump, kReturn, kOpenKernel };
-inline constexpr int64_t kNumVmOps = 9;
+enum class VmOp : int64_t {
+  kKernel,
+  kCall,
+  kCallPacked,
+  kCopy,
+  kSwap,
+  kBranchIfNot,
+  kJump,
+  kReturn,
+  kOpenKernel,
+  kCallInTurns
+};
+inline constexpr int64_t kNumVmOps = 10;
 
 enum class RegisterKind : uint8_t {
   kParam,   // the caller's; params come first, in order

@@ -190,6 +190,12 @@ class VmExecutor::Context {
           pc += 2 + count;
           break;
         }
+        case VmOp::kCallInTurns: {
+          const VmFunction& callee = bytecode_.functions[word[1]];
+          if (Status s = CallInTurns(f, word, frame, depth); !s.ok()) return s;
+          pc += 3 + callee.num_params + callee.num_results;
+          break;
+        }
         case VmOp::kCallPacked: {
           const int64_t count = word[2] + word[3];
           if (Status s = CallPacked(f, word, registers); !s.ok()) return s;
@@ -234,6 +240,24 @@ class VmExecutor::Context {
         }
       }
     }
+  }
+
+  // Parameters of the callee's own type are whole in every turn, those of the batch move on.
+  Status CallInTurns(const VmFunction& f, const int64_t* word, Frame* frame, int depth) {
+    const VmFunction& callee = bytecode_.functions[word[1]];
+    const int count = callee.num_params + callee.num_results;
+    const int64_t turns = word[2] >= 0 ? word[2] : shapes_.extents[-1 - word[2]];
+    void** args = frame->args.data();
+    for (int i = 0; i < count; ++i) args[i] = frame->registers[word[3 + i]];
+    for (int64_t turn = 0; turn < turns; ++turn) {
+      if (Stopped()) return Cancelled("stopped before a call of '" + callee.name + "'");
+      if (Status s = Call(word[1], args, depth + 1); !s.ok()) return s;
+      for (int i = 0; i < count; ++i) {
+        const TensorType& part = callee.registers[i].type;
+        if (f.registers[word[3 + i]].type != part) args[i] = static_cast<char*>(args[i]) + part.NumBytes();
+      }
+    }
+    return Status();
   }
 
   Status OpenKernel(const int64_t* word, const Step& site, const FrameLayout& layout, Frame* frame) {
