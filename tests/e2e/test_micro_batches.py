@@ -9,6 +9,7 @@ from conftest import check_close, inputs_of, reference, run_everywhere
 from onnx import TensorProto, helper, numpy_helper
 
 import inlay
+from inlay import profiling, roofline
 from inlay._proto import config_pb2
 
 BATCH = 6
@@ -58,14 +59,25 @@ def network() -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10)
 
 
-def parts(executable: inlay.Executable) -> set[int]:
+def parts(executable: inlay.Executable) -> set[int | str]:
     """In how many parts of the batch its steps go."""
     assert executable.plan is not None
-    return {step.get("part", [0, 1])[1] for step in executable.plan["run"]}
+    return {step.get("turns", step.get("part", [0, 1])[1]) for step in executable.plan["run"]}
+
+
+def with_batch(batch: int | str) -> onnx.ModelProto:
+    model = network()
+    for value in (*model.graph.input, *model.graph.output):
+        dim = value.type.tensor_type.shape.dim[0]
+        if isinstance(batch, int):
+            dim.dim_value = batch
+        else:
+            dim.dim_param = batch
+    return model
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("executor", ["graph", "aot"])
+@pytest.mark.parametrize("executor", ["graph", "aot", "vm"])
 def test_a_few_images_at_a_time_compute_the_same(client, tmp_path, executor, threads):
     model = network()
     config = inlay.config.cpu("x86-64-v3", executor=executor, num_threads=threads)
@@ -76,6 +88,56 @@ def test_a_few_images_at_a_time_compute_the_same(client, tmp_path, executor, thr
     for way, got in run_everywhere(executable, inputs, tmp_path).items():
         check_close([np.from_dlpack(array) for array in got], want)
         assert len(got) == 2, way
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("mcpu", ["x86-64-v3", "native"])
+def test_images_of_an_open_batch_go_one_by_one(client, tmp_path, mcpu, threads):
+    """Each is what the model computes for it alone, to the bit, by what was compiled for one image."""
+    model = with_batch("batch")
+    config = inlay.config.cpu(mcpu, executor="vm", num_threads=threads, dim_hints={"batch": 8})
+    executable = inlay.build(inlay.from_onnx(model, executor="vm"), config, server=client, want_plan=True)
+    assert parts(executable) == {1, "batch"}
+    turns = {p.name for p in executable.report.partitions if "1 of batch rows at a time" in p.why}
+    of_one = inlay.config.cpu(mcpu, num_threads=threads)
+    one = inlay.build(inlay.from_onnx(with_batch(1)), of_one, server=client)
+    assert turns <= {p.name for p in one.report.partitions}
+    alone, open_batch = one.jit()["main"], executable.jit()["main"]
+    exported = inlay.load_library(executable.export_library(tmp_path / "model.so"))["main"]
+    with executable.jit(remote=True) as remote:
+        for batch in (1, 4, 0, 7):
+            x = np.random.default_rng(batch).standard_normal((batch, 3, 60, 60)).astype(np.float32)
+            want = reference(model, {"x": x}) if batch > 0 else []
+            for run in (open_batch, exported, remote["main"]):
+                classes, middle = (np.from_dlpack(result) for result in run(x))
+                assert classes.shape == (batch, 10)
+                assert middle.shape == (batch, 40, 60, 60)
+                for i in range(batch):
+                    np.testing.assert_array_equal(middle[i], np.from_dlpack(alone(x[i : i + 1])[1])[0])
+                if batch > 0:
+                    check_close([classes, middle], want)
+
+
+def test_rows_that_a_run_gives_their_size_go_at_once(client):
+    model = with_batch("batch")
+    for value, axis in ((model.graph.input[0], 2), (model.graph.output[1], 2)):
+        value.type.tensor_type.shape.dim[axis].dim_param = "height"
+    config = inlay.config.cpu("x86-64-v3", executor="vm", num_threads=1)
+    executable = inlay.build(inlay.from_onnx(model, executor="vm"), config, server=client, want_plan=True)
+    assert parts(executable) == {1}
+
+
+def test_a_profile_counts_every_turn(client):
+    config = inlay.config.cpu("x86-64-v3", executor="vm", num_threads=1)
+    limits = roofline.Roofline(100.0, "a test", {1 << n: 20.0 for n in range(15, 29)})
+    x = np.ones((5, 3, 60, 60), np.float32)
+    work = []
+    for shape in ({}, {"batch": 5}):
+        module = inlay.from_onnx(with_batch("batch"), shape=shape, executor="vm")
+        executable = inlay.build(module, config, server=client, want_plan=True)
+        result = profiling.profile_module(executable.jit(), executable.plan, {"x": x}, 3, limits)
+        work.append(sum(p["flops"] * p["calls"] for p in result["partitions"]))
+    assert work[0] == work[1] > 5 * 2 * 60 * 60 * 40 * 27
 
 
 def test_a_pinned_plan_says_whether_all_go_at_once(client):
@@ -109,11 +171,8 @@ def test_other_batches_share_what_was_compiled(client):
     """Partitions for one image are the same ones whatever the batch."""
 
     def compiled(batch: int) -> set[str]:
-        model = network()
-        for value in (*model.graph.input, *model.graph.output):
-            value.type.tensor_type.shape.dim[0].dim_value = batch
         config = inlay.config.cpu("x86-64-v3", num_threads=1)
-        report = inlay.build(inlay.from_onnx(model), config, server=client).report
+        report = inlay.build(inlay.from_onnx(with_batch(batch)), config, server=client).report
         return {p.name for p in report.partitions if "rows at a time" in p.why}
 
     of_six, of_nine = compiled(6), compiled(9)
