@@ -21,6 +21,10 @@ constexpr double kReadCycles = 0.35;
 // Where caches are far, of a byte of the planes, and of transformed input that the tasks share; in L2 and beyond
 // (Emerald Rapids: 128 channels of 112x112 by F(4) 8.8 ms fused, 13.0 not, 256 of 56x56 8.6 and 12.2).
 constexpr double kPlaneCycles = 0.1, kFarPlaneCycles = 0.35, kTileCycles = 0.2, kFarTileCycles = 1;
+// Of a byte of transformed input that the tasks share and that lies beyond twice L2, where groups make few products of
+// it (Zen 3, us, direct and by F(4), minima: 24 groups of 16 channels of 32x32 1467, 1824, 12 of 64x64 3198, 5538, 28
+// of 28x28 1417, 1775; 8 of 32 of 56x56 by F(4) 5092, by F(2), fused, 3791).
+constexpr double kGroupedTileCycles = 1;
 // The direct way with strides takes so many times as long as estimated (Zen 3: 85 to 91% of the peak, not 97); where
 // caches are far also so long for a byte of its planes (32 channels of 224x224 to 64: 6.0 ms, by F(4) 3.8).
 constexpr double kStridedDirect = 1.07, kFarPhaseCycles = 1;
@@ -103,6 +107,8 @@ double TransformCycles(const Core& core, const WinogradPlan& plan) {
   double cycles = tiles_in * tile.input + tiles_out * tile.output;
   if (core.far_caches && !plan.fused) {
     cycles += InputBytes(plan) * (InputBytes(plan) > core.l2_bytes ? kFarTileCycles : kTileCycles);
+  } else if (plan.shape.groups > 1 && !plan.fused) {
+    cycles += std::max(0.0, InputBytes(plan) - 2 * static_cast<double>(core.l2_bytes)) * kGroupedTileCycles;
   }
   return cycles;
 }

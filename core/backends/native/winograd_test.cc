@@ -564,6 +564,12 @@ TEST(WinogradChoiceTest, SmallCaches) {
   };
   EXPECT_TRUE(grouped({1, 112, 112, 28, 28}, 7));
   EXPECT_TRUE(grouped({1, 336, 336, 14, 14}, 14));
+  EXPECT_FALSE(grouped({1, 384, 384, 32, 32}, 24)) << "3.5 MB of transformed input, few products of each";
+  EXPECT_FALSE(grouped({1, 192, 192, 64, 64}, 12));
+  EXPECT_FALSE(grouped({1, 432, 432, 28, 28}, 18));
+  Case fused{1, 224, 224, 28, 28};
+  fused.groups = 14;
+  EXPECT_TRUE(plan_of(ShapeOf(fused))->fused);
   EXPECT_FALSE(grouped({1, 128, 128, 56, 56}, 32)) << "groups of 4 channels fill no vector";
   EXPECT_FALSE(grouped({1, 888, 888, 7, 7}, 37));
 }
