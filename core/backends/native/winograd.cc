@@ -36,7 +36,7 @@ class BlockEmitter {
     first_column_ = kb.Mul(kb.Rem(block, plan.column_blocks()), plan.block_columns);
   }
 
-  // One vector of channels of the block, from the planes to `to` (input_elements()).
+  // One vector of channels of the block, from the planes to `to`, where its first tile goes.
   void TransformInput(Value planes, Value v, Value to) {
     int64_t lanes = plan_.lanes, pitch = plan_.plane_columns() * lanes;
     auto transform_row = [&](Value r, Value slice, Value row) {
@@ -52,8 +52,7 @@ class BlockEmitter {
       const int64_t phases = plan_.column_phases(), count = plan_.block_pitch() / phases;
       kb_.For(phases, [&](Value phase) {
         TransformTiles(kb_, plan_, kb_.At(from, kb_.Mul(phase, plan_.plane_phase_columns() * lanes), f32_),
-                       kb_.Add(kb_.Mul(r, plan_.block_pitch()), kb_.Mul(phase, count)), count,
-                       kb_.At(to, kb_.Mul(v, lanes), f32_));
+                       kb_.Add(kb_.Mul(r, plan_.block_pitch()), kb_.Mul(phase, count)), count, to);
       });
     };
     ForTileRows(transform_row);
@@ -169,7 +168,7 @@ class BlockEmitter {
     g.plan = plan_.gemm_of(of);
     g.accumulator = g.p.element = g.q.element = f32_;
     g.inline_epilogue = true;
-    Value group = kb_.Div(panel, plan_.group_panels());
+    Value group = kb_.Rem(kb_.Div(panel, plan_.group_panels()), plan_.task_groups());
     Value first_channel = kb_.Mul(group, plan_.group_inputs());
     g.p.pointer = kb_.At(input, kb_.Add(first_channel, plan_.input_offset(of.first, of.first_point)), f32_);
     g.p.row_stride = of.terms * plan_.tile_channels();
@@ -372,7 +371,7 @@ void EmitWinogradInput(KernelBuilder& kb, const WinogradPlan& plan, Value planes
     Value v = kb.Rem(item, plan.channel_vectors());
     if (!plan.is_deep()) {
       Value block = kb.Div(item, plan.channel_vectors());
-      Value target = kb.At(to, kb.Mul(block, plan.input_elements()), f32);
+      Value target = kb.At(to, kb.Add(kb.Mul(block, plan.input_elements()), kb.Mul(v, plan.lanes)), f32);
       BlockEmitter(kb, plan, block).TransformInput(planes, v, target);
       return;
     }
@@ -401,9 +400,15 @@ void EmitWinogradTasks(KernelBuilder& kb, const WinogradKernel& kernel, Value be
       emitter.TransformOutput(scratch, panel, kernel.epilogue, results, square);
     };
     if (plan.fused) {
-      BlockEmitter emitter(kb, plan, task);
-      kb.For(plan.channel_vectors(), [&](Value v) { emitter.TransformInput(kernel.input, v, transformed); });
-      kb.For(plan.panels(), [&](Value panel) { panel_of(emitter, transformed, panel); });
+      // Group by group: the blocks of one read the same weights.
+      const int64_t vectors = plan.channel_vectors() / plan.group_tasks(), panels = plan.panels() / plan.group_tasks();
+      BlockEmitter emitter(kb, plan, kb.Rem(task, plan.blocks()));
+      const Value group = kb.Div(task, plan.blocks());
+      kb.For(vectors, [&](Value v) {
+        emitter.TransformInput(kernel.input, kb.Add(kb.Mul(group, vectors), v),
+                               kb.At(transformed, kb.Mul(v, plan.lanes), f32));
+      });
+      kb.For(panels, [&](Value p) { panel_of(emitter, transformed, kb.Add(kb.Mul(group, panels), p)); });
       return;
     }
     Value block = plan.panels_outer ? kb.Rem(task, plan.blocks()) : kb.Div(task, plan.panels());

@@ -35,7 +35,7 @@ constexpr double kLineInput = 1.5, kLineOutput = 1.2;
 double FloatBytes(int64_t elements) { return static_cast<double>(elements) * sizeof(float); }
 
 double InputBytes(const WinogradPlan& plan) {
-  return FloatBytes(plan.inputs() * plan.input_tiles() * plan.points() * plan.tile_channels());
+  return FloatBytes(plan.inputs() * plan.input_tiles() * plan.points() * plan.tile_channels() * plan.group_tasks());
 }
 
 // All blocks' products, and what their operands take to come.

@@ -71,7 +71,7 @@ void ChooseTile(const Core& core, const Vectors& of_panel, int64_t threads, Wino
         plan->fused = option == 1;
         plan->panels_outer = option == 2;
         if (plan->fused &&
-            (plan->is_deep() || plan->blocks() < kMinFusedBlocks || plan->scratch_bytes() > FusedScratchBytes(core)))
+            (plan->is_deep() || plan->tasks() < kMinFusedBlocks || plan->scratch_bytes() > FusedScratchBytes(core)))
           continue;
         if (plan->scratch_bytes() > kBlockScratchBytes || (plan->panels_outer && plan->blocks() == 1)) {
           continue;

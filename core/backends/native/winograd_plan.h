@@ -106,6 +106,10 @@ struct WinogradPlan {
   int64_t group_inputs() const { return shape.c / shape.groups; }
   int64_t group_outputs() const { return shape.m / shape.groups; }
   int64_t group_panels() const { return panels() / shape.groups; }
+  // A task has one group of a block, or all of them: those that fill no vectors share some.
+  bool fuses_groups() const { return fused && group_inputs() % lanes == 0; }
+  int64_t task_groups() const { return fuses_groups() ? 1 : shape.groups; }
+  int64_t group_tasks() const { return shape.groups / task_groups(); }  // of a block
 
   int64_t out_rows() const { return folded ? CeilDiv(shape.out[2], shape.dilation[2]) : shape.out[1]; }
   int64_t out_columns() const { return folded ? shape.dilation[2] : shape.out[2]; }
@@ -159,11 +163,11 @@ struct WinogradPlan {
     return shape.n * slices() * channel_vectors() * plane_elements() + beyond;
   }
 
-  // Transformed input, [product][tile][term][channel]: of a block, or (is_deep) of an image, whose blocks read each
-  // other's slices. The products' distances are odd numbers of vectors: with powers of two, all of a tile's elements
-  // would fall into one set of the caches.
+  // Transformed input, [product][tile][term][channel]: of a block (and a task's groups), or (is_deep) of an image,
+  // whose blocks read each other's slices. The products' distances are odd numbers of vectors: with powers of two, all
+  // of a tile's elements would fall into one set of the caches.
   bool is_deep() const { return shape.kernel[0] > 1; }
-  int64_t tile_channels() const { return channel_vectors() * lanes; }
+  int64_t tile_channels() const { return channel_vectors() / group_tasks() * lanes; }
   int64_t row_tiles() const { return column_blocks() * block_columns; }
   int64_t slice_tiles() const { return tile_rows * row_tiles(); }
   int64_t input_tiles() const { return is_deep() ? slices() * slice_tiles() : block_inputs(); }
@@ -201,7 +205,7 @@ struct WinogradPlan {
   // A vector of channels of a block, or (is_deep) of a slice.
   int64_t transform_tiles() const { return is_deep() ? slice_tiles() : block_inputs(); }
   int64_t transform_tasks() const { return fused ? 0 : inputs() * (is_deep() ? slices() : 1) * channel_vectors(); }
-  int64_t tasks() const { return fused ? blocks() : blocks() * panels(); }
+  int64_t tasks() const { return fused ? blocks() * group_tasks() : blocks() * panels(); }
   // Transformed input that the tasks share.
   int64_t shared_input_elements() const { return fused ? 0 : inputs() * input_elements(); }
   int64_t scratch_bytes() const;  // of a worker

@@ -339,7 +339,8 @@ TEST_P(WinogradTest, Strides) {
 }
 
 TEST_P(WinogradTest, Groups) {
-  for (Case c : {Case{1, 16, 16, 9, 9}, Case{2, 24, 12, 7, 8}, Case{1, 12, 68, 14, 5}, Case{1, 32, 32, 15, 15}}) {
+  for (Case c : {Case{1, 16, 16, 9, 9}, Case{2, 24, 12, 7, 8}, Case{1, 12, 68, 14, 5}, Case{1, 32, 32, 15, 15},
+                 Case{2, 64, 72, 13, 30}}) {
     for (c.groups = 2; c.groups <= 4; c.groups += 2) {
       for (c.stride = 1; c.stride <= 2; ++c.stride) CheckAll(c);
     }
@@ -564,12 +565,14 @@ TEST(WinogradChoiceTest, SmallCaches) {
   };
   EXPECT_TRUE(grouped({1, 112, 112, 28, 28}, 7));
   EXPECT_TRUE(grouped({1, 336, 336, 14, 14}, 14));
-  EXPECT_FALSE(grouped({1, 384, 384, 32, 32}, 24)) << "3.5 MB of transformed input, few products of each";
-  EXPECT_FALSE(grouped({1, 192, 192, 64, 64}, 12));
-  EXPECT_FALSE(grouped({1, 432, 432, 28, 28}, 18));
-  Case fused{1, 224, 224, 28, 28};
-  fused.groups = 14;
-  EXPECT_TRUE(plan_of(ShapeOf(fused))->fused);
+  // 3.5 MB of transformed input, of which each task makes a group's; groups of 12 channels would share it.
+  Case large{1, 384, 384, 32, 32};
+  large.groups = 24;
+  const WinogradPlan by_group = plan_of(ShapeOf(large)).value();
+  EXPECT_TRUE(by_group.fuses_groups());
+  EXPECT_EQ(by_group.tasks(), by_group.blocks() * 24);
+  EXPECT_EQ(by_group.shared_input_elements(), 0);
+  EXPECT_FALSE(grouped({1, 384, 384, 32, 32}, 32));
   EXPECT_FALSE(grouped({1, 128, 128, 56, 56}, 32)) << "groups of 4 channels fill no vector";
   EXPECT_FALSE(grouped({1, 888, 888, 7, 7}, 37));
 }
