@@ -434,10 +434,11 @@ class FunctionLowering {
   absl::Status LowerRun(MicroBatchRun run) {
     std::vector<int> values;
     std::vector<int64_t> registers;
-    for (const Operand& arg : run.args) {
-      INLAY_ASSIGN_OR_RETURN(const Leaves leaves, LeavesOf(arg, "micro-batches"));
-      values.push_back(leaves[0].value);
-      if (leaves[0].value < 0) registers.push_back(Touch(leaves[0].reg));
+    for (size_t i = 0; i < run.args.size(); ++i) {
+      INLAY_ASSIGN_OR_RETURN(const Leaves leaves, LeavesOf(run.args[i], "micro-batches"));
+      const bool whole = run.function.params[i]->type == run.args[i].type();
+      values.push_back(whole ? leaves[0].value : -1);
+      if (values.back() < 0) registers.push_back(Use(leaves[0]));
     }
     for (const ir::VarPtr& result : run.results) {
       INLAY_ASSIGN_OR_RETURN(const std::vector<int> made, Define(*result));

@@ -191,6 +191,33 @@ TEST(VmLowering, AnOpenBatchGoesThroughARunInTurns) {
   EXPECT_THAT(PlanError(b), HasSubstr("micro-batches of no partition"));
 }
 
+// As those of an input are.
+TEST(VmLowering, RowsOfWhatIsConstantAreGivenToEachTurn) {
+  const ir::TensorType row = F32({1, 32}), whole = F32({3, 32});
+  ModuleBuilder b;
+  b.Implement(Signature("f").In(row).In(row).Out(row));
+  b.Implement(Signature("prepare").In(whole).Out(whole));
+  const ir::VarPtr x = b.Input("x", whole);
+  const ir::VarPtr prepared = b.Lift("prepare", {ir::MakeWeight(whole, Digest::Of("w"), "w")});
+  ir::Binding call;
+  call.kind = ir::Binding::Kind::kCallFunction;
+  call.callee = "f";
+  call.args = {x, prepared};
+  call.var = ir::MakeVar("y", whole);
+  call.attrs.Set(ir::kMicroBatches, int64_t{3});
+  b.main().body.bindings.push_back(call);
+  b.Return({call.var}, {"y"});
+  UseVm(&b);
+  const auto built = BuildPlan(b.module(), b.manifests());
+  ASSERT_TRUE(built.ok()) << built.status();
+  const VmFunction &main = built->plan.bytecode.functions[0], &run = built->plan.bytecode.functions[1];
+  EXPECT_EQ(run.num_params, 2);
+  EXPECT_EQ(main.code[2], 3);
+  EXPECT_EQ(main.registers[main.code[4]].kind, RegisterKind::kBuffer);
+  EXPECT_EQ(main.registers[main.code[4]].type.shape[0], 3);
+  EXPECT_EQ(run.registers[1].type.shape[0], 1);
+}
+
 TEST(VmLowering, ASymbolThatNoInputHasIsRefused) {
   ModuleBuilder b;
   b.Implement(Signature("f").In(F32({S("a*b")})).Out(F32({S("a*b")})).Symbols({"a", "b"}));
