@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "absl/strings/str_cat.h"
+#include "core/artifact/micro_batch_run.h"
 #include "core/base/status_macros.h"
 #include "core/ir/batch.h"
 
@@ -124,22 +125,13 @@ class GraphBuilder {
     int first_call = -1;
   };
 
-  static int NumParts(const ir::Binding& binding) {
-    return static_cast<int>(binding.attrs.IntOr(ir::kMicroBatches, 1));
-  }
+  static int NumParts(const ir::Binding& binding) { return static_cast<int>(ir::MicroBatchesOf(binding).value()); }
 
   // The calls from `begin` on that have as many micro-batches, part by part: what nobody else uses is made anew in
   // each, everything else is whole. The last binding of them.
   absl::StatusOr<size_t> AddMicroBatches(const ir::Block& block, size_t begin) {
     const int count = NumParts(block.bindings[begin]);
-    size_t end = begin;
-    std::unordered_set<const ir::Var*> made;
-    for (; end < block.bindings.size(); ++end) {
-      const ir::Binding& binding = block.bindings[end];
-      const bool item = binding.kind == ir::Binding::Kind::kTupleGetItem && made.count(binding.args[0].var.get()) > 0;
-      if (NumParts(binding) != count && !item) break;
-      made.insert(binding.var.get());
-    }
+    const size_t end = EndOfMicroBatches(block, begin);
     INLAY_RETURN_IF_ERROR(AddWholes(block, begin, end));
     std::vector<int> first_calls(end - begin, -1);
     for (int part = 0; part < count; ++part) {

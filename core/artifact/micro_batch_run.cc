@@ -19,10 +19,10 @@ class RunOutliner {
 
   absl::StatusOr<MicroBatchRun> Run(size_t begin) {
     run_.turns = ir::MicroBatchesOf(block_.bindings[begin]);
-    for (run_.end = begin; run_.end < block_.bindings.size(); ++run_.end) {
-      const Binding& binding = block_.bindings[run_.end];
+    run_.end = EndOfMicroBatches(block_, begin);
+    for (size_t b = begin; b < run_.end; ++b) {
+      const Binding& binding = block_.bindings[b];
       const bool item = binding.kind == Binding::Kind::kTupleGetItem && made_.count(binding.args[0].var.get()) > 0;
-      if (!item && ir::MicroBatchesOf(binding) != run_.turns) break;
       INLAY_RETURN_IF_ERROR(item ? AddItem(binding) : AddCall(binding));
     }
     AddResults(begin);
@@ -106,6 +106,19 @@ class RunOutliner {
 };
 
 }  // namespace
+
+size_t EndOfMicroBatches(const ir::Block& block, size_t begin) {
+  const ir::Dim count = ir::MicroBatchesOf(block.bindings[begin]);
+  std::unordered_set<const ir::Var*> made;
+  size_t end = begin;
+  for (; end < block.bindings.size(); ++end) {
+    const Binding& binding = block.bindings[end];
+    const bool item = binding.kind == Binding::Kind::kTupleGetItem && made.count(binding.args[0].var.get()) > 0;
+    if (ir::MicroBatchesOf(binding) != count && !item) break;
+    made.insert(binding.var.get());
+  }
+  return end;
+}
 
 absl::StatusOr<MicroBatchRun> MicroBatchRunAt(const ir::IRModule& module, const ir::Block& block, size_t begin) {
   return RunOutliner(module, block).Run(begin);

@@ -10,6 +10,9 @@
 
 namespace inlay::artifact {
 
+// The first binding behind those from `begin` on that have as many micro-batches, items of their tuples among them.
+size_t EndOfMicroBatches(const ir::Block& block, size_t begin);
+
 struct MicroBatchRun {
   ir::Dim turns = 1;
   ir::Function function;            // of a turn's rows
@@ -18,8 +21,7 @@ struct MicroBatchRun {
   size_t end = 0;                   // the first binding behind it
 };
 
-// The bindings from `begin` on that have the same number of micro-batches as it. INVALID_ARGUMENT for what is no call
-// of a partition.
+// The bindings up to EndOfMicroBatches. INVALID_ARGUMENT for what is no call of a partition.
 absl::StatusOr<MicroBatchRun> MicroBatchRunAt(const ir::IRModule& module, const ir::Block& block, size_t begin);
 
 }  // namespace inlay::artifact

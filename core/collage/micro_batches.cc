@@ -232,11 +232,9 @@ class BatchSplitter {
       if (binding.kind != ir::Binding::Kind::kCallFunction || partition == index_of_.end()) return false;
       BatchedCall call;
       const ir::Function& callee = CalleeOf(b);
-      call.separable = ForRows(callee, 1).has_value() && IsStatic(ForRows(callee, 1)->function) &&
-                       TakesFewerRows(partitioned_.partitions[partition->second]);
-      if (!batch_.is_static()) {
-        call.open_us = kOpenBatch * partitioned_.partitions[partition->second].cost_us * PartOfEstimate(num_rows_);
-      }
+      const PartitionInfo& info = partitioned_.partitions[partition->second];
+      call.separable = ForRows(callee, 1).has_value() && IsStatic(ForRows(callee, 1)->function) && TakesFewerRows(info);
+      if (!batch_.is_static()) call.open_us = kOpenBatch * info.cost_us * PartOfEstimate(num_rows_);
       const std::vector<int64_t>& constants = callee.attrs.Ints(backend::kConstantParams);
       for (size_t i = 0; i < binding.args.size(); ++i) {
         const ir::Operand& arg = binding.args[i];
