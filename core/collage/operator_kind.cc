@@ -24,7 +24,8 @@ bool IsConv(const ir::Binding& call) {
 }
 
 bool IsMatmul(const ir::Binding& call) {
-  return call.callee == "matmul" || call.callee == "matmul_integer" || call.callee == "matmul_nbits";
+  return call.callee == "matmul" || call.callee == "matmul_integer" || call.callee == "matmul_nbits" ||
+         call.callee == "gather_matmul";
 }
 
 // Multiply-adds of a contraction, else elements.

@@ -131,6 +131,7 @@ TEST(OpsTest, CatalogueIsComplete) {
                                           "lrn",
                                           "matmul",
                                           "matmul_integer",
+                                          "gather_matmul",
                                           "matmul_nbits",
                                           "conv",
                                           "conv_integer",
@@ -263,6 +264,21 @@ TEST(OpsTest, ProductsOfIntegers) {
               IsInvalid("x_zero is -1, which is no element of u8[1, 4, 9]"));
   EXPECT_THAT(Error("conv_integer", {"f32[1,4,9]", "u8[8,4,3]"}), IsInvalid("must be i8 or u8"));
   EXPECT_THAT(Error("conv_integer", {"i8[1,4,9]", "i8[8,4,3]", "i32[8]"}), IsInvalid("takes 2 arguments, not 3"));
+}
+
+TEST(OpsTest, ProductsByMatricesThatDataSays) {
+  const char* op = "gather_matmul";
+  EXPECT_EQ(Result(op, {"f32[b,32]", "f32[8,32,40]", "i64[b]"}), "f32[b, 40]");
+  EXPECT_EQ(Result(op, {"bf16[5,32]", "bf16[8,40,32]", "i32[5]"}, {{"transpose_b", true}}), "bf16[5, 40]");
+  EXPECT_THAT(Error(op, {"f32[5,32]", "f32[8,40,32]", "i64[5]"}),
+              IsInvalid("32 of f32[5, 32] against 40 of f32[8, 40, 32]"));
+  EXPECT_THAT(Error(op, {"f32[5,32]", "f32[8,32,40]", "i64[6]"}), IsInvalid("one value a row of a"));
+  EXPECT_THAT(Error(op, {"f32[5,32]", "f32[8,32,40]", "f32[5]"}), IsInvalid("i32 or i64"));
+  EXPECT_THAT(Error(op, {"f32[5,32]", "f16[8,32,40]", "i64[5]"}), IsInvalid("must be f32, as a's"));
+  EXPECT_THAT(Error(op, {"f32[5,32]", "f32[0,32,40]", "i64[5]"}), IsInvalid("one matrix or more"));
+  EXPECT_THAT(Error(op, {"f32[5,32]", "f32[e,32,40]", "i64[5]"}), IsInvalid("of a known shape"));
+  EXPECT_THAT(Error(op, {"f32[5,32]", "f32[32,40]", "i64[5]"}), IsInvalid("rank"));
+  EXPECT_THAT(Error(op, {"i32[5,32]", "i32[8,32,40]", "i64[5]"}), IsInvalid("i32[5, 32]"));
 }
 
 TEST(OpsTest, ProductsOfFewBits) {

@@ -46,28 +46,41 @@ bool IsLookup(const std::string& op) {
   return op == "gather" || op == "gather_elements" || op == "gather_nd" || op == "slice" || op == "split";
 }
 
+// What a call reads of an argument: less than all where data says which elements.
+Dim ReadBytes(const Binding& call, size_t arg) {
+  const Dim all = Bytes(call.args[arg].type());
+  if (arg == 0 && IsLookup(call.callee)) return Bytes(call.var->type);
+  if (arg == 1 && call.callee == "gather_matmul") {  // no more matrices than there are rows
+    const Dim rows = Extent(call.args[0], 0), matrices = Extent(call.args[1], 0);
+    if (rows.is_static() && rows.value() < matrices.value()) return all.value() / matrices.value() * rows.value();
+  }
+  return all;
+}
+
 // What the partition reads of a parameter.
 Dim ReadBytes(const Function& partition, const Var* param) {
   const Dim all = Bytes(param->type);
-  Dim looked_up = 0;
+  Dim read = 0;
   for (const Binding& binding : partition.body.bindings) {
     for (size_t i = 0; i < binding.args.size(); ++i) {
       if (binding.args[i].var.get() != param) continue;
-      if (i != 0 || binding.kind != Binding::Kind::kCall || !IsLookup(binding.callee)) return all;
-      looked_up = Sum(looked_up, Bytes(binding.var->type));
+      if (binding.kind != Binding::Kind::kCall) return all;
+      const Dim here = ReadBytes(binding, i);
+      if (here == all) return all;
+      read = Sum(read, here);
     }
   }
   for (const Operand& result : partition.body.results) {
     if (result.var.get() == param) return all;
   }
-  return all.is_static() && looked_up.is_static() ? Dim(std::min(all.value(), looked_up.value())) : looked_up;
+  return all.is_static() && read.is_static() ? Dim(std::min(all.value(), read.value())) : read;
 }
 
 Dim Flops(const Binding& binding) {
   if (binding.kind != Binding::Kind::kCall || binding.args.empty()) return 0;
   const std::string& op = binding.callee;
   const Dim out = Elements(binding.var->type);
-  if (op == "matmul" || op == "matmul_integer" || op == "matmul_nbits") {
+  if (op == "matmul" || op == "matmul_integer" || op == "matmul_nbits" || op == "gather_matmul") {
     const int rank = binding.args[0].tensor_type().rank();
     const bool transposed = rank > 1 && binding.attrs.BoolOr("transpose_a", false);
     return Product(Product(2, out), Extent(binding.args[0], transposed ? -2 : -1));

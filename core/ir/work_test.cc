@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "core/ir/dim_expr.h"
 
@@ -66,6 +68,20 @@ TEST(CountWork, OfOpenExtents) {
   EXPECT_EQ(work.bytes.symbol(), "-1024*batch+832*batch*height+4608");
   EXPECT_EQ(CountFlops(f.body.bindings[0]), 0);
   EXPECT_EQ(CountElements(y->type), 0);
+}
+
+TEST(CountWork, AMatrixForEachRowAtMost) {
+  for (int64_t rows : {3, 100}) {
+    Function f;
+    Builder b(&f);
+    VarPtr x = b.Param("x", MakeTensorType(kF, {rows, 32})),
+           which = b.Param("which", MakeTensorType(DType::kI64, {rows}));
+    VarPtr w = b.Param("w", MakeTensorType(kF, {8, 32, 40}));
+    b.Return({*b.Call("gather_matmul", {x, w, which})});
+    const Work work = CountWork(f, {2});
+    EXPECT_EQ(work.flops, 2 * rows * 32 * 40);
+    EXPECT_EQ(work.constant_bytes, 4 * std::min<int64_t>(rows, 8) * 32 * 40);
+  }
 }
 
 TEST(CountElements, OfATupleThoseThatAreKnown) {

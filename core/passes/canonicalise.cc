@@ -10,7 +10,7 @@
 //   %1 = reduce_max(%0) over extents of 1             %1 = reshape(%0)
 //   %1 = tile(%0), along rows                         %1 = reshape(tile(reshape(%0))), row by row
 //   %2 = matmul(%0, transpose(%1)) of the last two    %2 = matmul(%0, %1, transpose_b=true)
-//     (also mul(transpose(%1), a number))
+//     (also mul(transpose(%1), a number), gather_matmul)
 //   %1 = (%a, %b); %2 = %1.0                          %a
 #include <algorithm>
 
@@ -51,6 +51,7 @@ class Canonicaliser : public Rewriter {
     const std::string& op = binding->callee;
     if (op == "identity") return {binding->args[0]};
     if (op == "matmul") return VisitMatmul(binding);
+    if (op == "gather_matmul") return VisitGatherMatmul(binding);
     if (op == "reshape") return VisitReshape(binding);
     if (op == "transpose") return VisitTranspose(binding);
     if (op == "cast" || op == "expand") return SameTypeIsNoOp(*binding);
@@ -180,6 +181,11 @@ class Canonicaliser : public Rewriter {
   Replacement VisitMatmul(Binding* binding) {
     if (binding->args[0].tensor_type().rank() < 2 || binding->args[1].tensor_type().rank() < 2) return absl::nullopt;
     INLAY_RETURN_IF_ERROR(AbsorbTranspose(binding, 0, "transpose_a"));
+    INLAY_RETURN_IF_ERROR(AbsorbTranspose(binding, 1, "transpose_b"));
+    return absl::nullopt;
+  }
+
+  Replacement VisitGatherMatmul(Binding* binding) {
     INLAY_RETURN_IF_ERROR(AbsorbTranspose(binding, 1, "transpose_b"));
     return absl::nullopt;
   }

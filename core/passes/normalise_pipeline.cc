@@ -21,6 +21,7 @@ PassManager BuildNormalisePipeline(const target::CompilationConfig& config) {
   }
   manager.Add(MoveQuantised());
   manager.Add(RecogniseComposites());
+  manager.Add(RecogniseGatherMatmul());
   manager.Add(RecognisePointwiseConv());
   manager.Add(FoldPads());
   manager.Add(TrimKernels());

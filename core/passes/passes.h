@@ -21,6 +21,7 @@ std::unique_ptr<Pass> TrimKernels();
 std::unique_ptr<Pass> SinkReshapes();
 std::unique_ptr<Pass> GroupHeads();
 std::unique_ptr<Pass> RecogniseComposites();
+std::unique_ptr<Pass> RecogniseGatherMatmul();
 std::unique_ptr<Pass> RecognisePointwiseConv();
 std::unique_ptr<Pass> ExpandBatchNorm();
 std::unique_ptr<Pass> ExpandConvTranspose();

@@ -391,6 +391,15 @@ def _matmul(args, attrs):
     return narrow(np.matmul(a, b), args[0].dtype)
 
 
+@op("gather_matmul")
+def _gather_matmul(args, attrs):
+    a, b, which = args
+    if attrs.get("transpose_b", False):
+        b = np.swapaxes(b, -1, -2)
+    matrices = b[np.clip(np.where(which < 0, which + len(b), which), 0, len(b) - 1)].astype(np.float64)
+    return narrow((a[:, None].astype(np.float64) @ matrices)[:, 0], a.dtype)
+
+
 @op("matmul_nbits")
 def _matmul_nbits(args, attrs):
     a, b, scales, *zero = args

@@ -642,8 +642,14 @@ def test_experts(grouped_mm):
             given = randn(10, 5), randn(4, 5, 6, seed=1), torch.tensor(ends, dtype=kind)
             check(grouped_mm, *given, sizes_known=True)
     half = randn(3, 5, dtype=torch.bfloat16), randn(1, 5, 2, dtype=torch.bfloat16)
-    # Nothing tells PyTorch that there are as many ends as experts.
-    check(grouped_mm, *half, torch.tensor([2]), refused="does not fit into shape")
+    check(grouped_mm, *half, torch.tensor([2]), sizes_known=True)
+    # Matrices that lie transposed, as layers' do, and PyTorch's own operator, which is for bf16.
+    ends = torch.tensor([3, 3, 10], dtype=torch.int32)
+    check(lambda x, w, ends: grouped_mm(x, w.mT, ends), randn(10, 5), randn(3, 6, 5, seed=1), ends, sizes_known=True)
+    half = randn(10, 8, dtype=torch.bfloat16), randn(3, 16, 8, dtype=torch.bfloat16, seed=1)
+    check(lambda x, w, ends: F.grouped_mm(x, w.mT, offs=ends), *half, ends, sizes_known=True)
+    with pytest.raises(UnsupportedOperatorError, match="rows of a matrix"):
+        check(lambda x, w, ends: F.grouped_mm(x.mT, w[0].mT[:, :8].contiguous(), offs=ends), half[0], half[1], ends)
 
 
 # --- Attention -------------------------------------------------------------------------------------------------------

@@ -44,6 +44,13 @@ void AddMatmul(const char* name, const Shape& a_shape, const Shape& b_shape, boo
   cases->push_back(b.Done(name, {y}));
 }
 
+void AddGatherMatmul(const char* name, int64_t rows, const Shape& table, bool transposed, std::vector<Case>* cases) {
+  CaseBuilder b;
+  auto x = b.In({rows, table[transposed ? 2 : 1]}), w = b.Weight(table);
+  auto which = b.In({rows}, ir::DType::kI64);
+  cases->push_back(b.Done(name, {b.Op("gather_matmul", {x, w, which}, {{"transpose_b", transposed}})}));
+}
+
 }  // namespace
 
 void AddContractionCases(std::vector<Case>* cases) {
@@ -69,6 +76,8 @@ void AddContractionCases(std::vector<Case>* cases) {
                    {{"strides", Shape{2, 2}}, {"pads", Shape{1, 1, 1, 1}}, {"output_padding", Shape{1, 1}}}, cases);
   AddConvTranspose("conv_transpose_grouped", {2, 6, 5, 5}, {6, 4, 3, 3}, 2, {{"strides", Shape{1, 2}}}, cases);
 
+  AddGatherMatmul("gather_matmul", 37, {5, 53, 29}, false, cases);
+  AddGatherMatmul("gather_matmul_transposed", 6, {16, 40, 64}, true, cases);
   AddMatmul("matmul_2d", {37, 53}, {53, 29}, false, false, true, cases);
   AddMatmul("matmul_transposed_weights", {5, 64}, {48, 64}, false, true, true, cases);
   AddMatmul("matmul_transposed_a", {31, 17}, {31, 13}, true, false, true, cases);

@@ -51,6 +51,25 @@ void MatmulNbits(const RefCall& call) {
   }
 }
 
+void GatherMatmul(const RefCall& call) {
+  const RefTensor &a = call.arg(0), &b = call.arg(1), &which = call.arg(2);
+  const Shape out = call.out->type.Shape();
+  const int64_t k = a.type.Shape()[1], n = out[1], matrices = b.type.Shape()[0];
+  const bool transposed = call.attrs.Bool("transpose_b");
+  for (int64_t row = 0; row < out[0]; ++row) {
+    int64_t matrix = static_cast<int64_t>(which.values[row]);
+    matrix = std::clamp<int64_t>(matrix < 0 ? matrix + matrices : matrix, 0, matrices - 1);
+    for (int64_t column = 0; column < n; ++column) {
+      double sum = 0;
+      for (int64_t j = 0; j < k; ++j) {
+        const int64_t at = transposed ? column * k + j : j * n + column;
+        sum += a.values[row * k + j] * b.values[matrix * k * n + at];
+      }
+      call.out->values[row * n + column] = sum;
+    }
+  }
+}
+
 struct Windows {
   explicit Windows(const ir::Attrs& attrs)
       : strides(attrs.Ints("strides")), dilations(attrs.Ints("dilations")), pads(attrs.Ints("pads")) {}
@@ -144,6 +163,7 @@ void AddContractionOps(std::map<std::string, RefOp>* ops) {
   (*ops)["conv"] = Conv;
   (*ops)["matmul_integer"] = Matmul;
   (*ops)["matmul_nbits"] = MatmulNbits;
+  (*ops)["gather_matmul"] = GatherMatmul;
   (*ops)["conv_integer"] = Conv;
   (*ops)["conv_transpose"] = ConvTranspose;
   (*ops)["max_pool"] = Pool(false);

@@ -86,6 +86,34 @@ absl::StatusOr<Type> InferMatmulNbits(const InferContext& ctx) {
   return Type(TensorType{a.dtype, std::move(dims)});
 }
 
+absl::StatusOr<Type> InferGatherMatmul(const InferContext& ctx) {
+  INLAY_RETURN_IF_ERROR(CheckDType(ctx, 0, DTypes::kF));
+  INLAY_RETURN_IF_ERROR(CheckRank(ctx, 0, 2));
+  INLAY_RETURN_IF_ERROR(CheckRank(ctx, 1, 3));
+  INLAY_RETURN_IF_ERROR(CheckRank(ctx, 2, 1));
+  const TensorType &a = ctx.arg(0), &b = ctx.arg(1), &which = ctx.arg(2);
+  if (b.dtype != a.dtype) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("b is ", b.ToString(), "; its elements must be ", Name(a.dtype), ", as a's"));
+  }
+  if (which.dtype != DType::kI32 && which.dtype != DType::kI64) {
+    return absl::InvalidArgumentError(absl::StrCat("which is ", which.ToString(), "; its elements must be i32 or i64"));
+  }
+  if (!b.is_static() || b.dims[0] == Dim(0)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("b is ", b.ToString(), "; it must be one matrix or more, of a known shape"));
+  }
+  const bool transposed = ctx.attrs.Bool("transpose_b");
+  const Dim k = b.dims[transposed ? 2 : 1], n = b.dims[transposed ? 1 : 2];
+  if (a.dims[1] != k) {
+    return absl::InvalidArgumentError(absl::StrCat("the contracted extents differ: ", a.dims[1].ToString(), " of ",
+                                                   a.ToString(), " against ", k.ToString(), " of ", b.ToString(),
+                                                   transposed ? ", transpose_b" : ""));
+  }
+  INLAY_RETURN_IF_ERROR(CheckDims(ctx, 2, {a.dims[0]}, "one value a row of a"));
+  return Type(TensorType{a.dtype, {a.dims[0], n}});
+}
+
 absl::StatusOr<int64_t> GetGroups(const InferContext& ctx) {
   const int64_t groups = ctx.attrs.Int("groups");
   if (groups < 1) return absl::InvalidArgumentError(absl::StrCat("groups is ", groups, "; it must be at least 1"));
@@ -182,6 +210,8 @@ INLAY_REGISTER_OP(Schema("matmul_integer", 2, 2, MatmulAttrs(), OpPattern::kCont
                          [](const InferContext& ctx) { return InferMatmul(ctx, true); }));
 INLAY_REGISTER_OP(Schema("matmul_nbits", 3, 4, {Required("bits", AttrKind::kInt)}, OpPattern::kContraction,
                          InferMatmulNbits));
+INLAY_REGISTER_OP(Schema("gather_matmul", 3, 3, {WithDefault("transpose_b", AttrKind::kBool, false)},
+                         OpPattern::kContraction, InferGatherMatmul));
 INLAY_REGISTER_OP(Schema("conv", 2, 3, ConvAttrs(), OpPattern::kContraction,
                          [](const InferContext& ctx) { return InferConv(ctx, false); }));
 INLAY_REGISTER_OP(Schema("conv_integer", 2, 2, ConvIntegerAttrs(), OpPattern::kContraction,

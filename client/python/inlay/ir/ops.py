@@ -246,6 +246,23 @@ def _matmul_integer(args, attrs):
     return TensorType(_eight_bits(args), _matmul_shape(args, attrs))
 
 
+@op("gather_matmul", transpose_b=("bool", False))
+def _gather_matmul(args, attrs):
+    _count(args, 3)
+    a, b, which = args
+    _same_dtype(args[:2])
+    _dtype(a, FLOATS)
+    _dtype(which, ("i32", "i64"))
+    if a.rank != 2 or b.rank != 3 or b.shape[0] == 0 or not all(isinstance(d, int) for d in b.shape):
+        raise ValueError(f"{b} holds no matrices of a known shape for {a}")
+    k, n = b.shape[:0:-1] if attrs["transpose_b"] else b.shape[1:]
+    if a.shape[1] != k:
+        raise ValueError(f"inner extents {a.shape[1]} and {k} differ ({a} by {b})")
+    if which.shape != a.shape[:1]:
+        raise ValueError(f"{which} does not say which matrix each row of {a} meets")
+    return TensorType(a.dtype, (a.shape[0], n))
+
+
 @op("matmul_nbits", bits="int")
 def _matmul_nbits(args, attrs):
     _count(args, 3, 4)

@@ -65,24 +65,23 @@ def cdist(ctx: NodeContext, a: Var, b: Var, p: float, mode: int | None = None) -
 @converter("transformers::grouped_mm_fallback.default")
 def grouped_matmul(ctx: NodeContext, x: Var, weight: Var, ends: Var) -> Var:
     """Rows of x [S, K], sorted by expert, each times its expert's of weight [E, K, N]; those of expert e end before
-    ends[e], and rows behind the last one's are 0.
+    ends[e], and rows behind the last one's are 0."""
+    row = ctx.op("iota", shape=[x.shape[0], 1], axis=0, dtype=ends.dtype)
+    over = ctx.op("greater_equal", row, ctx.reshape(ends, [1, weight.shape[0]]))
+    expert = ctx.op("reduce_sum", ctx.cast(over, ends.dtype), axes=[1], keepdims=True)
+    product = ctx.op("gather_matmul", x, weight, ctx.reshape(expert, [x.shape[0]]))
+    has_expert = ctx.op("less", expert, ctx.like(weight.shape[0], expert))
+    return ctx.op("where", has_expert, product, ctx.like(0, product))
 
-    How many rows an expert has is data, and shapes are not: each row meets every expert's weights, as zeros but for its
-    own. That is one product [S, E K] x [E K, N], E times the arithmetic of one expert for all rows.
-    """
-    rows, width = x.shape
-    experts = weight.shape[0]
-    row = ctx.op("iota", shape=[rows, 1], axis=0, dtype=ends.dtype)
-    ends = ctx.reshape(ends, [1, experts])
-    begins = ctx.op("concat", ctx.full([1, 1], 0, ends.dtype), ctx.slice(ends, 1, 0, experts - 1), axis=1)
-    own = ctx.op("logical_and", ctx.op("greater_equal", row, begins), ctx.op("less", row, ends))  # [S, E]
-    x = ctx.wide(x)
-    spread = ctx.op(
-        "where", ctx.reshape(own, [rows, experts, 1]), ctx.reshape(x, [rows, 1, width]), ctx.like(0, x)
-    )  # fmt: skip
-    stacked = ctx.reshape(ctx.wide(weight), [experts * width, weight.shape[2]])
-    product = ctx.op("matmul", ctx.reshape(spread, [rows, experts * width]), stacked)
-    return ctx.narrow(product)
+
+@converter("_grouped_mm.default")
+def aten_grouped_matmul(
+    ctx: NodeContext, x: Var, weight: Var, ends: Var | None = None, bias: Var | None = None, out_dtype: Any = None
+) -> Var:
+    """The same of bf16."""
+    if bias is not None or ends is None or (x.rank, weight.rank) != (2, 3):
+        raise Unsupported(f"groups of other than rows of a matrix: operands of rank {x.rank} and {weight.rank}")
+    return ctx.cast(grouped_matmul(ctx, x, weight, ends), ctx.dtype)
 
 
 # --- Attention -------------------------------------------------------------------------------------------------------

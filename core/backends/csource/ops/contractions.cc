@@ -1,4 +1,5 @@
-// matmul, conv, conv_transpose: descriptions of a Gemm; convolutions with few channels a group go row by row instead.
+// matmul, conv, conv_transpose: descriptions of a Gemm; convolutions with few channels a group, and gather_matmul, go
+// row by row instead.
 #include <algorithm>
 #include <memory>
 
@@ -114,6 +115,35 @@ void MatmulNbits(KernelEmitter& e, const Node& node) {
     e.Store(out, at, value);
   };
   EmitGemm(e, g);
+}
+
+// Strips of a row's results, in accumulators side by side.
+void GatherMatmul(KernelEmitter& e, const Node& node) {
+  constexpr int64_t kStrip = 256;
+  const Tensor &a = node.in(0), &b = node.in(1), &out = node.out();
+  const bool transposed = node.attrs().BoolOr("transpose_b", false);
+  const int64_t matrices = b.shape[0], k = a.shape[1], n = out.shape[1], width = std::min(n, kStrip);
+  const int64_t strips = (n + kStrip - 1) / kStrip;
+  const DType dtype = ComputeDType(out.dtype);
+  e.Units(out.shape[0] * strips, 2.0 * static_cast<double>(k * width), [&](const Expr& unit) {
+    const Expr row = e.LetIndex(unit / Expr(strips)), begin = e.LetIndex(unit % Expr(strips) * Expr(kStrip));
+    const Expr columns = e.LetIndex(Smaller(Expr(n) - begin, Expr(width)));
+    const Expr matrix = e.LetIndex(Call("inlay_index", {e.Value(node.in(2), {row}), matrices}));
+    const Expr acc = e.Array("acc", dtype, width);
+    e.For(0, columns, [&](const Expr& j) { e.c().Line(At(acc, j).text, " = ", Number(dtype, 0).text, ";"); });
+    e.For(0, k, [&](const Expr& step) {
+      const Expr factor = e.Value(a, {row, step});
+      e.For(
+          0, columns,
+          [&](const Expr& j) {
+            const Expr column = e.LetIndex(begin + j);
+            const Expr weight = e.Value(b, transposed ? Index{matrix, column, step} : Index{matrix, step, column});
+            e.c().Line(At(acc, j).text, " += ", (factor * weight).text, ";");
+          },
+          1, true);
+    });
+    e.For(0, columns, [&](const Expr& j) { e.Store(out, {row, e.LetIndex(begin + j)}, At(acc, j)); });
+  });
 }
 
 Use UseOfMatmul(const Node& node, int arg) {
@@ -322,7 +352,10 @@ void AddContractions(OpTable* ops) {
     (*ops)[name].use = UseOfMatmul;
   }
   (*ops)["matmul_nbits"].kernel = MatmulNbits;
-  (*ops)["matmul_nbits"].use = [](const Node&, int) { return Use::kMemory; };
+  (*ops)["gather_matmul"].kernel = GatherMatmul;
+  for (const char* name : {"matmul_nbits", "gather_matmul"}) {
+    (*ops)[name].use = [](const Node&, int) { return Use::kMemory; };
+  }
   for (const char* name : {"conv", "conv_integer"}) {
     (*ops)[name].kernel = [](KernelEmitter& e, const Node& node) { Conv(e, node, false).Emit(); };
   }

@@ -206,7 +206,12 @@ void RegisterContractions(LoweringTable* table) {
   (*table)[kWordPixels].kernel = EmitWordPixels;
   (*table)["matmul_nbits"].kernel = EmitNbitsMatmul;
   (*table)["matmul_nbits"].arg_use = ArgUse::kMemory;
-  for (const char* name : {"matmul_integer", "matmul_nbits", "conv_integer", kWordPixels}) {
+  Lowering& gather = (*table)["gather_matmul"];
+  gather.kernel = EmitGatherMatmul;
+  gather.arg_use_of = [](const Node& n, int arg) {
+    return arg == 0 ? ArgUse::kOnce : arg == 2 || CanBeView(n.in(arg)) ? ArgUse::kMany : ArgUse::kMemory;
+  };
+  for (const char* name : {"gather_matmul", "matmul_integer", "matmul_nbits", "conv_integer", kWordPixels}) {
     Lowering& lowering = (*table)[name];
     lowering.cost = 100;
     lowering.epilogue = true;

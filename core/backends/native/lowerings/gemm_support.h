@@ -51,7 +51,8 @@ inline void EmitTasks(
 
 absl::Status EmitMatmul(FunctionEmitter& f, const Node& node);
 absl::Status EmitNbitsMatmul(FunctionEmitter& f, const Node& node);
-absl::Status EmitOpenMatmul(FunctionEmitter& f, const Node& node);       // an operand has open dimensions
+absl::Status EmitOpenMatmul(FunctionEmitter& f, const Node& node);  // an operand has open dimensions
+absl::Status EmitGatherMatmul(FunctionEmitter& f, const Node& node);
 absl::Status EmitOpenConvolution(FunctionEmitter& f, const Node& node);  // the images' size is open
 bool EmitOpenChannels(FunctionEmitter& f, const Node& node);   // the same; false: no small groups, or rows are long
 bool EmitOpenDepthwise(FunctionEmitter& f, const Node& node);  // the same; false: it is not depthwise

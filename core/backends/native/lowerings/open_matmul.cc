@@ -4,7 +4,8 @@
 // _init; then rows of a are read where they lie, k in one go, and the last tiles of a block have a row less each, or
 // the last one begins earlier instead of being smaller (its rows are computed twice). Otherwise the task packs b's
 // panel and a's tiles, a block of k at a time. Integers, and bf16 where the processor multiplies it, are words
-// (word_products.h), b of known size and packed.
+// (word_products.h), b of known size and packed. Of gather_matmul, rows are copied in the order of the matrices of b,
+// and a task has those of one (row_groups.h).
 #include <algorithm>
 #include <optional>
 
@@ -17,6 +18,7 @@
 #include "core/backends/native/lowerings/gemm_support.h"
 #include "core/backends/native/lowerings/matrices.h"
 #include "core/backends/native/lowerings/matrix_tiles.h"
+#include "core/backends/native/lowerings/row_groups.h"
 #include "core/backends/native/lowerings/word_products.h"
 #include "core/backends/native/microkernel.h"
 #include "core/backends/native/packing.h"
@@ -49,37 +51,14 @@ struct OpenWords {
 class OpenMatmul {
  public:
   OpenMatmul(FunctionEmitter& f, const Node& n, Matrices a, Matrices b, std::optional<OpenWords> words = std::nullopt)
-      : f_(f),
-        n_(n),
-        types_(f, words ? words->products.type() : n.in(0).dtype),
-        a_(std::move(a)),
-        b_(std::move(b)),
-        words_(std::move(words)) {
-    const Tensor& out = n.out();
-    vector_a_ = n.in(0).rank() == 1;
-    vector_b_ = n.in(1).rank() == 1;
-    m_ = a_.rows;
-    k_ = a_.columns;
-    columns_ = b_.columns;
-    batch_shape_.assign(out.dims.begin(), out.dims.end() - (vector_a_ ? 0 : 1) - (vector_b_ ? 0 : 1));
-    row_shape_ = {m_};
-    if (Product(b_.batch) == Extent(1) && !vector_a_ && Product(a_.batch) == Product(batch_shape_) && a_.OneMatrix()) {
-      // One b for all: the rows of all batch elements are rows of one product.
-      row_shape_ = batch_shape_;
-      row_shape_.push_back(m_);
-      a_.rows = m_ = m_ * Product(batch_shape_);
-      a_.batch.clear();
-      a_.batch_strides.clear();
-      batch_shape_.clear();
-      flat_rows_ = !vector_b_ && f.MergeDims(n, {out.rank() - 1, 1}, &shapes_);
-      if (!flat_rows_) shapes_.clear();
-    }
-    packed_before_ = words_ || f.IsConstantParam(*b_.view.base);
-    MakePlan();
-  }
+      : OpenMatmul(f, n, std::move(a), std::move(b), nullptr, std::move(words)) {}
+
+  // Of gather_matmul.
+  OpenMatmul(FunctionEmitter& f, const Node& n, Matrices b, const Tensor& which)
+      : OpenMatmul(f, n, InRows(n.in(0)), std::move(b), &which, std::nullopt) {}
 
   void Emit() {
-    const bool narrow = !words_ && types_.dtype != types_.accumulator_dtype;
+    const bool narrow = !words_ && which_ == nullptr && types_.dtype != types_.accumulator_dtype;
     if (words_) rows_ = words_->rows;
     if (narrow && !pack_rows_ && Nominal(columns_) > plan_.nr()) rows_ = Widened(f_, types_, &a_);
     if (words_ && words_->tiles) registers_.emplace(f_);
@@ -91,10 +70,22 @@ class OpenMatmul {
     } else if (packed_before_) {
       packed_ = PackConstant(f_, b_, plan_, types_);
     }
-    Extent tasks = Product(batch_shape_) * row_blocks_ * panels_;
+    if (which_ != nullptr) {
+      groups_.emplace(f_, *which_, Product(b_.batch).value(), mc_);
+      rows_ = groups_->Sorted(f_, n_.in(0));
+    }
+    Extent tasks = (groups_ ? groups_->most_blocks() : Product(batch_shape_) * row_blocks_) * panels_;
     double each = 2.0 * plan_.nr() / (4.0 * plan_.lanes);
-    f_.Parallel(tasks, Cycles(Extent::Min(m_, mc_) * k_) * each + 50, [&](Kernel& kernel, Value begin, Value end) {
+    const Extent rows = which_ == nullptr ? Extent::Min(m_, mc_) : Extent(std::min(RowsOfGroup(), mc_));
+    f_.Parallel(tasks, Cycles(rows * k_) * each + 50, [&](Kernel& kernel, Value begin, Value end) {
       kernel.shapes = shapes_;
+      if (groups_) {  // as many of the tasks that there are
+        const auto part = [&](Value i) {
+          return kernel.o.Div(kernel.o.Mul(i, groups_->Count(kernel)), groups_->most_blocks());
+        };
+        begin = part(begin);
+        end = part(end);
+      }
       Value scratch = kernel.Scratch(q_offset_ + RoundUp(q_elements() * types_.accumulator_bytes, kLineBytes));
       if (registers_) registers_->Begin(kernel);
       kernel.o.For(begin, end, 1, [&](Value task) { Task(kernel, task, scratch).Emit(*this); });
@@ -103,13 +94,60 @@ class OpenMatmul {
   }
 
  private:
+  OpenMatmul(FunctionEmitter& f, const Node& n, Matrices a, Matrices b, const Tensor* which,
+             std::optional<OpenWords> words)
+      : f_(f),
+        n_(n),
+        types_(f, words ? words->products.type() : n.in(0).dtype),
+        a_(std::move(a)),
+        b_(std::move(b)),
+        which_(which),
+        words_(std::move(words)) {
+    const Tensor& out = n.out();
+    vector_a_ = n.in(0).rank() == 1;
+    vector_b_ = n.in(1).rank() == 1;
+    m_ = a_.rows;
+    k_ = a_.columns;
+    columns_ = b_.columns;
+    batch_shape_.assign(out.dims.begin(), out.dims.end() - (vector_a_ ? 0 : 1) - (vector_b_ ? 0 : 1));
+    row_shape_ = {m_};
+    const bool is_one_b = which == nullptr && Product(b_.batch) == Extent(1);
+    if (is_one_b && !vector_a_ && Product(a_.batch) == Product(batch_shape_) && a_.OneMatrix()) {
+      // One b for all: the rows of all batch elements are rows of one product.
+      row_shape_ = batch_shape_;
+      row_shape_.push_back(m_);
+      a_.rows = m_ = m_ * Product(batch_shape_);
+      a_.batch.clear();
+      a_.batch_strides.clear();
+      batch_shape_.clear();
+      flat_rows_ = !vector_b_ && f.MergeDims(n, {out.rank() - 1, 1}, &shapes_);
+      if (!flat_rows_) shapes_.clear();
+    }
+    packed_before_ = words_ || (f.IsConstantParam(*b_.view.base) && k_ != Extent(0));
+    MakePlan();
+  }
+
+  // Copied in order.
+  static Matrices InRows(const Tensor& a) {
+    Matrices m;
+    m.rows = a.dims[0];
+    m.columns = m.row_stride = a.dims[1];
+    m.column_stride = 1;
+    return m;
+  }
+  // That a matrix may have: as many as the others, or a few times more.
+  int64_t RowsOfGroup() const {
+    const int64_t groups = Product(b_.batch).value();
+    return m_.is_static() ? std::clamp(2 * m_.value() / groups, kFewRows, kUnevenRows) : kUnevenRows;
+  }
+
   void MakePlan() {
     const Core& core = f_.cpu().core;
     pack_rows_ = !packed_before_ || !a_.row_stride.is_static() || !a_.column_stride.is_static();
     const bool is_uneven = !pack_rows_ && !m_.is_static() && core.has_few_registers();
+    const int64_t rows = which_ != nullptr ? RowsOfGroup() : is_uneven ? kUnevenRows : Nominal(m_);
     plan_ = PlanGemm(core, packed_before_ ? ColumnSource::kPacked : ColumnSource::kOnTheFly, types_.accumulator_bytes,
-                     1, is_uneven ? kUnevenRows : Nominal(m_), Nominal(columns_), Nominal(k_),
-                     pack_rows_ ? TailRows::kOneTile : TailRows::kShared);
+                     1, rows, Nominal(columns_), Nominal(k_), pack_rows_ ? TailRows::kOneTile : TailRows::kShared);
     if (words_ && words_->tiles) plan_ = *words_->tiles;
     plan_.nv_last = plan_.nv;
     bool whole = !pack_rows_ || (k_.is_static() && k_.value() <= kMaxWholeK);
@@ -149,12 +187,19 @@ class OpenMatmul {
       stored_ = g.types_.Stored(o_);
       vector_ = KernelBuilder::Vector(plan().lanes, acc_);
       panel_ = o_.Rem(task_, g.panels_);
-      Value block = o_.Div(task_, g.panels_);
-      row_begin_ = o_.Mul(o_.Rem(block, g.row_blocks_), g.mc_);
-      Value batch = o_.Div(block, g.row_blocks_);
-      if (Product(g.batch_shape_) == Extent(1)) batch = o_.Int(0);
-      batch_at_ = Delinearise(o_, batch, g.batch_shape_);
-      rows_ = o_.Min(o_.Int(g.mc_), o_.Sub(o_.Int(g.m_), row_begin_));
+      Value block = o_.Div(task_, g.panels_), batch;
+      if (g.groups_) {
+        const RowGroups::Block rows = g.groups_->At(kernel_, block);
+        batch = rows.group;
+        row_begin_ = rows.first;
+        rows_ = rows.rows;
+      } else {
+        row_begin_ = o_.Mul(o_.Rem(block, g.row_blocks_), g.mc_);
+        batch = o_.Div(block, g.row_blocks_);
+        if (Product(g.batch_shape_) == Extent(1)) batch = o_.Int(0);
+        batch_at_ = Delinearise(o_, batch, g.batch_shape_);
+        rows_ = o_.Min(o_.Int(g.mc_), o_.Sub(o_.Int(g.m_), row_begin_));
+      }
       first_column_ = o_.Mul(panel_, plan().nr());
       columns_ =
           g.full_panels_ ? o_.Int(plan().nr()) : o_.Min(o_.Int(plan().nr()), o_.Sub(o_.Int(g.columns_), first_column_));
@@ -184,7 +229,7 @@ class OpenMatmul {
     Value Bytes(int64_t offset) { return o_.At(scratch_, offset, o_.b.getI8Type()); }
 
     Value Matrix(const Matrices& m, Value pointer, const Shape& strides, Value batch, mlir::Type element) {
-      BatchOffset offset = m.OffsetOf(g_->f_, g_->batch_shape_, strides);
+      BatchOffset offset = m.OffsetOf(g_->f_, g_->groups_ ? m.batch : g_->batch_shape_, strides);
       return offset ? o_.At(pointer, offset(o_, batch), element) : pointer;
     }
 
@@ -374,18 +419,18 @@ class OpenMatmul {
       o_.For(plan().mr, [&](Value r) {
         Value which = o_.Min(o_.KernelBuilder::Add(row, r), o_.Sub(rows_, o_.Int(1)));
         Value offset = o_.Mul(o_.KernelBuilder::Add(row_begin_, which), g_->a_.row_stride);
-        Value from = o_.At(p_, o_.KernelBuilder::Add(offset, o_.Mul(k_begin, stride)), stored_);
+        Value from = o_.At(p_, o_.KernelBuilder::Add(offset, o_.Mul(k_begin, stride)), p_element_);
         Value line = o_.At(to, o_.Mul(r, g_->kc_), acc_);
         Value done = o_.Int(0);
         if (stride == Extent(1)) {
-          mlir::Type vector = KernelBuilder::Vector(plan().lanes, stored_);
+          mlir::Type vector = KernelBuilder::Vector(plan().lanes, p_element_);
           done = o_.Mul(o_.Div(steps, plan().lanes), plan().lanes);
           o_.For(o_.Int(0), done, plan().lanes, [&](Value k) {
-            o_.Store(o_.Widen(o_.Load(vector, o_.At(from, k, stored_)), acc_), o_.At(line, k, acc_));
+            o_.Store(o_.Widen(o_.Load(vector, o_.At(from, k, p_element_)), acc_), o_.At(line, k, acc_));
           });
         }
         o_.For(done, steps, 1, [&](Value k) {
-          Value element = o_.Load(stored_, o_.At(from, o_.Mul(k, stride), stored_));
+          Value element = o_.Load(p_element_, o_.At(from, o_.Mul(k, stride), p_element_));
           o_.Store(o_.Widen(element, acc_), o_.At(line, k, acc_));
         });
       });
@@ -393,6 +438,7 @@ class OpenMatmul {
     }
 
     Indices RowIndices(Value row) {
+      if (g_->groups_) return {Index(g_->groups_->Row(kernel_, row))};
       if (g_->flat_rows_) return {Index(row)};
       Indices at = batch_at_;
       if (!g_->vector_a_) {
@@ -442,6 +488,8 @@ class OpenMatmul {
   ShapeMap shapes_;
   GemmPlan plan_;
   int64_t mc_, p_offset_, q_offset_;
+  const Tensor* which_;
+  std::optional<RowGroups> groups_;  // as `which_` says
   std::optional<OpenWords> words_;
   std::optional<MatrixTiles> registers_;
   std::optional<Buffer> rows_;  // of a, as accumulators have them: words, or widened
@@ -482,6 +530,14 @@ absl::Status EmitOpenMatmul(FunctionEmitter& f, const Node& n) {
   if (!b.ok()) return b.status();
   if (EmitOpenDotProducts(f, n, *a, *b) || EmitOpenFewRows(f, n, *a, *b)) return absl::OkStatus();
   OpenMatmul(f, n, *std::move(a), *std::move(b)).Emit();
+  return absl::OkStatus();
+}
+
+absl::Status EmitGatherMatmul(FunctionEmitter& f, const Node& n) {
+  if (n.out().IsEmpty()) return absl::OkStatus();
+  auto b = Matrices::Of(n.in(1), false, n.attrs->BoolOr("transpose_b", false));
+  if (!b.ok()) return b.status();
+  OpenMatmul(f, n, *std::move(b), n.in(2)).Emit();
   return absl::OkStatus();
 }
 
