@@ -72,7 +72,7 @@ class OpenMatmul {
     }
     if (which_ != nullptr) {
       groups_.emplace(f_, *which_, Product(b_.batch).value(), mc_);
-      rows_ = groups_->Sorted(f_, n_.in(0));
+      rows_ = groups_->Sorted(f_, n_.in(0), a_.row_stride.value());
     }
     Extent tasks = (groups_ ? groups_->most_blocks() : Product(batch_shape_) * row_blocks_) * panels_;
     double each = 2.0 * plan_.nr() / (4.0 * plan_.lanes);
@@ -131,8 +131,11 @@ class OpenMatmul {
   static Matrices InRows(const Tensor& a) {
     Matrices m;
     m.rows = a.dims[0];
-    m.columns = m.row_stride = a.dims[1];
+    m.columns = a.dims[1];
     m.column_stride = 1;
+    // An odd number of lines: rows that are a power of two apart share few sets of a cache.
+    const int64_t line = kLineBytes / ir::ByteSize(a.dtype);
+    m.row_stride = (CeilDiv(a.dims[1].value(), line) | 1) * line;
     return m;
   }
   // That a matrix may have: as many as the others, or a few times more.
@@ -154,12 +157,15 @@ class OpenMatmul {
     kc_ = whole ? k_ : Extent(kBlockK);
     int64_t block = kPackedRows;
     if (!pack_rows_) block = std::max(core.row_block_bytes() / (Nominal(k_) * types_.accumulator_bytes), 4 * plan_.mr);
+    blocks_k_ = !pack_rows_ && !words_ && plan_.k_blocks() > 1;
+    if (blocks_k_) block = plan_.mc;
     block = std::min(block, kSlabBytes / (plan_.nr() * types_.accumulator_bytes));
     mc_ = RoundUp(m_.is_static() ? std::min(block, m_.value()) : block, plan_.mr);
     row_blocks_ = CeilDiv(m_, mc_);
     panels_ = CeilDiv(columns_, plan_.nr());
     full_panels_ = columns_.IsMultipleOf(plan_.nr());
-    inline_epilogue_ = !pack_rows_ && full_panels_ && !(words_ && words_->tiles) && InlineEpilogue(f_, n_);
+    inline_epilogue_ =
+        !pack_rows_ && !blocks_k_ && full_panels_ && !(words_ && words_->tiles) && InlineEpilogue(f_, n_);
     const int64_t row_bytes = columns_.is_static() ? columns_.value() * ir::ByteSize(f_.StoredTensor(n_).dtype) : 0;
     asks_for_results_ = !pack_rows_ && AsksForResults(core, Nominal(m_) * row_bytes, row_bytes, false);
     int64_t slab = inline_epilogue_ ? 0 : mc_ * plan_.nr();
@@ -239,6 +245,16 @@ class OpenMatmul {
       for (size_t i = 0; i < values.size(); ++i) o_.Store(values[i], o_.At(to, i * plan().lanes, acc_));
     }
 
+    Values LoadTile(int64_t rows, Value from) {
+      Values values = Zeros(rows);
+      for (size_t i = 0; i < values.size(); ++i) values[i] = o_.Load(vector_, o_.At(from, i * plan().lanes, acc_));
+      return values;
+    }
+    void ClearSlab(Value rows) {
+      o_.For(o_.Int(0), o_.Mul(rows, plan().nv), 1,
+             [&](Value i) { o_.Store(o_.Zero(vector_), o_.At(scratch_, o_.Mul(i, plan().lanes), acc_)); });
+    }
+
     RegisterTile Tile(int64_t rows, Value q) {
       RegisterTile t;
       t.rows = rows;
@@ -277,7 +293,7 @@ class OpenMatmul {
       return total;
     }
 
-    // Weights: all of k at once, tiles of as many rows as there are for.
+    // Weights: tiles of as many rows as there are for, all of k at once or in blocks.
     void RowsWhereTheyLie() {
       const int64_t mr = plan().mr, few = std::min(kFewRows, mr);
       // Whole tiles; a rest of more than a small tile is one that begins earlier, a smaller rest one or two small ones.
@@ -308,14 +324,31 @@ class OpenMatmul {
       if (plan().prefetch) {
         prefetch_step = ShareOfRow(o_, plan().nr() * plan().element_bytes, all);
       }
-      Tiles(mr, o_.Int(0), o_.Int(0), whole, prefetch_step);
-      if (has_lower) Tiles(mr - 1, lower_begin, whole, lower, prefetch_step);
+      Value in_blocks = o_.Int(0);
+      if (g_->blocks_k_) {
+        // What a tile that begins earlier computes twice it can't add twice.
+        in_blocks = o_.Min(whole, o_.Div(rows_, mr));
+        ClearSlab(rows_);
+        o_.For(o_.Int(0), o_.Int(g_->k_), plan().kc, [&](Value begin) {
+          const Steps steps = {begin, o_.Min(o_.KernelBuilder::Add(begin, plan().kc), o_.Int(g_->k_))};
+          Tiles(mr, o_.Int(0), o_.Int(0), in_blocks, prefetch_step, steps);
+          if (has_lower) Tiles(mr - 1, lower_begin, whole, lower, prefetch_step, steps);
+        });
+      }
+      Tiles(mr, o_.Mul(in_blocks, mr), in_blocks, o_.Sub(whole, in_blocks), prefetch_step);
+      if (has_lower && !g_->blocks_k_) Tiles(mr - 1, lower_begin, whole, lower, prefetch_step);
       if (mr > 1) Tiles(few, done, large, small, prefetch_step);
       if (few > 1) Tiles(1, o_.Int(0), o_.Int(0), o_.Select(o_.Less(rows_, o_.Int(few)), rows_, o_.Int(0)), nullptr);
     }
 
-    // `count` tiles from row `first` on, of which the last begins earlier rather than reach beyond the block.
-    void Tiles(int64_t rows, Value first, Value before, Value count, Value prefetch_step) {
+    struct Steps {
+      Value begin, end;
+    };
+
+    // `count` tiles from row `first` on, of which the last begins earlier rather than reach beyond the block. Some
+    // steps of k are added to what the slab holds.
+    void Tiles(int64_t rows, Value first, Value before, Value count, Value prefetch_step,
+               std::optional<Steps> steps = std::nullopt) {
       Value last = o_.Sub(rows_, o_.Int(rows));
       o_.For(o_.Int(0), count, 1, [&](Value tile) {
         Value row = o_.Min(o_.KernelBuilder::Add(first, o_.Mul(tile, rows)), last);
@@ -332,6 +365,10 @@ class OpenMatmul {
         }
         if (g_->asks_for_results_) AskForResults(rows, row);
         if (g_->registers_ && rows >= kTileRows) return MatrixTile(t, row);
+        t.unrolled = rows == 1 ? 1 : plan().unrolled_steps();
+        if (steps) {
+          return StoreTile(EmitRegisterTile(o_, t, steps->begin, steps->end, LoadTile(rows, Slab(row))), Slab(row));
+        }
         Values acc = rows == 1 ? OneRow(t) : EmitRegisterTile(o_, t, o_.Int(0), o_.Int(g_->k_), Zeros(rows));
         if (!g_->inline_epilogue_) return StoreTile(acc, Slab(row));
         for (int64_t r = 0; r < rows; ++r) {
@@ -374,10 +411,7 @@ class OpenMatmul {
       const int64_t mr = plan().mr;
       bool blocked = g_->blocked();
       Value tiles = o_.Div(o_.Add(rows_, mr - 1), mr);
-      if (blocked) {
-        o_.For(o_.Int(0), o_.Mul(tiles, mr * plan().nv), 1,
-               [&](Value i) { o_.Store(o_.Zero(vector_), o_.At(scratch_, o_.Mul(i, plan().lanes), acc_)); });
-      }
+      if (blocked) ClearSlab(o_.Mul(tiles, mr));
       o_.For(o_.Int(0), o_.Int(g_->k_), std::max<int64_t>(g_->kc_.value(), 1), [&](Value k_begin) {
         Value steps = blocked ? o_.Min(o_.Int(g_->kc_), o_.Sub(o_.Int(g_->k_), k_begin)) : o_.Int(g_->k_);
         Value q = ColumnBlock(k_begin, steps);
@@ -387,11 +421,7 @@ class OpenMatmul {
           t.p = RowTile(row, k_begin, steps);
           t.p_element = acc_;
           t.p_row_stride = g_->kc_.value();
-          std::vector<Value> acc = Zeros(mr);
-          for (size_t i = 0; blocked && i < acc.size(); ++i) {
-            acc[i] = o_.Load(vector_, o_.At(slab, i * plan().lanes, acc_));
-          }
-          StoreTile(EmitRegisterTile(o_, t, o_.Int(0), steps, acc), slab);
+          StoreTile(EmitRegisterTile(o_, t, o_.Int(0), steps, blocked ? LoadTile(mr, slab) : Zeros(mr)), slab);
         });
       });
     }
@@ -481,7 +511,7 @@ class OpenMatmul {
   const Node& n_;
   GemmTypes types_;
   Matrices a_, b_;
-  bool vector_a_, vector_b_, packed_before_, flat_rows_ = false, pack_rows_, full_panels_, inline_epilogue_;
+  bool vector_a_, vector_b_, packed_before_, flat_rows_ = false, pack_rows_, blocks_k_, full_panels_, inline_epilogue_;
   bool asks_for_results_;
   Extent m_, k_, columns_, kc_, row_blocks_, panels_;
   Shape batch_shape_, row_shape_;

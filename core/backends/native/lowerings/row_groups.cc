@@ -71,7 +71,7 @@ RowGroups::Block RowGroups::At(Kernel& k, Value i) const {
 
 Value RowGroups::Row(Kernel& k, Value place) const { return LoadWord(k.o, k.Pointer(rows_), place); }
 
-Buffer RowGroups::Sorted(FunctionEmitter& f, const Tensor& x) const {
+Buffer RowGroups::Sorted(FunctionEmitter& f, const Tensor& x, int64_t stride) const {
   const int64_t columns = x.dims[1].value();
   int cost = 0;
   const std::vector<const Tensor*> tensors = f.Expression(x, nullptr, nullptr, &cost);
@@ -79,12 +79,12 @@ Buffer RowGroups::Sorted(FunctionEmitter& f, const Tensor& x) const {
   const ir::DType dtype = narrow ? ir::DType::kF32 : x.dtype;
   const int64_t bytes = ir::ByteSize(dtype);
   const int64_t most = std::min(f.LanesFor(tensors, columns), f.LanesForBytes(bytes, columns));
-  const Buffer sorted = f.Temporary(x.dims[0] * columns * bytes);
+  const Buffer sorted = f.Temporary(x.dims[0] * stride * bytes);
   f.WithLanesOrScalar(columns, most, cost, [&](int64_t lanes) {
     const double cycles = static_cast<double>(columns) * (cost + 3) / static_cast<double>(lanes) + 10;
     f.ParallelEach(x.dims[0], cycles, [&](Kernel& k, Value place) {
       Ops& o = k.o;
-      const Value row = Row(k, place), to = o.At(k.Pointer(sorted), o.Mul(place, columns), o.StoredType(dtype));
+      const Value row = Row(k, place), to = o.At(k.Pointer(sorted), o.Mul(place, stride), o.StoredType(dtype));
       VectorLoop(o, {Extent(columns)}, lanes, {}, [&](const VectorPoint& p, const std::vector<Value>&) {
         Eval e(k, lanes);
         o.StoreElements(dtype, e.At(x, {Index(row), p.at[0]}), to, p.at[0].base);

@@ -23,8 +23,9 @@ class RowGroups {
   // Which row has that place.
   mlir::Value Row(Kernel& k, mlir::Value place) const;
 
-  // Emits a kernel that writes the rows of `x` [m, columns] in the new order, in register form.
-  Buffer Sorted(FunctionEmitter& f, const Tensor& x) const;
+  // Emits a kernel that writes the rows of `x` [m, columns] in the new order, in register form, `stride` elements
+  // apart.
+  Buffer Sorted(FunctionEmitter& f, const Tensor& x, int64_t stride) const;
 
  private:
   Extent most_blocks_;
