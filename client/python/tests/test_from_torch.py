@@ -438,3 +438,13 @@ except ImportError as error:
         env={"PYTHONPATH": ":".join(sys.path)},
     )
     assert done.stdout == "inlay.from_torch needs PyTorch, which is not installed: pip install torch\n", done.stderr
+
+
+def test_what_is_computed_for_checks_alone_is_not_compiled():
+    def function(x, lengths):
+        torch._check(lengths.max().item() <= 9)
+        return x * 2
+
+    module = of(function, torch.ones(3), torch.tensor([4, 5]))
+    assert [b.call.op for b in module.functions["main"].body.bindings] == ["mul"]
+    assert "known only when the model runs" in refusal(lambda x: x * x.sum().item(), torch.ones(3))

@@ -33,12 +33,6 @@ from inlay.torch_import.weights import as_array
 
 # Where and how memory lies: no concern of a graph of values.
 _PLACEMENT = frozenset(["layout", "device", "pin_memory", "memory_format", "non_blocking", "copy"])
-# Checks on sizes, which hold: they were made on the very sizes that are imported.
-_CHECKS = frozenset([
-    "_assert_async.msg", "_assert_async.default", "_assert_scalar.default", "_assert_tensor_metadata.default",
-    "sym_constrain_range.default", "sym_constrain_range_for_size.default", "_functional_assert_async.msg",
-    "_functional_assert_scalar.default",
-])  # fmt: skip
 _MALFORMED = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError, RecursionError)
 
 
@@ -94,8 +88,11 @@ class GraphImporter:
     # --- Nodes ---
 
     def run(self, module: fx.GraphModule) -> None:
+        unread = _only_checked(module.graph)
         for node in module.graph.nodes:
-            if node.op == "get_attr":
+            if node in unread:
+                self.env[node] = POISON
+            elif node.op == "get_attr":
                 value = operator.attrgetter(node.target)(module)
                 if isinstance(value, torch.Tensor):
                     self.constant(node, str(node.target), value)
@@ -126,8 +123,6 @@ class GraphImporter:
         name = overload(node.target)
         if name is None:
             return self.python(node, args, kwargs)
-        if name in _CHECKS:
-            return None
         if name in ("sym_size.int", "sym_numel.default"):
             return args[0].shape[args[1]] if name == "sym_size.int" else math.prod(args[0].shape)
         if name == "copy_.default" and is_write(node):
@@ -228,6 +223,17 @@ def is_write(node: fx.Node) -> bool:
         and isinstance(node.args[0], fx.Node)
         and node.args[0].op == "placeholder"
     )
+
+
+def _only_checked(graph: fx.Graph) -> set[fx.Node]:
+    """What is computed for checks alone, or for nothing. Checks on sizes hold: they were made on the very sizes that are
+    imported; a program's assertions on values are not compiled."""
+    unread: set[fx.Node] = set()
+    for node in reversed(graph.nodes):
+        is_operator = node.op == "call_function" and not isinstance(node.target, torch._ops.HigherOrderOperator)
+        if is_operator and not is_write(node) and all(user in unread for user in node.users):
+            unread.add(node)
+    return unread
 
 
 def _leaves(value: Any) -> list[Any]:
