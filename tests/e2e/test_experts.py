@@ -20,8 +20,8 @@ def experts(tokens: int | str, chosen: int, *, rows: bool = False, flat: bool = 
     """Two layers of a block whose router picks `chosen` of the experts. rows: a token times a matrix, else a matrix times
     a token; flat: the picks of all tokens are one axis."""
     g = Graph("experts", seed=chosen)
-    x = g.input("x", TensorProto.FLOAT, [tokens, HIDDEN])
-    for layer in range(2):
+
+    def block(x: str, layer: int) -> str:
         scores = g.op("Softmax", g.linear(x, f"router{layer}", HIDDEN, EXPERTS), axis=-1)
         weights, which = g.op("TopK", scores, g.constant([chosen]), axis=-1, outputs=2)
         if flat:
@@ -40,8 +40,10 @@ def experts(tokens: int | str, chosen: int, *, rows: bool = False, flat: bool = 
         y = product(g.op("Relu", product(each, "up", HIDDEN, INNER)), "down", INNER, HIDDEN)
         y = g.op("Reshape", y, g.constant([-1, chosen, HIDDEN])) if flat else y
         y = g.op("Mul", y, g.op("Unsqueeze", weights, g.constant([-1])))
-        x = g.op("Add", x, g.op("ReduceSum", y, g.constant([1]), keepdims=0))
-    return g.finish([(x, "y", [tokens, HIDDEN])])
+        return g.op("Add", x, g.op("ReduceSum", y, g.constant([1]), keepdims=0))
+
+    y = block(block(g.input("x", TensorProto.FLOAT, [tokens, HIDDEN]), 0), 1)
+    return g.finish([(y, "y", [tokens, HIDDEN])])
 
 
 def products(executable: inlay.Executable) -> int:

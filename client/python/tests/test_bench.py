@@ -58,8 +58,8 @@ def test_the_pytorch_form_computes_the_same(config, build):
     check(torch_forms.from_weights(config, weights), model)
 
 
-# gemma2, timm's eca_resnet33ts, clip, a token's steps of opt and gpt_neox
-@pytest.mark.parametrize("number", [9, 10, 25, 32, 41])
+# gemma2, timm's eca_resnet33ts, clip, a token's steps of opt and gpt_neox, qwen3_moe
+@pytest.mark.parametrize("number", [9, 10, 25, 53, 74, 54])
 def test_a_random_architecture_is_the_same_every_time(number):
     pytest.importorskip("transformers")
     if importlib.util.find_spec("timm") is None:

@@ -72,6 +72,8 @@ def network(family: str, sizes: Sizes, attention: str) -> Any:
     config = _config(family, sizes)
     network = getattr(transformers, this.network)
     config._attn_implementation = attention if network._supports_sdpa else "eager"
+    if "num_experts_per_tok" in sizes:
+        config._experts_implementation = "batched_mm"  # the one that ONNX has operators for
     names = input_names(family, sizes)
 
     class Step(torch.nn.Module):

@@ -30,6 +30,13 @@ def decoder(r: random.Random) -> Sizes:
     return {**sizes, "num_key_value_heads": heads // shared, "head_dim": head, "use_cache": False, "pad_token_id": 0}
 
 
+def experts(r: random.Random) -> Sizes:
+    """Layers of several experts, of which a token meets some."""
+    sizes, count = decoder(r), r.choice([4, 8, 16])
+    names = ("num_experts", "num_local_experts")
+    return {**sizes, **dict.fromkeys(names, count), "num_experts_per_tok": r.choice([1, 2, 4])}
+
+
 def step(of: Callable[[random.Random], Sizes]) -> Callable[[random.Random], Sizes]:
     """A token's, behind so many."""
     return lambda r: {**of(r), "use_cache": True, "past": r.choice([63, 127, 255, 511, 1000])}

@@ -19,6 +19,7 @@ from inlay.onnx_import import (  # noqa: F401  (importing a group registers its 
     ops_contrib_conv,
     ops_contrib_decoding,
     ops_contrib_elementwise,
+    ops_contrib_experts,
     ops_contrib_linalg,
     ops_contrib_normalization,
     ops_control,
