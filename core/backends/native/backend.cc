@@ -45,18 +45,9 @@ double FlopsOf(const ir::Binding& binding) {
   if (binding.kind != ir::Binding::Kind::kCall || binding.args.empty()) return 0;
   const std::string& op = binding.callee;
   double out = ir::CountElements(binding.var->type);
-  static const auto* defined = new std::vector<std::string>{"matmul",
-                                                            "matmul_integer",
-                                                            "matmul_nbits",
-                                                            "gather_matmul",
-                                                            "conv",
-                                                            "conv_integer",
-                                                            "conv_transpose",
-                                                            "lstm",
-                                                            "gru",
-                                                            "rnn",
-                                                            "max_pool",
-                                                            "avg_pool"};
+  static const auto* defined = new std::vector<std::string>{
+      "matmul",         "matmul_integer", "matmul_nbits", "gather_matmul", "conv",     "conv_integer",
+      "conv_transpose", "lstm",           "gru",          "rnn",           "max_pool", "avg_pool"};
   if (std::find(defined->begin(), defined->end(), op) != defined->end()) return ir::CountFlops(binding);
   if (op == "softmax" || op == "log_softmax") return 20 * out;
   if (op == "layer_norm") return 8 * out;
