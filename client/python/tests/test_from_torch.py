@@ -412,6 +412,17 @@ def test_files(tmp_path):
         inlay.from_torch(tmp_path / "bad.pt2")
 
 
+def test_a_file_whose_operators_are_not_there(tmp_path, capfd):
+    with torch.library._scoped_library("inlay_test", "FRAGMENT") as library:
+        library.define("twice(Tensor x) -> Tensor")
+        library.impl("twice", lambda x: x * 2, "CompositeExplicitAutograd")
+        program = export(Of(lambda x: torch.ops.inlay_test.twice(x)), (torch.ones(2),))
+        torch.export.save(program, tmp_path / "twice.pt2")
+    with pytest.raises(InvalidModelError, match="calls torch.ops.inlay_test.twice.default, which nothing here defines"):
+        inlay.from_torch(tmp_path / "twice.pt2")
+    assert capfd.readouterr().err == ""
+
+
 def test_wrong_arguments():
     with pytest.raises(TypeError, match="from_torch takes a torch.export.ExportedProgram or an nn.Module, not a int"):
         inlay.from_torch(3)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import importlib
+import logging
 import os
+import re
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch.export import ExportedProgram
@@ -56,12 +60,13 @@ def from_torch(
         (`IRModule.with_updates`).
         Where dimensions stay open, a run outside of the program's bounds, and of the conditions under which it was traced
         (`if x.shape[0] > 4`), is refused (`IRModule.required_extents`); conditions that are no polynomials of sizes are not
-        checked, as a warning says.
+        checked, as a warning says. What the program asserts of values (`torch._check(ids.max() < n)`) is not checked either.
 
     Raises:
         UnsupportedOperatorError: lists every node that inlay cannot express, with its module's path and source line, at
             once; of open dimensions, by name, what can't be left open there.
-        InvalidModelError: the module is in training mode, the file is no program, or `shape` does not fit the program.
+        InvalidModelError: the module is in training mode, the file is no program or calls operators that no imported
+            package defines, or `shape` does not fit the program.
     """
     if isinstance(program, torch.nn.Module):
         program = _exported(program, args, kwargs, dynamic_shapes)
@@ -83,14 +88,58 @@ def from_torch(
     return module.with_required_extents(required) if required else module
 
 
-def _loaded(path: str | os.PathLike) -> ExportedProgram:
+# Which module defines the operators of a namespace that torch does not: a program that calls them loads where it was
+# imported.
+_DEFINED_BY = {"transformers": "transformers.integrations.moe", "torchvision": "torchvision"}
+
+
+def _loaded(path: str | os.PathLike, tries: int = 2) -> ExportedProgram:
+    said = _Said()
     try:
-        return torch.export.load(os.fspath(path))
+        with said:
+            return torch.export.load(os.fspath(path))
     except FileNotFoundError:
         raise InvalidModelError(f"{os.fspath(path)}: no such file") from None
     except Exception as error:  # noqa: BLE001  whatever torch.export.load raises on a bad file
-        why = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        raise InvalidModelError(f"{os.fspath(path)}: not a program of torch.export ({why})") from None
+        operator = said.unresolved()
+        if operator is None:
+            why = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+            raise InvalidModelError(f"{os.fspath(path)}: not a program of torch.export ({why})") from None
+    definer = _DEFINED_BY.get(operator.split(".")[2])
+    if definer is not None and tries > 1:
+        with contextlib.suppress(Exception):  # whatever keeps a package from being imported
+            importlib.import_module(definer)
+            return _loaded(path, tries - 1)
+    raise InvalidModelError(
+        f"{os.fspath(path)}: the program calls {operator}, which nothing here defines; import the package that does "
+        "before it is loaded"
+    )
+
+
+class _Said(logging.Handler):
+    """What torch.export logs while a program is loaded, whose errors say less; nothing of it is printed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.errors: list[str] = []
+        self.logger = logging.getLogger("torch.export")
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.errors.append(str(record.exc_info[1]) if record.exc_info else record.getMessage())
+
+    def __enter__(self) -> Self:
+        self.propagated, self.logger.propagate = self.logger.propagate, False
+        self.logger.addHandler(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.logger.removeHandler(self)
+        self.logger.propagate = self.propagated
+
+    def unresolved(self) -> str | None:
+        """The operator that is not there."""
+        found = re.search(r"failed to resolve (torch\.ops\.[\w.]+)", "\n".join(self.errors))
+        return found and found[1]
 
 
 def _exported(

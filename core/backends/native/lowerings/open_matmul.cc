@@ -1,11 +1,11 @@
 // Matmul with open dimensions: tiles and panels of sizes that are known, how many of them the run says.
 //
 // A task is a panel of columns and a block of rows of one batch element, as in gemm.h. Constant weights are packed by
-// _init; then rows of a are read where they lie, k in one go, and the last tiles of a block have a row less each, or
-// the last one begins earlier instead of being smaller (its rows are computed twice). Otherwise the task packs b's
-// panel and a's tiles, a block of k at a time. Integers, and bf16 where the processor multiplies it, are words
-// (word_products.h), b of known size and packed. Of gather_matmul, rows are copied in the order of the matrices of b,
-// and a task has those of one (row_groups.h).
+// _init; then rows of a are read where they lie, k in one go or in blocks that L1 holds, and the last tiles of a block
+// have a row less each, or the last one begins earlier instead of being smaller (its rows are computed twice).
+// Otherwise the task packs b's panel and a's tiles, a block of k at a time. Integers, and bf16 where the processor
+// multiplies it, are words (word_products.h), b of known size and packed. Of gather_matmul, rows are copied in the
+// order of the matrices of b, and a task has those of one (row_groups.h).
 #include <algorithm>
 #include <optional>
 
