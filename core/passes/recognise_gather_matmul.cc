@@ -4,7 +4,8 @@
 //   %1 = gather(%w: f32[8, 1024, 256], %which: i64[128], axis=0)       %1 = reshape(%x, shape=[128, 256])
 //   %2 = matmul(%1, %x: f32[128, 256, 1])                     becomes  %2 = gather_matmul(%1, %w, %which,
 //                                                                                         transpose_b=true)
-//   (also matmul(%x: f32[128, 1, 256], %1))                            %3 = reshape(%2, shape=[128, 1024, 1])
+//   (also matmul(%x: f32[128, 1, 256], %1),                            %3 = reshape(%2, shape=[128, 1024, 1])
+//   also with cast(%1) in place of %1)
 #include <algorithm>
 
 #include "core/base/status_macros.h"
@@ -41,7 +42,11 @@ class Recogniser : public Rewriter {
   Replacement Gathered(const Binding& product, int side) {
     const Operand &matrices = product.args[side], &vectors = product.args[1 - side];
     const Binding* gather = HasOneUse(matrices) ? DefCall(matrices, "gather") : nullptr;
+    // Weights of 16 bits may be widened first: that is done once, when the model is loaded.
+    const Binding* cast = HasOneUse(matrices) ? DefCall(matrices, "cast") : nullptr;
+    if (cast != nullptr && HasOneUse(cast->args[0])) gather = DefCall(cast->args[0], "gather");
     if (gather == nullptr || gather->attrs.Int("axis") != 0) return absl::nullopt;
+    if (cast != nullptr && !gather->args[0].is_weight()) return absl::nullopt;
     const ir::TensorType& table = gather->args[0].tensor_type();
     if (table.rank() != 3 || !table.is_static() || table.dims[0] == Dim(0)) return absl::nullopt;
     if (table.NumElements() / table.dims[0].value() < kLeastElements) return absl::nullopt;
@@ -58,8 +63,11 @@ class Recogniser : public Rewriter {
     const bool in_columns = side == 0 ? !transposed[0] : transposed[1];  // which are summed over
     INLAY_ASSIGN_OR_RETURN(Operand x, Reshape(vectors, {rows, table.dims[in_columns ? 2 : 1]}));
     INLAY_ASSIGN_OR_RETURN(Operand which, Reshape(gather->args[1], {rows}));
-    INLAY_ASSIGN_OR_RETURN(Operand out,
-                           Call("gather_matmul", {x, gather->args[0], which}, {{"transpose_b", in_columns}}));
+    Operand all = gather->args[0];
+    if (cast != nullptr) {
+      INLAY_ASSIGN_OR_RETURN(all, Call("cast", {all}, cast->attrs));
+    }
+    INLAY_ASSIGN_OR_RETURN(Operand out, Call("gather_matmul", {x, all, which}, {{"transpose_b", in_columns}}));
     INLAY_ASSIGN_OR_RETURN(out, Reshape(out, product.var->type.tensor().dims));
     return {out};
   }

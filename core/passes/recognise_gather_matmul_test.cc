@@ -6,6 +6,8 @@ namespace {
 
 struct Experts {
   Ints table = {8, 40, 32}, which = {5}, vectors = {5, 32, 1};
+  DType stored = DType::kF32;  // of the table; then it is cast
+  bool is_input = false;       // and not a weight
   bool matrices_left = true, transpose_a = false, transpose_b = false, other_use = false;
   int64_t axis = 0;
 };
@@ -14,7 +16,10 @@ std::string Recognised(const Experts& e) {
   FunctionBuilder b;
   VarPtr x = b.Param("x", ir::MakeTensorType(DType::kF32, e.vectors)),
          which = b.Param("which", ir::MakeTensorType(DType::kI64, e.which));
-  VarPtr matrices = b.Call("gather", {Weight(e.table, "w"), which}, {{"axis", e.axis}});
+  Operand table(Weight(e.table, "w", e.stored));
+  if (e.is_input) table = b.Param("table", ir::MakeTensorType(e.stored, e.table));
+  VarPtr matrices = b.Call("gather", {table, which}, {{"axis", e.axis}});
+  if (e.stored != DType::kF32) matrices = b.Call("cast", {matrices}, {{"dtype", DType::kF32}});
   std::vector<Operand> args = {matrices, x};
   if (!e.matrices_left) std::swap(args[0], args[1]);
   VarPtr y = b.Call("matmul", args, {{"transpose_a", e.transpose_a}, {"transpose_b", e.transpose_b}});
@@ -58,9 +63,26 @@ TEST(RecogniseGatherMatmulTest, ARowTimesAMatrix) {
   EXPECT_NE(Recognised(one).find("f32[1, 40] = gather_matmul("), std::string::npos) << Recognised(one);
 }
 
+TEST(RecogniseGatherMatmulTest, WeightsOf16Bits) {
+  Experts e;
+  e.stored = DType::kBF16;
+  EXPECT_EQ(Recognised(e),
+            "  %0: f32[5, 32] = reshape(%x, shape=[5, 32])\n"
+            "  %1: i64[5] = reshape(%which, shape=[5])\n"
+            "  %2: f32[8, 40, 32] = cast(@w0, dtype=f32)\n"
+            "  %3: f32[5, 40] = gather_matmul(%0, %2, %1, transpose_b=true)\n"
+            "  %4: f32[5, 40, 1] = reshape(%3, shape=[5, 40, 1])\n"
+            "  return %4\n");
+}
+
 TEST(RecogniseGatherMatmulTest, NothingElse) {
   EXPECT_TRUE(IsRecognised({}));
   Experts e;
+  e.is_input = true;
+  EXPECT_TRUE(IsRecognised(e));
+  e.stored = DType::kBF16;  // each run would widen all matrices
+  EXPECT_FALSE(IsRecognised(e));
+  e = Experts();
   e.other_use = true;  // it is copied in any case
   EXPECT_FALSE(IsRecognised(e));
   e = Experts();

@@ -119,3 +119,26 @@ def test_a_language_model_of_pytorch(client, name, how):
         wanted = Hidden()(ids, torch.ones_like(ids)).numpy()
     got = executable.jit()["main"](ids.numpy(), np.ones(ids.shape, np.int64))
     check_close(got, [wanted])
+
+
+@pytest.mark.parametrize("rows", [3, 300])
+def test_weights_of_16_bits(client, rows):
+    """Which PyTorch's products of vectors widen first."""
+    torch = pytest.importorskip("torch")
+
+    class Layer(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.randn(EXPERTS, INNER, HIDDEN).bfloat16())
+
+        def forward(self, x, which):
+            return torch.bmm(self.weight[which], x.unsqueeze(-1)).squeeze(-1)
+
+    torch.manual_seed(rows)
+    layer, x, which = Layer().eval(), torch.randn(rows, HIDDEN).bfloat16(), torch.arange(rows) * 5 % EXPERTS
+    executable = inlay.build(inlay.from_torch(torch.export.export(layer, (x, which))), server=client)
+    assert products(executable) == 1
+    got = torch.from_dlpack(executable.jit()["main"](x, which))
+    with torch.no_grad():
+        wanted = torch.bmm(layer.weight.double()[which], x.double().unsqueeze(-1)).squeeze(-1)
+    torch.testing.assert_close(got.double(), wanted, rtol=2**-8, atol=1e-2)

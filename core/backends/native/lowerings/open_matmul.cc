@@ -36,6 +36,9 @@ constexpr int64_t kNominalExtent = 128;
 constexpr int64_t kUnevenRows = 121;
 constexpr int64_t kFewRows = 4;  // of the second tile, for fewer rows than the first has
 constexpr int64_t kSlabBytes = 64 << 10;
+// Of a matrix of gather_matmul in 16 bits: for so many it stays as narrow, which is half of what comes from memory, and
+// for more it is widened when it is packed.
+constexpr int64_t kMostNarrowRows = 32;
 constexpr int64_t kMaxWholeK = 512, kBlockK = 256;  // where both operands are packed
 constexpr int64_t kPackedRows = 128;
 
@@ -124,6 +127,10 @@ class OpenMatmul {
       if (!flat_rows_) shapes_.clear();
     }
     packed_before_ = words_ || (f.IsConstantParam(*b_.view.base) && k_ != Extent(0));
+    const bool reads_narrow = types_.dtype != ir::DType::kF16 || f.cpu().f16c;
+    if (which != nullptr && packed_before_ && reads_narrow && RowsOfGroup() <= kMostNarrowRows) {
+      types_.packed_dtype = types_.dtype;
+    }
     MakePlan();
   }
 
@@ -210,11 +217,13 @@ class OpenMatmul {
       columns_ =
           g.full_panels_ ? o_.Int(plan().nr()) : o_.Min(o_.Int(plan().nr()), o_.Sub(o_.Int(g.columns_), first_column_));
       p_element_ = g.rows_ ? acc_ : stored_;
+      q_element_ = acc_;
       const Value a = g.rows_ ? kernel_.Pointer(*g.rows_) : g.a_.Pointer(kernel_, stored_);
       p_ = Matrix(g.a_, a, g.a_.batch_strides, batch, p_element_);
       if (g.packed_before_) {
-        q_ = Matrix(g.b_, kernel_.Pointer(g.packed_), g.PackedStrides(g.packed_matrix()), batch, acc_);
-        q_ = o_.At(q_, o_.Mul(panel_, g.k_ * plan().nr()), acc_);
+        q_element_ = g.types_.Packed(o_);
+        q_ = Matrix(g.b_, kernel_.Pointer(g.packed_), g.PackedStrides(g.packed_matrix()), batch, q_element_);
+        q_ = o_.At(q_, o_.Mul(panel_, g.k_ * plan().nr()), q_element_);
         if (g.words_ && g.words_->products.excess() != 0) {
           excess_ = Matrix(g.b_, kernel_.Pointer(g.excess_), g.PackedStrides(plan().packed_columns()), batch, acc_);
         }
@@ -262,7 +271,7 @@ class OpenMatmul {
       t.lanes = plan().lanes;
       t.accumulator = acc_;
       t.q = q;
-      t.q_element = acc_;
+      t.q_element = q_element_;
       t.q_k_stride = t.q_columns = plan().nr();
       if (g_->words_) t.multiply_add = g_->words_->products.multiply_add(o_, /*p_is_x=*/true);
       return t;
@@ -322,7 +331,7 @@ class OpenMatmul {
       const Value large = o_.KernelBuilder::Add(whole, lower), all = o_.KernelBuilder::Add(large, small);
       Value prefetch_step;
       if (plan().prefetch) {
-        prefetch_step = ShareOfRow(o_, plan().nr() * plan().element_bytes, all);
+        prefetch_step = ShareOfRow(o_, plan().nr() * g_->types_.packed_bytes(), all);
       }
       Value in_blocks = o_.Int(0);
       if (g_->blocks_k_) {
@@ -359,7 +368,7 @@ class OpenMatmul {
         t.p_k_stride = g_->a_.column_stride.value();
         if (prefetch_step) {
           t.prefetch_step = prefetch_step;
-          Value from = o_.At(q_, g_->k_ * plan().nr(), acc_);
+          Value from = o_.At(q_, g_->k_ * plan().nr(), q_element_);
           Value asked = o_.Mul(o_.KernelBuilder::Add(before, tile), prefetch_step);
           t.prefetch = o_.At(from, o_.Mul(asked, g_->k_), o_.b.getI8Type());
         }
@@ -427,7 +436,7 @@ class OpenMatmul {
     }
 
     Value ColumnBlock(Value k_begin, Value steps) {
-      if (g_->packed_before_) return o_.At(q_, o_.Mul(k_begin, plan().nr()), acc_);
+      if (g_->packed_before_) return o_.At(q_, o_.Mul(k_begin, plan().nr()), q_element_);
       Value to = Bytes(g_->q_offset_);
       StridedMatrix from{o_.At(q_, o_.Mul(k_begin, g_->b_.row_stride), stored_), stored_, g_->b_.row_stride,
                          g_->b_.column_stride};
@@ -502,7 +511,7 @@ class OpenMatmul {
     Ops& o_;
     Value task_, scratch_;
     const OpenMatmul* g_ = nullptr;
-    mlir::Type acc_, stored_, p_element_, vector_;
+    mlir::Type acc_, stored_, p_element_, q_element_, vector_;
     Value panel_, row_begin_, rows_, first_column_, columns_, p_, q_, excess_;
     Indices batch_at_;
   };
