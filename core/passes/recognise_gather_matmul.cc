@@ -41,11 +41,12 @@ class Recogniser : public Rewriter {
   // Where argument `side` is gathered matrices.
   Replacement Gathered(const Binding& product, int side) {
     const Operand &matrices = product.args[side], &vectors = product.args[1 - side];
-    const Binding* gather = HasOneUse(matrices) ? DefCall(matrices, "gather") : nullptr;
     // Weights of 16 bits may be widened first: that is done once, when the model is loaded.
-    const Binding* cast = HasOneUse(matrices) ? DefCall(matrices, "cast") : nullptr;
-    if (cast != nullptr && HasOneUse(cast->args[0])) gather = DefCall(cast->args[0], "gather");
+    const Binding* cast = DefCall(matrices, "cast");
+    const Operand& gathered = cast != nullptr ? cast->args[0] : matrices;
+    const Binding* gather = DefCall(gathered, "gather");
     if (gather == nullptr || gather->attrs.Int("axis") != 0) return absl::nullopt;
+    if (!HasOneUse(matrices) || !HasOneUse(gathered)) return absl::nullopt;
     if (cast != nullptr && !gather->args[0].is_weight()) return absl::nullopt;
     const ir::TensorType& table = gather->args[0].tensor_type();
     if (table.rank() != 3 || !table.is_static() || table.dims[0] == Dim(0)) return absl::nullopt;

@@ -20,6 +20,11 @@ struct GemmTypes {
     return o.StoredType(dtype == ir::DType::kF16 && !o.cpu().f16c ? ir::DType::kI16 : dtype);
   }
   mlir::Type Accumulator(Ops& o) const { return o.StoredType(accumulator_dtype); }
+  // Constant right operands stay as narrow as they are when they are packed, if the CPU can widen them as it reads
+  // them.
+  void KeepNarrow(const CpuFeatures& cpu) {
+    if (dtype != ir::DType::kF16 || cpu.f16c) packed_dtype = dtype;
+  }
   // Of constant right operands once they are packed.
   mlir::Type Packed(Ops& o) const { return o.StoredType(packed_dtype); }
   int64_t packed_bytes() const { return ir::ByteSize(packed_dtype); }

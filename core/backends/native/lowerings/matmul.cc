@@ -76,9 +76,7 @@ absl::Status EmitMatmul(FunctionEmitter& f, const Node& n) {
   if (widens) wide = Widened(f, types, &a);
   Buffer packed;
   int64_t packed_matrix = plan.k * plan.packed_columns();
-  if (constant && m <= kMostNarrowRows && (types.dtype != ir::DType::kF16 || f.cpu().f16c)) {
-    types.packed_dtype = types.dtype;
-  }
+  if (constant && m <= kMostNarrowRows) types.KeepNarrow(f.cpu());
   if (constant) packed = PackConstant(f, b, plan, types);
   const double cycles =
       std::max(EstimateCycles(plan), constant ? plan.packed_elements() * types.packed_bytes() / kWeightBytes : 0);

@@ -58,7 +58,7 @@ class OpenMatmul {
 
   // Of gather_matmul.
   OpenMatmul(FunctionEmitter& f, const Node& n, Matrices b, const Tensor& which)
-      : OpenMatmul(f, n, InRows(n.in(0)), std::move(b), &which, std::nullopt) {}
+      : OpenMatmul(f, n, InOrder(f, n.in(0)), std::move(b), &which, std::nullopt) {}
 
   void Emit() {
     const bool narrow = !words_ && which_ == nullptr && types_.dtype != types_.accumulator_dtype;
@@ -127,24 +127,22 @@ class OpenMatmul {
       if (!flat_rows_) shapes_.clear();
     }
     packed_before_ = words_ || (f.IsConstantParam(*b_.view.base) && k_ != Extent(0));
-    const bool reads_narrow = types_.dtype != ir::DType::kF16 || f.cpu().f16c;
-    if (which != nullptr && packed_before_ && reads_narrow && RowsOfGroup() <= kMostNarrowRows) {
-      types_.packed_dtype = types_.dtype;
-    }
+    if (which != nullptr && packed_before_ && RowsOfGroup() <= kMostNarrowRows) types_.KeepNarrow(f.cpu());
     MakePlan();
   }
 
-  // Copied in order.
-  static Matrices InRows(const Tensor& a) {
+  // As RowGroups copies it.
+  static Matrices InOrder(FunctionEmitter& f, const Tensor& a) {
     Matrices m;
     m.rows = a.dims[0];
     m.columns = a.dims[1];
     m.column_stride = 1;
     // An odd number of lines: rows that are a power of two apart share few sets of a cache.
-    const int64_t line = kLineBytes / ir::ByteSize(a.dtype);
+    const int64_t line = kLineBytes / GemmTypes(f, a.dtype).accumulator_bytes;
     m.row_stride = (CeilDiv(a.dims[1].value(), line) | 1) * line;
     return m;
   }
+
   // That a matrix may have: as many as the others, or a few times more.
   int64_t RowsOfGroup() const {
     const int64_t groups = Product(b_.batch).value();
@@ -531,7 +529,7 @@ class OpenMatmul {
   std::optional<RowGroups> groups_;  // as `which_` says
   std::optional<OpenWords> words_;
   std::optional<MatrixTiles> registers_;
-  std::optional<Buffer> rows_;  // of a, as accumulators have them: words, or widened
+  std::optional<Buffer> rows_;  // of a, as accumulators have them: words, widened, or in order
   Buffer packed_, excess_;
 };
 

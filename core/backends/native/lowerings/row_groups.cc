@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/backends/native/loops.h"
+#include "core/backends/native/lowerings/gemm_support.h"
 
 namespace inlay::native {
 namespace {
@@ -75,8 +76,7 @@ Buffer RowGroups::Sorted(FunctionEmitter& f, const Tensor& x, int64_t stride) co
   const int64_t columns = x.dims[1].value();
   int cost = 0;
   const std::vector<const Tensor*> tensors = f.Expression(x, nullptr, nullptr, &cost);
-  const bool narrow = x.dtype == ir::DType::kF16 || x.dtype == ir::DType::kBF16;
-  const ir::DType dtype = narrow ? ir::DType::kF32 : x.dtype;
+  const ir::DType dtype = GemmTypes(f, x.dtype).accumulator_dtype;
   const int64_t bytes = ir::ByteSize(dtype);
   const int64_t most = std::min(f.LanesFor(tensors, columns), f.LanesForBytes(bytes, columns));
   const Buffer sorted = f.Temporary(x.dims[0] * stride * bytes);

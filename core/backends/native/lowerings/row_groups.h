@@ -23,8 +23,8 @@ class RowGroups {
   // Which row has that place.
   mlir::Value Row(Kernel& k, mlir::Value place) const;
 
-  // Emits a kernel that writes the rows of `x` [m, columns] in the new order, in register form, `stride` elements
-  // apart.
+  // Emits a kernel that writes the rows of `x` [m, columns] in the new order, as accumulators have them, `stride`
+  // elements apart.
   Buffer Sorted(FunctionEmitter& f, const Tensor& x, int64_t stride) const;
 
  private:
