@@ -83,9 +83,8 @@ class ModuleLowering {
   }
   // What an open tensor is guessed to take, to choose who shares memory with whom.
   int64_t GuessBytes(const ir::Dim& elements) const {
-    std::map<std::string, int64_t> hints;
-    for (const std::string& name : ir::PlainNames(elements)) hints[name] = module_.config().DimHint(name);
-    return ir::EvaluateDim(elements, hints).value_or(0);
+    auto hint = [this](const std::string& name) { return module_.config().DimHint(name); };
+    return ir::EvaluateDim(elements, hint).value_or(0);
   }
 
  private:

@@ -90,10 +90,9 @@ class Analytic : public CostEstimator {
     ir::TensorType tensor = type.tensor();
     for (ir::Dim& dim : tensor.dims) {
       if (dim.is_static()) continue;
-      std::map<std::string, int64_t> hints;
-      for (const std::string& name : ir::PlainNames(dim)) hints[name] = config_.DimHint(name);
+      auto hint = [this](const std::string& name) { return config_.DimHint(name); };
       // A product of hints may be nonsense for a model; an estimate need only be a number.
-      dim = std::max<int64_t>(1, std::min<int64_t>(ir::EvaluateDim(dim, hints).value_or(1), int64_t{1} << 24));
+      dim = std::max<int64_t>(1, std::min<int64_t>(ir::EvaluateDim(dim, hint).value_or(1), int64_t{1} << 24));
     }
     return tensor;
   }

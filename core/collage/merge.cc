@@ -122,8 +122,7 @@ class Merger {
   OpPattern KindOf(int position) const {
     const ir::Binding& binding = graph_.binding(position);
     if (binding.kind == ir::Binding::Kind::kTupleGetItem) return OpPattern::kElementwise;
-    const ir::OpSchema* schema = ir::OpRegistry::Global().Find(binding.callee);
-    return schema == nullptr ? OpPattern::kOpaque : schema->pattern;
+    return ir::PatternOf(binding);
   }
 
   OpPattern KindOfGroup(int group) const {

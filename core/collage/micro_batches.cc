@@ -187,13 +187,8 @@ ir::Dim BatchOf(const ir::Function& main) {
 
 // `missing`: what a symbol without a hint is.
 int64_t RowsOf(const ir::Dim& batch, const target::CompilationConfig& config, int64_t missing) {
-  if (batch.is_static()) return batch.value();
-  std::map<std::string, int64_t> hints;
-  for (const std::string& name : ir::PlainNames(batch)) {
-    const auto hint = config.dim_hints.find(name);
-    hints[name] = hint == config.dim_hints.end() ? missing : hint->second;
-  }
-  return ir::EvaluateDim(batch, hints).value_or(1);
+  auto hint = [&](const std::string& name) { return config.DimHint(name, missing); };
+  return ir::EvaluateDim(batch, hint).value_or(1);
 }
 
 class BatchSplitter {

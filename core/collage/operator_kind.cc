@@ -14,23 +14,13 @@ double Extent(const ir::TensorType& type, int axis) {
   return static_cast<double>(type.dims[axis].value());
 }
 
-ir::OpPattern PatternOf(const ir::Binding& call) {
-  const ir::OpSchema* schema = ir::OpRegistry::Global().Find(call.callee);
-  return schema == nullptr ? ir::OpPattern::kOpaque : schema->pattern;
-}
-
 bool IsConv(const ir::Binding& call) {
   return call.callee == "conv" || call.callee == "conv_integer" || call.callee == "conv_transpose";
 }
 
-bool IsMatmul(const ir::Binding& call) {
-  return call.callee == "matmul" || call.callee == "matmul_integer" || call.callee == "matmul_nbits" ||
-         call.callee == "gather_matmul";
-}
-
 // Multiply-adds of a contraction, else elements.
 double WorkOf(const ir::Binding& call) {
-  if (IsMatmul(call) || IsConv(call)) return ir::CountFlops(call) / 2;
+  if (ir::IsContraction(call)) return ir::CountFlops(call) / 2;
   double largest = ir::CountElements(call.var->type);
   for (const ir::Operand& arg : call.args) largest = std::max(largest, ir::CountElements(arg.type()));
   return largest;
@@ -44,11 +34,10 @@ std::string KindOfConv(const ir::Binding& call) {
 }
 
 std::string KindOf(const ir::Binding& call) {
-  if (IsMatmul(call)) {
-    return Extent(call.var->type.tensor(), -2) == 1 ? "matmul of a row" : "matmul";
-  }
   if (IsConv(call)) return KindOfConv(call);
-  switch (PatternOf(call)) {
+  switch (ir::PatternOf(call)) {
+    case ir::OpPattern::kContraction:
+      return Extent(call.var->type.tensor(), -2) == 1 ? "matmul of a row" : "matmul";
     case ir::OpPattern::kElementwise:
     case ir::OpPattern::kBroadcast:
       return "pointwise";
@@ -70,7 +59,7 @@ std::string OperatorKind(const ir::Function& partition) {
   bool softmax = false;
   for (const ir::Binding& binding : partition.body.bindings) {
     if (binding.kind != ir::Binding::Kind::kCall || binding.args.empty()) continue;
-    products += IsMatmul(binding);
+    products += ir::IsContraction(binding) && !IsConv(binding);
     softmax |= binding.callee == "softmax";
     const double here = WorkOf(binding);
     if (here > work) most = &binding, work = here;

@@ -57,8 +57,7 @@ backend::Tolerance ToleranceOf(const collage::Cover& cover, const ir::IRModule& 
     if (promised.rtol <= usual.rtol && promised.atol <= usual.atol) continue;
     loosest = {std::max(loosest.rtol, promised.rtol), std::max(loosest.atol, promised.atol)};
     for (int position : group.positions) {
-      const ir::OpSchema* schema = ir::OpRegistry::Global().Find(bindings[position].callee);
-      contractions += schema != nullptr && schema->pattern == ir::OpPattern::kContraction;
+      contractions += ir::IsContraction(bindings[position]);
     }
   }
   const double factor = std::sqrt(std::max(1.0, contractions));

@@ -91,6 +91,10 @@ std::vector<double> Attrs::Floats(absl::string_view name) const {
   return Get<std::vector<double>>(*this, name);
 }
 
+const std::vector<std::string>& Attrs::Strings(absl::string_view name) const {
+  return Get<std::vector<std::string>>(*this, name);
+}
+
 int64_t Attrs::IntOr(absl::string_view name, int64_t fallback) const { return Has(name) ? Int(name) : fallback; }
 double Attrs::FloatOr(absl::string_view name, double fallback) const { return Has(name) ? Float(name) : fallback; }
 std::string Attrs::StringOr(absl::string_view name, absl::string_view fallback) const {
@@ -99,6 +103,9 @@ std::string Attrs::StringOr(absl::string_view name, absl::string_view fallback) 
 bool Attrs::BoolOr(absl::string_view name, bool fallback) const { return Has(name) ? Bool(name) : fallback; }
 std::vector<int64_t> Attrs::IntsOr(absl::string_view name, std::vector<int64_t> fallback) const {
   return Has(name) ? Ints(name) : fallback;
+}
+std::vector<std::string> Attrs::StringsOr(absl::string_view name, std::vector<std::string> fallback) const {
+  return Has(name) ? Strings(name) : fallback;
 }
 
 }  // namespace inlay::ir

@@ -45,6 +45,7 @@ class Attrs {
   DType GetDType(absl::string_view name) const;
   const std::vector<int64_t>& Ints(absl::string_view name) const;
   std::vector<double> Floats(absl::string_view name) const;
+  const std::vector<std::string>& Strings(absl::string_view name) const;
 
   // With a default where the attribute is absent.
   int64_t IntOr(absl::string_view name, int64_t fallback) const;
@@ -52,6 +53,7 @@ class Attrs {
   std::string StringOr(absl::string_view name, absl::string_view fallback) const;
   bool BoolOr(absl::string_view name, bool fallback) const;
   std::vector<int64_t> IntsOr(absl::string_view name, std::vector<int64_t> fallback) const;
+  std::vector<std::string> StringsOr(absl::string_view name, std::vector<std::string> fallback) const;
 
   const std::map<std::string, AttrValue, std::less<>>& values() const { return values_; }
   bool operator==(const Attrs& other) const { return values_ == other.values_; }

@@ -54,6 +54,8 @@ bool OverOtherAxes(const Site& site, Attrs* attrs) {
   return site.only_first_batched() && std::find(axes.begin(), axes.end(), 0) == axes.end();
 }
 
+bool Samples(const Site& site, Attrs*) { return site.batched[0] && site.batched[1]; }
+
 bool Transposes(const Site&, Attrs* attrs) { return attrs->Ints("perm")[0] == 0; }
 
 bool Concatenates(const Site& site, Attrs* attrs) {
@@ -61,13 +63,10 @@ bool Concatenates(const Site& site, Attrs* attrs) {
 }
 
 // What an attribute takes of an axis, where that has a name: "dims" beside its numbers.
-std::string FirstName(const Attrs& attrs) {
-  if (!attrs.Has("dims")) return "";
-  return std::get<std::vector<std::string>>(attrs.values().find("dims")->second)[0];
-}
+std::string FirstName(const Attrs& attrs) { return attrs.Has("dims") ? attrs.Strings("dims")[0] : ""; }
 void ClearFirstName(Attrs* attrs) {
   if (!attrs->Has("dims")) return;
-  auto names = std::get<std::vector<std::string>>(attrs->values().find("dims")->second);
+  std::vector<std::string> names = attrs->Strings("dims");
   names[0].clear();
   attrs->Set("dims", std::move(names));
 }
@@ -133,6 +132,7 @@ const Rule* RuleOf(const std::string& op) {
       {"conv_transpose", OfTheFirstAlone},
       {"expand", Expands},
       {"gather", Gathers},
+      {"grid_sample", Samples},
       {"layer_norm", AlongAnotherAxis},
       {"log_softmax", AlongAnotherAxis},
       {"matmul", Multiplies},

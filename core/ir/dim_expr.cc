@@ -463,4 +463,10 @@ absl::StatusOr<int64_t> EvaluateDim(const Dim& dim, const std::map<std::string, 
   return sum;
 }
 
+absl::StatusOr<int64_t> EvaluateDim(const Dim& dim, const std::function<int64_t(const std::string&)>& value_of) {
+  std::map<std::string, int64_t> values;
+  for (const std::string& name : PlainNames(dim)) values[name] = value_of(name);
+  return EvaluateDim(dim, values);
+}
+
 }  // namespace inlay::ir

@@ -8,6 +8,7 @@
 #ifndef INLAY_CORE_IR_DIM_EXPR_H_
 #define INLAY_CORE_IR_DIM_EXPR_H_
 
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -62,6 +63,8 @@ std::vector<std::string> PlainNames(const Dim& dim);
 // The value with every name replaced, opaque parts of these computed (unless they have a value of their own).
 // INVALID_ARGUMENT names the one that is missing.
 absl::StatusOr<int64_t> EvaluateDim(const Dim& dim, const std::map<std::string, int64_t>& values);
+// Every plain name by a function.
+absl::StatusOr<int64_t> EvaluateDim(const Dim& dim, const std::function<int64_t(const std::string&)>& value_of);
 
 }  // namespace inlay::ir
 

@@ -160,4 +160,10 @@ absl::StatusOr<Type> OpRegistry::Infer(absl::string_view op, const std::vector<O
   return type;
 }
 
+OpPattern PatternOf(const Binding& binding) {
+  if (binding.kind != Binding::Kind::kCall) return OpPattern::kOpaque;
+  const OpSchema* schema = OpRegistry::Global().Find(binding.callee);
+  return schema == nullptr ? OpPattern::kOpaque : schema->pattern;
+}
+
 }  // namespace inlay::ir

@@ -71,6 +71,10 @@ class OpRegistry {
   std::map<std::string, OpSchema, std::less<>> schemas_;
 };
 
+// kOpaque: not a call of an operator, or of one that is not registered.
+OpPattern PatternOf(const Binding& binding);
+inline bool IsContraction(const Binding& binding) { return PatternOf(binding) == OpPattern::kContraction; }
+
 struct OpRegistration {
   explicit OpRegistration(OpSchema schema) { OpRegistry::Global().Register(std::move(schema)); }
 };

@@ -155,6 +155,7 @@ TEST(OpsTest, CatalogueIsComplete) {
                                           "full",
                                           "iota",
                                           "resize",
+                                          "grid_sample",
                                           "reverse_sequence",
                                           "lstm",
                                           "gru",
@@ -484,6 +485,12 @@ TEST(OpsTest, RequiredExtents) {
                {"coordinate", std::string("asymmetric")}};
   EXPECT_EQ(required("resize", {n, m, 3}, resize), "-n+2147483647;");
   EXPECT_EQ(required("resize", {n, n, m}, resize), "-n+2147483647;n-1;-n+2147483647;m-1;-m+2147483647;");
+  testing::FunctionBuilder sample;
+  sample.Call("grid_sample",
+              {sample.Param("x", testing::F32({2, n, 7, m})), sample.Param("grid", testing::F32({2, m, 2}))});
+  const std::vector<Dim> pixels = RequiredExtents(sample.function.body.bindings[0]).value();
+  ASSERT_EQ(pixels.size(), 1u);
+  EXPECT_EQ(pixels[0].ToString(), "n-1");
   EXPECT_EQ(required("topk", {n, m}, {{"k", int64_t{5}}, {"axis", int64_t{0}}}), "n-5;");
   EXPECT_EQ(required("topk", {n, 9}, {{"k", int64_t{5}}}), "");
   EXPECT_EQ(required("topk", {n, m}, {{"k", int64_t{-1}}, {"dims", std::vector<std::string>{"m"}}}), "");

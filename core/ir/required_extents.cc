@@ -21,10 +21,7 @@ std::string Shown(absl::string_view text) { return absl::StrCat("'", absl::CEsca
 absl::StatusOr<std::vector<Dim>> OfSlice(const Binding& slice) {
   const std::vector<Dim>&from = slice.args[0].tensor_type().dims, &taken = slice.var->type.tensor().dims;
   const std::vector<int64_t> steps = slice.attrs.IntsOr("steps", std::vector<int64_t>(from.size(), 1));
-  std::vector<std::string> names(from.size());
-  if (slice.attrs.Has("dims")) {
-    names = std::get<std::vector<std::string>>(slice.attrs.values().find("dims")->second);
-  }
+  const std::vector<std::string> names = slice.attrs.StringsOr("dims", std::vector<std::string>(from.size()));
   std::vector<Dim> required;
   for (size_t i = 0; i < from.size(); ++i) {
     if (from[i].is_static() && names[i].empty()) continue;
@@ -76,6 +73,16 @@ absl::StatusOr<std::vector<Dim>> OfResize(const Binding& resize) {
   return required;
 }
 
+// There are pixels: a place outside of x reads one, if only to leave it.
+absl::StatusOr<std::vector<Dim>> OfGridSample(const Binding& sample) {
+  const std::vector<Dim>& dims = sample.args[0].tensor_type().dims;
+  std::vector<Dim> required;
+  for (size_t i = 1; i + 1 < dims.size(); ++i) {
+    INLAY_ASSIGN_OR_RETURN(required.emplace_back(0), AddDims(dims[i], -1));
+  }
+  return required;
+}
+
 // There are as many as are taken.
 absl::StatusOr<std::vector<Dim>> OfTopK(const Binding& topk) {
   const Type& taken = topk.var->type.tuple().fields[0];
@@ -106,6 +113,8 @@ absl::StatusOr<std::vector<Dim>> RequiredExtents(const Binding& binding) {
     INLAY_ASSIGN_OR_RETURN(required, OfPad(binding));
   } else if (binding.IsCall("resize")) {
     INLAY_ASSIGN_OR_RETURN(required, OfResize(binding));
+  } else if (binding.IsCall("grid_sample")) {
+    INLAY_ASSIGN_OR_RETURN(required, OfGridSample(binding));
   } else if (binding.IsCall("topk")) {
     INLAY_ASSIGN_OR_RETURN(required, OfTopK(binding));
   }

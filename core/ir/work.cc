@@ -46,10 +46,19 @@ bool IsLookup(const std::string& op) {
   return op == "gather" || op == "gather_elements" || op == "gather_nd" || op == "slice" || op == "split";
 }
 
+// How many pixels one place of a grid reads.
+int64_t PixelsOfPlace(const Binding& call) {
+  return call.attrs.StringOr("mode", "linear") == "nearest" ? 1 : int64_t{1} << (call.args[0].tensor_type().rank() - 2);
+}
+
 // What a call reads of an argument: less than all where data says which elements.
 Dim ReadBytes(const Binding& call, size_t arg) {
   const Dim all = Bytes(call.args[arg].type());
   if (arg == 0 && IsLookup(call.callee)) return Bytes(call.var->type);
+  if (arg == 0 && call.callee == "grid_sample") {  // no more pixels than all, nor than places ask for
+    const Dim read = Product(Bytes(call.var->type), PixelsOfPlace(call));
+    if (read.is_static() && all.is_static()) return std::min(read.value(), all.value());
+  }
   if (arg == 1 && call.callee == "gather_matmul") {  // no more matrices than there are rows
     const Dim rows = Extent(call.args[0], 0), matrices = Extent(call.args[1], 0);
     if (rows.is_static() && rows.value() < matrices.value()) return all.value() / matrices.value() * rows.value();
@@ -80,17 +89,13 @@ Dim Flops(const Binding& binding) {
   if (binding.kind != Binding::Kind::kCall || binding.args.empty()) return 0;
   const std::string& op = binding.callee;
   const Dim out = Elements(binding.var->type);
-  if (op == "matmul" || op == "matmul_integer" || op == "matmul_nbits" || op == "gather_matmul") {
-    const int rank = binding.args[0].tensor_type().rank();
-    const bool transposed = rank > 1 && binding.attrs.BoolOr("transpose_a", false);
-    return Product(Product(2, out), Extent(binding.args[0], transposed ? -2 : -1));
-  }
   if (op == "conv" || op == "conv_integer") {
     return Product(Product(2, out), Product(binding.args[1].tensor_type(), 1));
   }
   if (op == "conv_transpose") {
     return Product(Product(2, Elements(binding.args[0].type())), Product(binding.args[1].tensor_type(), 1));
   }
+  if (op == "grid_sample") return Product(2 * PixelsOfPlace(binding), out);
   if (op == "lstm" || op == "gru" || op == "rnn") {
     const Dim steps = Product(Extent(binding.args[0], 0), Extent(binding.args[0], 1));
     return Product(Product(2, steps), Sum(Elements(binding.args[1].type()), Elements(binding.args[2].type())));
@@ -100,9 +105,12 @@ Dim Flops(const Binding& binding) {
     for (int64_t extent : binding.attrs.IntsOr("kernel", {})) taps = Product(taps, extent);
     return Product(out, taps);
   }
-  const OpSchema* schema = OpRegistry::Global().Find(op);
-  if (schema == nullptr) return 0;
-  switch (schema->pattern) {
+  switch (PatternOf(binding)) {
+    case OpPattern::kContraction: {
+      const int rank = binding.args[0].tensor_type().rank();
+      const bool transposed = rank > 1 && binding.attrs.BoolOr("transpose_a", false);
+      return Product(Product(2, out), Extent(binding.args[0], transposed ? -2 : -1));
+    }
     case OpPattern::kElementwise:
     case OpPattern::kBroadcast:
       return out;

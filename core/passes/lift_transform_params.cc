@@ -78,9 +78,8 @@ class Lifter {
 
   // Unless it only moves or computes single elements. Gathering them is no faster than a pass over them.
   static bool NeedsPass(const Binding& binding) {
-    return Is(ir::OpPattern::kReduction, binding) || Is(ir::OpPattern::kContraction, binding) ||
-           Is(ir::OpPattern::kOpaque, binding) ||
-           (binding.kind == Binding::Kind::kCall && absl::StartsWith(binding.callee, "gather"));
+    return binding.kind == Binding::Kind::kCall &&
+           (ir::PatternOf(binding) >= ir::OpPattern::kReduction || absl::StartsWith(binding.callee, "gather"));
   }
 
   std::optional<Source> SourceOf(const Binding& binding) const {
@@ -121,13 +120,9 @@ class Lifter {
     }
     if (staying_.contains(var)) {
       Use(binding, &used_in_main_);
-      if (Is(ir::OpPattern::kContraction, binding)) Use(binding, &contracted_in_main_);
+      if (ir::IsContraction(binding)) Use(binding, &contracted_in_main_);
     }
     if (used_in_transform_.contains(var)) Use(binding, &used_in_transform_);
-  }
-
-  static bool Is(ir::OpPattern pattern, const Binding& binding) {
-    return binding.kind == Binding::Kind::kCall && ir::OpRegistry::Global().Find(binding.callee)->pattern == pattern;
   }
 
   static void Use(const Binding& binding, absl::flat_hash_set<const ir::Var*>* users) {

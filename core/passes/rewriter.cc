@@ -134,11 +134,7 @@ Operand Rewriter::AppendBinding(Binding binding) {
   return Operand(added.var);
 }
 
-bool Rewriter::IsPointwise(const Binding& binding) {
-  if (binding.kind != Binding::Kind::kCall) return false;
-  const ir::OpSchema* schema = ir::OpRegistry::Global().Find(binding.callee);
-  return schema != nullptr && schema->pattern <= ir::OpPattern::kBroadcast;
-}
+bool Rewriter::IsPointwise(const Binding& binding) { return ir::PatternOf(binding) <= ir::OpPattern::kBroadcast; }
 
 const Binding* Rewriter::Def(const Operand& operand) const {
   if (!operand.is_var()) return nullptr;

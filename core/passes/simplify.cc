@@ -58,8 +58,8 @@ class Simplifier : public Rewriter {
  protected:
   Replacement Visit(Binding* binding) override {
     if (binding->kind != Binding::Kind::kCall || !binding->var->type.is_tensor()) return absl::nullopt;
-    const ir::OpSchema* schema = ir::OpRegistry::Global().Find(binding->callee);
-    if (schema->pattern == ir::OpPattern::kBroadcast && binding->args.size() >= 2 && binding->callee != "batch_norm") {
+    const bool broadcasts = ir::PatternOf(*binding) == ir::OpPattern::kBroadcast;
+    if (broadcasts && binding->args.size() >= 2 && binding->callee != "batch_norm") {
       INLAY_RETURN_IF_ERROR(DropBroadcasts(binding));
     }
     if (IsCommutative(binding->callee) && IsConstant(binding->args[0]) && !IsConstant(binding->args[1])) {
@@ -68,7 +68,7 @@ class Simplifier : public Rewriter {
     if (binding->args.size() == 1) return VisitUnary(*binding);
     if (binding->callee == "where") return VisitWhere(*binding);
     if (binding->callee == "gather") return VisitGather(*binding);
-    if (binding->args.size() == 2 && schema->pattern == ir::OpPattern::kBroadcast) return VisitBinary(binding);
+    if (binding->args.size() == 2 && broadcasts) return VisitBinary(binding);
     return absl::nullopt;
   }
 

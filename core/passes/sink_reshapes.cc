@@ -38,7 +38,7 @@ class Sinker : public Rewriter {
     const std::string& op = binding->callee;
     if (op == "matmul") return VisitMatmul(*binding);
     if (op == "softmax" || op == "log_softmax" || op == "layer_norm") return VisitLastAxis(*binding);
-    const ir::OpPattern pattern = ir::OpRegistry::Global().Find(op)->pattern;
+    const ir::OpPattern pattern = ir::PatternOf(*binding);
     if (pattern == ir::OpPattern::kElementwise && binding->args.size() == 1) return VisitUnary(*binding);
     if (pattern == ir::OpPattern::kElementwise) return VisitElementwise(*binding);
     if (pattern == ir::OpPattern::kBroadcast && op != "batch_norm" && op != "expand") return VisitElementwise(*binding);

@@ -63,9 +63,9 @@ struct CompilationConfig {
   int NumVariants(const std::string& backend) const;  // codegen targets of that kind; at least 1
   bool ShouldLinkParams() const { return link_params; }
   static constexpr int64_t kDefaultDimHint = 64;
-  int64_t DimHint(const std::string& name) const {
+  int64_t DimHint(const std::string& name, int64_t missing = kDefaultDimHint) const {
     const auto it = dim_hints.find(name);
-    return it == dim_hints.end() ? kDefaultDimHint : it->second;
+    return it == dim_hints.end() ? missing : it->second;
   }
 };
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -123,6 +124,42 @@ def _iota(args, attrs):
     shape, axis = attrs["shape"], attrs["axis"]
     line = np.arange(shape[axis]).reshape([-1 if i == axis % len(shape) else 1 for i in range(len(shape))])
     return np.broadcast_to(line, shape).astype(attrs["dtype"])
+
+
+@op("grid_sample")
+def _grid_sample(args, attrs):
+    x, grid = (wide(a) for a in args)
+    attrs = {"mode": "linear", "coordinate": "half_pixel", "padding": "zeros", **attrs}
+    axes, aligned = x.ndim - 2, attrs["coordinate"] == "align_corners"
+    taps = []  # for each axis: [(pixel, weight)], pixel -1 outside
+    for axis, e in enumerate(x.shape[1:-1]):
+        g = grid[..., axes - 1 - axis]
+        one, e = g.dtype.type(1), g.dtype.type(e)
+        scale, shift = ((e - one) / 2, 0) if aligned else (e / 2, one / 2)
+        at = g if attrs["coordinate"] == "pixel" else (g + one) * scale - shift
+        if attrs["padding"] == "reflection":
+            low, span = (0, e - 1) if aligned else (-0.5, e)
+            with np.errstate(invalid="ignore", divide="ignore"):
+                over = np.abs(at.astype(np.float64) - low)
+                rest, turns = np.fmod(over, span), np.floor(over / span)
+            at = (np.where(turns % 2 == 0, rest, span - rest) + low).astype(g.dtype)
+        if attrs["padding"] != "zeros":
+            at = np.clip(np.where(np.isnan(at), 0, at), 0, e - one).astype(g.dtype)
+        low = np.rint(at) if attrs["mode"] == "nearest" else np.floor(at)
+        with np.errstate(invalid="ignore"):
+            part = (at - low).astype(np.float64)
+        each = [(low, None)] if attrs["mode"] == "nearest" else [(low, 1 - part), (low + one, part)]
+        inside = [(place >= 0) & (place <= e - one) for place, _ in each]
+        taps.append([(np.where(k, p, -1).astype(np.int64), w) for (p, w), k in zip(each, inside, strict=True)])
+    batch = np.arange(len(x)).reshape(-1, *[1] * (grid.ndim - 2))
+    total = np.zeros((*grid.shape[:-1], x.shape[-1]))
+    for corner in itertools.product(*taps):
+        pixels = x[(batch, *(p for p, _ in corner))].astype(np.float64)
+        pixels = np.where(np.all([p >= 0 for p, _ in corner], axis=0)[..., None], pixels, 0)
+        for _, w in corner:
+            pixels = pixels if w is None else pixels * w[..., None]
+        total = total + pixels
+    return narrow(total, args[0].dtype)
 
 
 @op("reverse_sequence")

@@ -1,3 +1,4 @@
+#include "absl/strings/str_cat.h"
 #include "core/backend/testing/cases.h"
 
 namespace inlay::backend::testing {
@@ -35,6 +36,15 @@ void AddNorms(std::vector<Case>* cases) {
   for (int i = 0; i < 4; ++i) args.push_back(d.Weight({11}));
   cases->push_back(d.Done("batch_norm", {d.Op("batch_norm", args)}));
   cases->back().low = 0.1;
+}
+
+void AddSample(const std::string& mode, const std::string& coordinate, const std::string& padding, const Shape& x_shape,
+               const Shape& grid_shape, std::vector<Case>* cases) {
+  CaseBuilder b;
+  auto x = b.In(x_shape), grid = b.In(grid_shape);
+  auto y = b.Op("grid_sample", {x, grid}, {{"mode", mode}, {"coordinate", coordinate}, {"padding", padding}});
+  cases->push_back(
+      b.Done(absl::StrCat("grid_sample_", x_shape.size() - 2, "d_", mode, "_", coordinate, "_", padding), {y}));
 }
 
 }  // namespace
@@ -122,6 +132,14 @@ void AddOtherCases(std::vector<Case>* cases) {
     cases->push_back(b.Done("concat", {b.Op("concat", {x, y, z}, {{"axis", int64_t{1}}})}));
   }
   AddTransposedImages(cases);
+  for (const char* mode : {"linear", "nearest"}) {
+    for (const char* padding : {"zeros", "border", "reflection"}) {
+      AddSample(mode, "half_pixel", padding, {2, 7, 9, 19}, {2, 5, 3, 2}, cases);
+    }
+  }
+  AddSample("linear", "align_corners", "reflection", {1, 6, 1, 3}, {1, 11, 2}, cases);
+  AddSample("linear", "pixel", "zeros", {3, 4, 32}, {3, 13, 1}, cases);
+  AddSample("linear", "align_corners", "zeros", {1, 3, 4, 5, 8}, {1, 6, 2, 3}, cases);
 }
 
 }  // namespace inlay::backend::testing

@@ -79,6 +79,47 @@ void Gather(const RefCall& call) {
   });
 }
 
+// Where a place of the grid is, in pixels of one axis; moved into x where padding says so.
+double PlaceOf(const ir::Attrs& attrs, double g, double pixels) {
+  const std::string &coordinate = attrs.String("coordinate"), &padding = attrs.String("padding");
+  const bool aligned = coordinate == "align_corners";
+  double at = aligned ? (g + 1) * (pixels - 1) / 2 : coordinate == "pixel" ? g : ((g + 1) * pixels - 1) / 2;
+  if (padding == "zeros") return at;
+  if (padding == "reflection") {
+    const double low = aligned ? 0 : -0.5, high = pixels - 1 - low;
+    while (high > low && (at < low || at > high)) at = at < low ? 2 * low - at : 2 * high - at;
+  }
+  return std::min(std::max(at, 0.0), pixels - 1);
+}
+
+void GridSample(const RefCall& call) {
+  const Shape x = call.arg(0).type.Shape(), grid = call.arg(1).type.Shape();
+  const size_t axes = x.size() - 2;
+  const bool nearest = call.attrs.String("mode") == "nearest";
+  int64_t i = 0;
+  ForEach(call.out->type.Shape(), [&](const Index& at) {
+    std::vector<double> places;
+    for (size_t axis = 0; axis < axes; ++axis) {
+      Index place(at.begin(), at.end() - 1);
+      place.push_back(static_cast<int64_t>(axes - 1 - axis));
+      places.push_back(PlaceOf(call.attrs, call.arg(1).values[Offset(grid, place)], static_cast<double>(x[axis + 1])));
+    }
+    double sum = 0;
+    ForEach(Shape(x.begin() + 1, x.end() - 1), [&](const Index& pixel) {
+      double weight = 1;
+      for (size_t axis = 0; axis < axes; ++axis) {
+        const double distance = std::abs((nearest ? std::nearbyint(places[axis]) : places[axis]) - pixel[axis]);
+        weight *= nearest ? distance == 0 : std::max(0.0, 1 - distance);
+      }
+      Index from = {at[0]};
+      from.insert(from.end(), pixel.begin(), pixel.end());
+      from.push_back(at.back());
+      sum += weight * call.arg(0).values[Offset(x, from)];
+    });
+    call.out->values[i++] = sum;
+  });
+}
+
 }  // namespace
 
 void AddMovementOps(std::map<std::string, RefOp>* ops) {
@@ -89,6 +130,7 @@ void AddMovementOps(std::map<std::string, RefOp>* ops) {
   (*ops)["slice"] = Slice;
   (*ops)["pad"] = Pad;  // of mode "constant"
   (*ops)["gather"] = Gather;
+  (*ops)["grid_sample"] = GridSample;
 }
 
 }  // namespace inlay::backend::testing

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
+#include "core/ir/op_registry.h"
 #include "core/ir/work.h"
 
 namespace inlay::csource {
@@ -16,9 +17,7 @@ bool IsOneOf(const std::string& op, std::initializer_list<absl::string_view> nam
 
 double FlopsOf(const ir::Binding& call) {
   if (call.kind != ir::Binding::Kind::kCall || call.args.empty()) return 0;
-  if (IsOneOf(call.callee, {"matmul", "matmul_integer", "matmul_nbits", "gather_matmul", "conv", "conv_integer",
-                            "conv_transpose", "max_pool", "avg_pool"}))
-    return ir::CountFlops(call);
+  if (ir::IsContraction(call) || IsOneOf(call.callee, {"max_pool", "avg_pool"})) return ir::CountFlops(call);
   const double out = ir::CountElements(call.var->type), first = ir::CountElements(call.args[0].type());
   if (IsOneOf(call.callee,
               {"exp", "log", "tanh", "erf", "sigmoid", "gelu", "silu", "softplus", "elu", "softmax", "log_softmax"})) {
@@ -31,9 +30,7 @@ double FlopsOf(const ir::Binding& call) {
 // pointwise chains and rows at 0.4, scalar loops not even at that of one lane.
 double CyclesOf(const ir::Binding& call, double lanes) {
   const double flops = FlopsOf(call);
-  if (IsOneOf(call.callee,
-              {"matmul", "matmul_integer", "matmul_nbits", "gather_matmul", "conv", "conv_integer", "conv_transpose"}))
-    return flops / (2 * 2 * lanes * 0.5);
+  if (ir::IsContraction(call)) return flops / (2 * 2 * lanes * 0.5);
   if (IsOneOf(call.callee, {"max_pool", "avg_pool", "transpose"})) return flops / 0.2;
   return flops / (0.4 * lanes);
 }

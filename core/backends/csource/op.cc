@@ -36,6 +36,7 @@ const OpTable& Ops() {
     AddReductions(table);
     AddNormalisation(table);
     AddPooling(table);
+    AddSampling(table);
     AddContractions(table);
     return table;
   }();

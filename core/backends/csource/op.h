@@ -51,6 +51,7 @@ void AddMovement(OpTable* ops);
 void AddReductions(OpTable* ops);
 void AddNormalisation(OpTable* ops);
 void AddPooling(OpTable* ops);
+void AddSampling(OpTable* ops);
 void AddContractions(OpTable* ops);
 
 }  // namespace inlay::csource

@@ -45,18 +45,17 @@ double FlopsOf(const ir::Binding& binding) {
   if (binding.kind != ir::Binding::Kind::kCall || binding.args.empty()) return 0;
   const std::string& op = binding.callee;
   double out = ir::CountElements(binding.var->type);
-  static const auto* defined = new std::vector<std::string>{
-      "matmul",         "matmul_integer", "matmul_nbits", "gather_matmul", "conv",     "conv_integer",
-      "conv_transpose", "lstm",           "gru",          "rnn",           "max_pool", "avg_pool"};
-  if (std::find(defined->begin(), defined->end(), op) != defined->end()) return ir::CountFlops(binding);
+  static const auto* defined = new std::vector<std::string>{"lstm", "gru", "rnn", "max_pool", "avg_pool"};
+  if (ir::IsContraction(binding) || std::find(defined->begin(), defined->end(), op) != defined->end()) {
+    return ir::CountFlops(binding);
+  }
   if (op == "softmax" || op == "log_softmax") return 20 * out;
   if (op == "layer_norm") return 8 * out;
   static const auto* expensive =
       new std::vector<std::string>{"exp", "log", "tanh", "erf", "sigmoid", "gelu", "silu", "softplus", "elu"};
   if (std::find(expensive->begin(), expensive->end(), op) != expensive->end()) return 20 * out;
   // What takes some elements of a table need not read the others; a reduction reads all.
-  const ir::OpSchema* schema = ir::OpRegistry::Global().Find(op);
-  if (schema != nullptr && schema->pattern <= ir::OpPattern::kInjective) return out;
+  if (ir::PatternOf(binding) <= ir::OpPattern::kInjective) return out;
   return std::max(out, ir::CountElements(binding.args[0].type()));
 }
 

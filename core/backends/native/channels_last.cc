@@ -37,10 +37,8 @@ bool IsTranspose(const Binding& call, Dims (*perm)(int)) {
 }
 
 bool IsElementwise(const Binding& call) {
-  if (call.kind != Binding::Kind::kCall || !IsImage(call.var->type)) return false;
-  if (call.callee == "batch_norm" || call.callee == "expand") return false;  // they know which axis is which
-  const ir::OpSchema* schema = ir::OpRegistry::Global().Find(call.callee);
-  return schema != nullptr && schema->pattern <= ir::OpPattern::kBroadcast;
+  if (call.IsCall("batch_norm") || call.IsCall("expand")) return false;  // they know which axis is which
+  return ir::PatternOf(call) <= ir::OpPattern::kBroadcast && IsImage(call.var->type);
 }
 
 bool IsOfShape(const Operand& operand, const ir::Type& type) {

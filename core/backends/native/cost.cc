@@ -151,12 +151,10 @@ double Cycles(const ir::Binding& call, double lanes, const CpuFeatures& cpu) {
   if (op == "conv") return flops / (peak * PartOfPeak(call));
   if (op == "lstm" || op == "gru" || op == "rnn") return flops / (peak * kRecurrent);
   if (op == "max_pool" || op == "avg_pool") return PoolCycles(call, lanes);
-  const ir::OpSchema* schema = ir::OpRegistry::Global().Find(op);
-  const bool contracts = schema != nullptr && schema->pattern == ir::OpPattern::kContraction;
-  if (contracts) return flops / (peak * kProduct);
+  const ir::OpPattern pattern = ir::PatternOf(call);
+  if (pattern == ir::OpPattern::kContraction) return flops / (peak * kProduct);
   // exp and its kin are counted as 20 operations each; fused multiply-adds do them in half as many.
-  const bool series =
-      schema != nullptr && schema->pattern <= ir::OpPattern::kBroadcast && flops > ir::CountElements(call.var->type);
+  const bool series = pattern <= ir::OpPattern::kBroadcast && flops > ir::CountElements(call.var->type);
   return flops / (lanes * (series ? 2 * kPointwise : kPointwise));
 }
 

@@ -22,6 +22,7 @@ const LoweringTable& Lowerings() {
     RegisterAttention(t);
     RegisterPooling(t);
     RegisterResize(t);
+    RegisterGridSample(t);
     RegisterRecurrent(t);
     RegisterTopK(t);
     return t;

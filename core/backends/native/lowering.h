@@ -72,6 +72,7 @@ void RegisterContractions(LoweringTable* table);
 void RegisterAttention(LoweringTable* table);
 void RegisterPooling(LoweringTable* table);
 void RegisterResize(LoweringTable* table);
+void RegisterGridSample(LoweringTable* table);
 void RegisterRecurrent(LoweringTable* table);
 void RegisterTopK(LoweringTable* table);
 

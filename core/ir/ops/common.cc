@@ -108,13 +108,10 @@ absl::StatusOr<std::vector<Dim>> Broadcast(const std::vector<Dim>& a, const std:
 
 absl::StatusOr<std::vector<Dim>> ShapeAttr(const InferContext& ctx, int* rest, const std::string& attr) {
   std::vector<int64_t> shape = ctx.attrs.Ints(attr);
-  std::vector<std::string> names(shape.size());
-  if (ctx.attrs.Has("dims")) {
-    names = std::get<std::vector<std::string>>(ctx.attrs.values().find("dims")->second);
-    if (names.size() != shape.size()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("attribute 'dims' has ", names.size(), " elements and '", attr, "' ", shape.size()));
-    }
+  std::vector<std::string> names = ctx.attrs.StringsOr("dims", std::vector<std::string>(shape.size()));
+  if (names.size() != shape.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("attribute 'dims' has ", names.size(), " elements and '", attr, "' ", shape.size()));
   }
   std::vector<Dim> dims;
   bool open = false;
@@ -154,7 +151,7 @@ absl::StatusOr<std::vector<Dim>> ShapeAttr(const InferContext& ctx, int* rest, c
 absl::StatusOr<Dim> ExtentAttr(const InferContext& ctx, const std::string& attr) {
   Dim extent = ctx.attrs.Int(attr);
   if (ctx.attrs.Has("dims")) {
-    const std::vector<std::string> names = std::get<std::vector<std::string>>(ctx.attrs.values().find("dims")->second);
+    const std::vector<std::string> names = ctx.attrs.Strings("dims");
     if (extent != Dim(-1) || names.size() != 1 || names[0].empty() || names[0].size() > kMaxText) {
       return absl::InvalidArgumentError(absl::StrCat("attribute 'dims' has ", names.size(), " elements and '", attr,
                                                      "' is ", extent.ToString(), "; it must be -1, and have a name"));

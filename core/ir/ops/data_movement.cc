@@ -116,8 +116,7 @@ absl::StatusOr<Type> InferSlice(const InferContext& ctx) {
   INLAY_ASSIGN_OR_RETURN(std::vector<int64_t> begins, CompleteInts(ctx, "begins", x.rank(), 0, INT64_MIN));
   INLAY_ASSIGN_OR_RETURN(std::vector<int64_t> ends, CompleteInts(ctx, "ends", x.rank(), INT64_MAX, INT64_MIN));
   INLAY_ASSIGN_OR_RETURN(std::vector<int64_t> steps, CompleteInts(ctx, "steps", x.rank(), 1, INT64_MIN));
-  std::vector<std::string> names(x.rank());
-  if (ctx.attrs.Has("dims")) names = std::get<std::vector<std::string>>(ctx.attrs.values().find("dims")->second);
+  std::vector<std::string> names = ctx.attrs.StringsOr("dims", std::vector<std::string>(x.rank()));
   if (static_cast<int>(names.size()) != x.rank()) {
     return absl::InvalidArgumentError(
         absl::StrCat("attribute 'dims' has ", names.size(), " elements for ", x.ToString()));

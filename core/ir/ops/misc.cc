@@ -1,4 +1,5 @@
-// Operators that make tensors or resample them: full, iota, resize, reverse_sequence (OPS.md, "Moving data").
+// Operators that make tensors or resample them: full, iota, resize, grid_sample, reverse_sequence (OPS.md, "Moving
+// data").
 #include <cmath>
 
 #include "core/ir/ops/common.h"
@@ -65,6 +66,26 @@ absl::StatusOr<Type> InferResize(const InferContext& ctx) {
   return Type(TensorType{x.dtype, std::move(dims)});
 }
 
+absl::StatusOr<Type> InferGridSample(const InferContext& ctx) {
+  const TensorType &x = ctx.arg(0), &grid = ctx.arg(1);
+  INLAY_RETURN_IF_ERROR(CheckDType(ctx, 0, DTypes::kF));
+  INLAY_RETURN_IF_ERROR(CheckSameDType(ctx));
+  const int axes = x.rank() - 2;
+  if (axes < 1 || axes > 3) {
+    return absl::InvalidArgumentError(absl::StrCat("x is ", x.ToString(), "; it must have 1 to 3 spatial axes"));
+  }
+  if (grid.rank() < 2 || grid.dims[0] != x.dims[0] || grid.dims.back() != Dim(axes)) {
+    return absl::InvalidArgumentError(absl::StrCat("the grid is ", grid.ToString(), "; for ", x.ToString(),
+                                                   " it must be [", x.dims[0].ToString(), ", ..., ", axes, "]"));
+  }
+  for (int axis = 1; axis <= axes; ++axis) {
+    if (x.dims[axis] == Dim(0)) return absl::InvalidArgumentError(absl::StrCat(x.ToString(), " has no pixels"));
+  }
+  std::vector<Dim> dims(grid.dims.begin(), grid.dims.end() - 1);
+  dims.push_back(x.dims.back());
+  return Type(TensorType{x.dtype, std::move(dims)});
+}
+
 absl::StatusOr<Type> InferReverseSequence(const InferContext& ctx) {
   const TensorType& x = ctx.arg(0);
   INLAY_ASSIGN_OR_RETURN(int batch, CanonicalAxis(ctx, "batch_axis", x.rank()));
@@ -92,6 +113,11 @@ INLAY_REGISTER_OP(Schema(
      Choice("nearest_mode", "round_prefer_floor", {"round_prefer_floor", "round_prefer_ceil", "floor", "ceil"}),
      WithDefault("cubic_coeff", AttrKind::kFloat, -0.75), WithDefault("exclude_outside", AttrKind::kBool, false)},
     OpPattern::kOpaque, InferResize));
+INLAY_REGISTER_OP(Schema("grid_sample", 2, 2,
+                         {Choice("mode", "linear", {"linear", "nearest"}),
+                          Choice("coordinate", "half_pixel", {"half_pixel", "align_corners", "pixel"}),
+                          Choice("padding", "zeros", {"zeros", "border", "reflection"})},
+                         OpPattern::kOpaque, InferGridSample));
 INLAY_REGISTER_OP(Schema("reverse_sequence", 2, 2,
                          {WithDefault("batch_axis", AttrKind::kInt, int64_t{1}),
                           WithDefault("time_axis", AttrKind::kInt, int64_t{0})},

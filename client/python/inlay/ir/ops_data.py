@@ -188,6 +188,20 @@ def _resize(args, attrs):
     return TensorType.of(args[0].dtype, attrs["sizes"])
 
 
+@op("grid_sample", mode=("string", "linear"), coordinate=("string", "half_pixel"), padding=("string", "zeros"))
+def _grid_sample(args, attrs):
+    _count(args, 2)
+    x, grid = args
+    _same_dtype(args)
+    _dtype(x, FLOATS)
+    axes = x.rank - 2
+    if not 1 <= axes <= 3 or 0 in x.shape[1:-1]:
+        raise ValueError(f"{x} has no pixels along 1 to 3 axes")
+    if grid.rank < 2 or grid.shape[0] != x.shape[0] or grid.shape[-1] != axes:
+        raise ValueError(f"the grid {grid} for {x} is not [{x.shape[0]}, ..., {axes}]")
+    return TensorType(x.dtype, (*grid.shape[:-1], x.shape[-1]))
+
+
 @op("reverse_sequence", batch_axis=("int", 1), time_axis=("int", 0))
 def _reverse_sequence(args, attrs):
     _count(args, 2)

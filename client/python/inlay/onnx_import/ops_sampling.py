@@ -1,10 +1,13 @@
-"""Reading an image at fractional places: GridSample, RoiAlign, DeformConv. All gather rows of the channels-last image."""
+"""Reading an image at fractional places: GridSample, RoiAlign, DeformConv. All read rows of the channels-last image."""
 
 from __future__ import annotations
 
 import itertools
 import math
 
+import numpy as np
+
+from inlay.ir.types import numpy_dtype
 from inlay.onnx_import.registry import NodeContext, converter
 from inlay.onnx_import.value import Unsupported, Value
 
@@ -85,15 +88,26 @@ def grid_sample(ctx: NodeContext) -> Value:
         raise Unsupported(f"mode {mode!r}, padding_mode {padding!r}")
     if not x.is_float:
         raise Unsupported(f"sampling of {x.dtype}")
+    count = x.rank - 2
+    if not 1 <= count <= 3 or grid.rank != x.rank or grid.shape[-1] != count or grid.shape[0] != x.shape[0]:
+        raise Unsupported(f"a grid of shape {list(grid.shape)} for {list(x.shape)}")
+    if mode == "cubic":
+        return _cubic_sample(ctx, x, grid, padding, align)
+    dtype = max(x.dtype, grid.dtype, key=lambda name: numpy_dtype(name).itemsize)
+    rows = ctx.cast(ctx.transpose(x, [0, *range(2, x.rank), 1]), dtype)
+    coordinate = "align_corners" if align else "half_pixel"
+    y = ctx.op("grid_sample", rows, ctx.cast(grid, dtype), mode=mode, coordinate=coordinate, padding=padding)
+    return ctx.transpose(ctx.cast(y, x.dtype), [0, y.rank - 1, *range(1, y.rank - 1)])
+
+
+def _cubic_sample(ctx: NodeContext, x: Value, grid: Value, padding: str, align: bool) -> Value:
     image, places = Image(ctx, x), ctx.static_shape(grid, "GridSample")
     count = len(image.spatial)
-    if places[-1] != count or len(places) != count + 2 or places[0] != image.batch:
-        raise Unsupported(f"a grid of shape {places} for {list(x.shape)}")
     parts = ctx.op("split", grid, axis=len(places) - 1, sizes=[1] * count) if count > 1 else (grid,)
-    axes = []  # for each spatial axis: [(integer coordinate, weight or None, mask or None)]
+    axes = []  # for each spatial axis: [(integer coordinate, weight, mask or None)]
     for extent, part in zip(image.spatial, reversed(parts)):
         place = ctx.reshape(part, places[:-1])
-        axes.append(_axis_taps(ctx, place, extent, mode, padding, align))
+        axes.append(_cubic_taps(ctx, place, extent, padding, align))
     batch = ctx.op("iota", shape=[places[0], *[1] * count], axis=0, dtype="i64")
     total: Value | None = None
     for taps in itertools.product(*axes):
@@ -101,8 +115,7 @@ def grid_sample(ctx: NodeContext) -> Value:
         for _, weight, mask in taps:
             if mask is not None:
                 pixel = ctx.op("where", _last(ctx, mask), pixel, ctx.like(0, pixel))
-            if weight is not None:
-                pixel = ctx.op("mul", pixel, _last(ctx, ctx.cast(weight, x.dtype)))
+            pixel = ctx.op("mul", pixel, _last(ctx, ctx.cast(weight, x.dtype)))
         total = pixel if total is None else ctx.op("add", total, pixel)
     assert total is not None
     return ctx.transpose(total, [0, total.rank - 1, *range(1, total.rank - 1)])
@@ -113,35 +126,27 @@ def _last(ctx: NodeContext, x: Value) -> Value:
     return ctx.reshape(x, [*x.shape, 1])
 
 
-def _axis_taps(ctx: NodeContext, place: Value, extent: int, mode: str, padding: str, align: bool) -> list[tuple]:
+def _cubic_taps(ctx: NodeContext, place: Value, extent: int, padding: str, align: bool) -> list[tuple]:
     """The pixels that count along one axis. place: normalised to [-1, 1]."""
     low, high = (0.0, extent - 1.0) if align else (-0.5, extent - 0.5)
     # [-1, 1] maps to [low, high].
     at = ctx.op("mul", _shift(ctx, place, 1.0), ctx.like((high - low) / 2, place))
     at = _shift(ctx, at, low)
-    if mode == "nearest":
-        at = ctx.op("round", at)
     if padding == "border":
         at = ctx.op("where", _between(ctx, at, low, high), at, _clip(ctx, at, 0, extent - 1))
     elif padding == "reflection":
         at = _reflect(ctx, at, low, high)
-    floor = at if mode == "nearest" else ctx.op("floor", at)
+    floor = ctx.op("floor", at)
     part = ctx.op("sub", at, floor)
     taps = []
-    for tap in {"nearest": [0], "linear": [0, 1], "cubic": [-1, 0, 1, 2]}[mode]:
+    for tap in (-1, 0, 1, 2):
         index = _shift(ctx, floor, float(tap)) if tap else floor
         mask = _between(ctx, index, 0, extent - 1) if padding == "zeros" else None
         if padding == "reflection":
             index = _reflect(ctx, index, low, high)
         # Clipped as a float: a place far outside (or NaN) must not overflow the integer.
         index = ctx.cast(_clip(ctx, index, 0, extent - 1), "i64")
-        if mode == "nearest":
-            weight = None
-        elif mode == "linear":
-            weight = part if tap else _minus(ctx, 1.0, part)
-        else:
-            weight = _cubic_weight(ctx, part, tap)
-        taps.append((index, weight, mask))
+        taps.append((index, _cubic_weight(ctx, part, tap), mask))
     return taps
 
 
@@ -149,77 +154,38 @@ def _axis_taps(ctx: NodeContext, place: Value, extent: int, mode: str, padding: 
 def deform_conv(ctx: NodeContext) -> Value:
     """Every tap of the kernel reads the image (bilinear, zeros outside) at its place plus an offset; then a matmul."""
     x, w, offset = ctx[0], ctx[1], ctx[2]
-    n, channels = ctx.static_shape(x, "DeformConv")[:2]
+    n, channels, *extents = ctx.static_shape(x, "DeformConv")
+    filters, *_ = ctx.static_shape(w, "DeformConv")
     kernel = ctx.static_shape(w, "DeformConv")[2:]
     if len(kernel) != 2 or ctx.attr("kernel_shape", kernel) != kernel:
         raise Unsupported(f"a kernel of {kernel}")
     strides, dilations = ctx.attr("strides") or [1, 1], ctx.attr("dilations") or [1, 1]
     pads, groups, parts = ctx.attr("pads") or [0] * 4, ctx.attr("group", 1), ctx.attr("offset_group", 1)
     out = ctx.static_shape(offset, "DeformConv")[2:]
-    taps = kernel[0] * kernel[1]
+    taps, pixels = kernel[0] * kernel[1], out[0] * out[1]
     shape = [n, parts, *kernel, 2, *out]
     if math.prod(shape) != ctx.numel(offset) or channels % parts or channels % groups:
         raise Unsupported(f"offsets {list(offset.shape)} in {parts} groups for {list(x.shape)}")
-    moved = ctx.op("split", ctx.reshape(offset, shape), axis=4, sizes=[1, 1])
-    places = []
-    for i in range(2):
-        tap = ctx.op("iota", shape=[1, 1, *(k if j == i else 1 for j, k in enumerate(kernel)), 1, 1], axis=2 + i,
-                     dtype=x.dtype)  # fmt: skip
-        start = ctx.op("iota", shape=[1, 1, 1, 1, *(o if j == i else 1 for j, o in enumerate(out))], axis=4 + i,
-                       dtype=x.dtype)  # fmt: skip
-        base = ctx.op("add", ctx.op("mul", tap, ctx.like(dilations[i], tap)),
-                      _shift(ctx, ctx.op("mul", start, ctx.like(strides[i], start)), -float(pads[i])))  # fmt: skip
-        places.append(ctx.op("add", ctx.reshape(moved[i], [n, parts, *kernel, *out]), base))
-    columns = _sampled_groups(ctx, x, places, parts)  # [N, C, taps, out...]
+    moved = ctx.transpose(ctx.reshape(offset, shape), [0, 1, 5, 6, 2, 3, 4])  # [n, parts, *out, *kernel, y and x]
+    starts = np.stack(np.meshgrid(*(np.arange(o) * s - p for o, s, p in zip(out, strides, pads)), indexing="ij"), -1)
+    steps = np.stack(np.meshgrid(*(np.arange(k) * d for k, d in zip(kernel, dilations)), indexing="ij"), -1)
+    places = ctx.op("add", ctx.op("add", moved, ctx.like(steps, moved)), ctx.like(starts[:, :, None, None], moved))
+    y_last = ctx.op("concat", *reversed(ctx.op("split", places, axis=6, sizes=[1, 1])), axis=6)
+    rows = ctx.transpose(ctx.reshape(x, [n, parts, channels // parts, *extents]), [0, 1, 3, 4, 2])
+    columns = ctx.op("grid_sample", ctx.reshape(rows, [n * parts, *extents, channels // parts]),
+                     ctx.reshape(y_last, [n * parts, *out, taps, 2]), coordinate="pixel")  # fmt: skip
     if ctx.has(4):
-        mask = ctx.reshape(ctx[4], [n, parts, 1, taps, *out])
-        grouped = ctx.reshape(columns, [n, parts, channels // parts, taps, *out])
-        columns = ctx.op("mul", grouped, mask)
-    size = out[0] * out[1]
-    columns = ctx.reshape(columns, [n, groups, channels // groups * taps, size])
-    weights = ctx.reshape(w, [groups, ctx.static_shape(w, "DeformConv")[0] // groups, channels // groups * taps])
-    y = ctx.reshape(ctx.op("matmul", weights, columns), [n, w.shape[0], *out])
-    return ctx.op("add", y, ctx.reshape(ctx[3], [w.shape[0], 1, 1])) if ctx.has(3) else y
-
-
-def _sampled_groups(ctx: NodeContext, x: Value, places: list[Value], parts: int) -> Value:
-    n, channels, *extents = ctx.static_shape(x, "DeformConv")
-    _, _, kh, kw, *out = ctx.static_shape(places[0], "DeformConv")
-    pieces = []
-    for g in range(parts):
-        each = channels // parts
-        begins, ends = [0, g * each, 0, 0], [n, (g + 1) * each, *extents]
-        image = Image(ctx, ctx.op("slice", x, begins=begins, ends=ends, steps=[1] * 4))
-        taps = []
-        for place, extent in zip(places, extents):
-            own = ctx.op("slice", place, begins=[0, g, 0, 0, 0, 0], ends=[n, g + 1, kh, kw, *out], steps=[1] * 6)
-            taps.append(_linear_taps(ctx, ctx.reshape(own, [n, kh * kw, *out]), extent))
-        batch = ctx.op("iota", shape=[n, 1, 1, 1], axis=0, dtype="i64")
-        pieces.append(_blend(ctx, image, batch, taps))
-    joined = pieces[0] if parts == 1 else ctx.op("concat", *pieces, axis=4)
-    return ctx.transpose(joined, [0, 4, 1, 2, 3])
-
-
-def _linear_taps(ctx: NodeContext, at: Value, extent: int) -> list[tuple[Value, Value]]:
-    """(index, weight) of the two neighbours; 0 outside the image."""
-    floor = ctx.op("floor", at)
-    part = ctx.op("sub", at, floor)
-    taps = []
-    for tap in (0, 1):
-        index = _shift(ctx, floor, float(tap)) if tap else floor
-        weight = part if tap else _minus(ctx, 1.0, part)
-        weight = ctx.op("where", _between(ctx, index, 0, extent - 1), weight, ctx.like(0, weight))
-        taps.append((ctx.cast(_clip(ctx, index, 0, extent - 1), "i64"), weight))
-    return taps
-
-
-def _blend(ctx: NodeContext, image: Image, batch: Value, taps: list[list[tuple[Value, Value]]]) -> Value:
-    total: Value | None = None
-    for (iy, wy), (ix, wx) in itertools.product(*taps):
-        term = ctx.op("mul", image.at(batch, [iy, ix]), _last(ctx, ctx.op("mul", wy, wx)))
-        total = term if total is None else ctx.op("add", total, term)
-    assert total is not None
-    return total
+        mask = ctx.transpose(ctx.reshape(ctx[4], [n, parts, taps, *out]), [0, 1, 3, 4, 2])
+        columns = ctx.op("mul", columns, ctx.reshape(mask, [n * parts, *out, taps, 1]))
+    columns = ctx.transpose(ctx.reshape(columns, [n, parts, pixels, taps, channels // parts]), [0, 2, 3, 1, 4])
+    columns = ctx.transpose(ctx.reshape(columns, [n, pixels, taps, groups, channels // groups]), [0, 3, 1, 2, 4])
+    weights = ctx.transpose(ctx.reshape(w, [groups, filters // groups, channels // groups, taps]), [0, 3, 2, 1])
+    depth = taps * (channels // groups)
+    y = ctx.op("matmul", ctx.reshape(columns, [n, groups, pixels, depth]),
+               ctx.reshape(weights, [groups, depth, filters // groups]))  # fmt: skip
+    if ctx.has(3):
+        y = ctx.op("add", y, ctx.reshape(ctx[3], [groups, 1, filters // groups]))
+    return ctx.reshape(ctx.transpose(y, [0, 1, 3, 2]), [n, filters, *out])
 
 
 @converter("RoiAlign")

@@ -43,7 +43,12 @@ def table() -> dict[Any, Callable]:
         if isinstance(op, torch._ops.OpOverload) and f.__module__.startswith("torch._decomp")
     }
     chosen.update(dict(torch.export.default_decompositions().items()))
-    return {op: f for op, f in chosen.items() if not kept(op) and str(op) not in _NEVER}
+    taken_apart = {op: f for op, f in chosen.items() if not kept(op) and str(op) not in _NEVER}
+    cubic = torch.ops.aten.grid_sampler_2d.default
+    taken_apart[cubic] = lambda x, grid, mode, *rest: (
+        chosen[cubic](x, grid, mode, *rest) if mode == 2 else NotImplemented
+    )
+    return taken_apart
 
 
 @functools.cache

@@ -268,3 +268,17 @@ def upsample_antialiased(ctx: NodeContext, x: Var, size: Any, align: bool, *scal
         y = ctx.op("matmul", ctx.transpose(y, perm), ctx.like(matrix, y))
         y = ctx.transpose(y, [perm.index(i) for i in range(4)])
     return ctx.narrow(y)
+
+
+@converter("grid_sampler_2d.default", "grid_sampler_3d.default")
+def grid_sampler(ctx: NodeContext, x: Var, grid: Var, mode: int, padding: int, align: bool) -> Var:
+    """Cubic ones are taken apart before (decompose.py)."""
+    y = ctx.op(
+        "grid_sample",
+        ctx.transpose(x, [0, *range(2, x.rank), 1]),
+        grid,
+        mode=("linear", "nearest")[mode],
+        coordinate="align_corners" if align else "half_pixel",
+        padding=("zeros", "border", "reflection")[padding],
+    )
+    return ctx.transpose(y, [0, y.rank - 1, *range(1, y.rank - 1)])

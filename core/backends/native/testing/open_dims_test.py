@@ -740,3 +740,25 @@ def test_what_has_no_code_is_refused_by_name(s):
     )
     (message,) = s.run(TARGETS[0][0])
     assert "UNIMPLEMENTED" in message and "'conv_transpose'" in message and "'length'" in message
+
+
+def test_grid_sample(s):
+    """Images of any size and number, any number of places, and channels."""
+    for label, x, grid in (
+        ("places", ("n", 6, 5, 24), ("n", "q", 4, 2)),
+        ("image", (2, "n", "m", 19), (2, 7, "q", 2)),
+        ("channels", (1, "n", 6, "q"), (1, 9, "m", 2)),
+        ("cube", (1, "n", 3, "m", 8), (1, "q", 3)),
+    ):
+        for padding in "zeros", "border", "reflection":
+            for coordinate in "half_pixel", "align_corners":
+                s.open(
+                    f"{label}{padding}{coordinate}",
+                    [x, grid],
+                    lambda b, lookup, x, g, p=padding, c=coordinate: b.op("grid_sample", x, g, padding=p, coordinate=c),
+                    [{"n": n, "m": m, "q": q} for n in (1, 2, 5) for m, q in ((1, 1), (4, 3), (9, 17))],
+                    tolerance=(1e-4, 1e-4),
+                    low=-1.5,
+                    high=1.5,
+                )
+    s.check()

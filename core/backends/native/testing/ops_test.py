@@ -824,6 +824,69 @@ def make(op, arrays, **attrs):
     return b.finish([b.op(op, *params, **attrs)])
 
 
+def sampled(s, x, grid, dtype="f32", low=-1.4, high=1.4, label="", special=(), **attrs):
+    places = s.data(dtype, grid, low, high)
+    for i, value in enumerate(special):
+        places.reshape(-1)[i * 5 % places.size] = value
+    tolerance = {"f64": (1e-12, 1e-12), "f16": (4e-3, 4e-3), "bf16": (3e-2, 3e-2)}.get(dtype, (1e-4, 1e-4))
+    label += "_".join([dtype, *map(str, grid), *attrs.values()])
+    s.case("grid_sample", [s.data(dtype, x), places], tolerance, label=label, **attrs)
+
+
+def test_grid_sample(s):
+    paddings, coordinates = ("zeros", "border", "reflection"), ("half_pixel", "align_corners", "pixel")
+    for mode in "linear", "nearest":
+        for padding in paddings:
+            for coordinate in coordinates:
+                limits = {"low": -3, "high": 9} if coordinate == "pixel" else {}
+                how = {"mode": mode, "padding": padding, "coordinate": coordinate, **limits}
+                sampled(s, (2, 5, 7, 19), (2, 3, 4, 2), **how)
+                sampled(s, (1, 6, 4, 1), (1, 9, 2), **how)
+                sampled(s, (2, 9, 16), (2, 11, 1), **how)
+                sampled(s, (1, 3, 4, 5, 8), (1, 2, 3, 4, 3), **how)
+        for dtype in F:
+            for channels in (1, 3, 8, 37):
+                sampled(s, (2, 6, 5, channels), (2, 13, 2), dtype, mode=mode)
+    for padding in paddings:  # far away, and no number at all
+        far = [1e30, -1e30, 40.25, -17.5] if padding == "zeros" else [40.25, -17.5, np.nan]
+        for coordinate in coordinates:
+            sampled(s, (1, 6, 5, 11), (1, 30, 2), special=far, label="far", padding=padding, coordinate=coordinate)
+            sampled(s, (1, 1, 1, 11), (1, 9, 2), label="one", padding=padding, coordinate=coordinate)
+        sampled(s, (3, 4, 4, 32), (3, 2), padding=padding)
+        sampled(s, (0, 4, 4, 32), (0, 3, 2), padding=padding)
+        sampled(s, (2, 4, 4, 8), (2, 0, 2), padding=padding)
+        sampled(s, (2, 4, 4, 0), (2, 3, 2), padding=padding)
+    sampled(s, (1, 6, 5, 11), (1, 30, 2), special=[np.nan, np.inf, -np.inf], label="nan", mode="linear")
+    sampled(s, (1, 6, 5, 11), (1, 30, 2), special=[np.nan, np.inf, -np.inf], label="nan", mode="nearest")
+    # What is outside is not multiplied by 0.
+    x, beside = s.data("f32", (1, 4, 4, 9)), np.full((1, 5, 2), -1.3, np.float32)
+    x[0, 0, 0] = np.inf
+    s.case("grid_sample", [x, beside], label="infinite pixels")
+    s.check()
+
+
+def test_grid_sample_fused(s):
+    """Weights and a sum of its results behind it, arithmetic on places before it."""
+
+    def attention(b, x, grid, weights):
+        places = b.op("sub", b.op("mul", grid, b.literal(2.0, "f32")), b.literal(1.0, "f32"))
+        y = b.op("mul", b.op("grid_sample", x, places), weights)
+        return b.op("reduce_sum", y, axes=[2])
+
+    for channels in (3, 32, 40):
+        shapes = (6, 9, 7, channels), (6, 10, 4, 2), (6, 10, 4, 1)
+        s.build(f"attention{channels}", [s.data("f32", shape, 0, 1) for shape in shapes], attention, (1e-4, 1e-4))
+
+    def first(b, x, grid):
+        y = b.op("grid_sample", b.op("transpose", x, perm=[0, 2, 3, 1]), grid, padding="border")
+        return b.op("relu", b.op("transpose", y, perm=[0, 3, 1, 2]))
+
+    for channels in (1, 3, 24):
+        s.build(f"first{channels}", [s.data("f32", (2, channels, 9, 8)), s.data("f32", (2, 5, 6, 2), -1, 1)], first,
+                (1e-4, 1e-4))  # fmt: skip
+    s.check()
+
+
 def test_resize(s):
     coordinates = ["half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric"]
     for coordinate in coordinates:
