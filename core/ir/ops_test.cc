@@ -282,6 +282,22 @@ TEST(OpsTest, ProductsByMatricesThatDataSays) {
   EXPECT_THAT(Error(op, {"i32[5,32]", "i32[8,32,40]", "i64[5]"}), IsInvalid("i32[5, 32]"));
 }
 
+TEST(OpsTest, PlacesThatDataSays) {
+  const char* op = "grid_sample";
+  EXPECT_EQ(Result(op, {"f32[n,h,w,c]", "f32[n,5,q,2]"}), "f32[n, 5, q, c]");
+  EXPECT_EQ(Result(op, {"f16[2,9,3]", "f16[2,1]"}), "f16[2, 3]");
+  EXPECT_EQ(Result(op, {"f64[1,4,5,6,8]", "f64[1,7,3]"}, {{"mode", std::string("nearest")}}), "f64[1, 7, 8]");
+  EXPECT_THAT(Error(op, {"f32[2,9,9,3]", "f32[2,5,3]"}), IsInvalid("it must be [2, ..., 2]"));
+  EXPECT_THAT(Error(op, {"f32[2,9,9,3]", "f32[1,5,2]"}), IsInvalid("it must be [2, ..., 2]"));
+  EXPECT_THAT(Error(op, {"f32[2,9,9,3]", "f32[2]"}), IsInvalid("it must be [2, ..., 2]"));
+  EXPECT_THAT(Error(op, {"f32[2,3]", "f32[2,0]"}), IsInvalid("1 to 3 spatial axes"));
+  EXPECT_THAT(Error(op, {"f32[2,1,1,1,1,3]", "f32[2,4]"}), IsInvalid("1 to 3 spatial axes"));
+  EXPECT_THAT(Error(op, {"f32[2,0,9,3]", "f32[2,5,2]"}), IsInvalid("has no pixels"));
+  EXPECT_THAT(Error(op, {"f32[2,9,9,3]", "f16[2,5,2]"}), IsInvalid("f16[2, 5, 2]"));
+  EXPECT_THAT(Error(op, {"i32[2,9,9,3]", "i32[2,5,2]"}), IsInvalid("i32[2, 9, 9, 3]"));
+  EXPECT_THAT(Error(op, {"f32[2,9,9,3]", "f32[2,5,2]"}, {{"padding", std::string("wrap")}}), IsInvalid("'padding'"));
+}
+
 TEST(OpsTest, ProductsOfFewBits) {
   const Attrs four = {{"bits", int64_t{4}}};
   EXPECT_EQ(Result("matmul_nbits", {"f32[b,s,100]", "u8[7,4,16]", "f32[7,4]"}, four), "f32[b, s, 7]");

@@ -84,6 +84,21 @@ TEST(CountWork, AMatrixForEachRowAtMost) {
   }
 }
 
+TEST(CountWork, PlacesReadNoMorePixelsThanTheyAskFor) {
+  for (const auto& [places, mode, bytes] : std::vector<std::tuple<int64_t, std::string, int64_t>>{
+           {10, "linear", 4 * 10 * 32}, {10, "nearest", 10 * 32}, {10000, "linear", 2 * 50 * 40 * 32}}) {
+    Function f;
+    Builder b(&f);
+    VarPtr x = b.Param("x", MakeTensorType(kF, {2, 50, 40, 32})),
+           grid = b.Param("grid", MakeTensorType(kF, {2, places, 2}));
+    b.Return({*b.Call("grid_sample", {x, grid}, {{"mode", mode}})});
+    const Work work = CountWork(f, {});
+    EXPECT_EQ(work.flops, 2 * (mode == "linear" ? 4 : 1) * 2 * places * 32);
+    // The pixels (of 10 places those of both images), the grid and the result.
+    EXPECT_EQ(work.bytes, 4 * ((places == 10 ? 2 * bytes : bytes) + 2 * places * 2 + 2 * places * 32));
+  }
+}
+
 TEST(CountElements, OfATupleThoseThatAreKnown) {
   const TensorType known = MakeTensorType(kF, {3, 5}), open{kF, {Dim::Symbol("n"), 7}};
   EXPECT_EQ(CountElements(TupleType{{known, open, known}}), 30);

@@ -67,10 +67,8 @@ class GridSample {
     return Select(twice + twice == turns, rest, span - rest) + low;
   }
 
+  // `place` is whole. Of one that was moved into x, too, a pixel of weight 0 may be beyond the last.
   Tap TapAt(const Expr& place, const Expr& last, const Expr& weight) {
-    if (padding_ != "zeros") {
-      return {e_.LetIndex(CastTo(kIndexType, Select(place < last, place, last))), weight, Expr()};
-    }
     const Expr inside = e_.Let("int", place >= Of(0) && last >= place);
     return {e_.LetIndex(CastTo(kIndexType, Select(inside, place, Of(0)))), weight, inside};
   }

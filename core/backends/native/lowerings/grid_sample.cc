@@ -19,7 +19,7 @@ constexpr int64_t kSomeChannels = 64;  // of an image whose number of them is op
 struct Tap {
   Value index;   // i64, inside x whatever the place is
   Value weight;  // null: 1
-  Value inside;  // i1: what is outside counts as 0; null: it is inside
+  Value inside;  // i1 (below, a mask): what is outside counts as 0; null: it is inside
 };
 
 // The formulas of OPS.md, in the type of the places.
@@ -73,17 +73,11 @@ class Places {
     return o.Select(o.CompareF(Compare::kLt, at, last), at, last);
   }
 
-  // `place` is whole.
-  Tap TapAt(Ops& o, Value place, Value last, Value weight) const {
-    const mlir::Type i64 = o.b.getI64Type();
+  // `place` is whole. Of one that was moved into x, too, a pixel of weight 0 may be beyond the last.
+  static Tap TapAt(Ops& o, Value place, Value last, Value weight) {
     const Value zero = o.ConstF(place.getType(), 0);
-    // Beside the last pixel there may be one that is not there; its weight is 0.
-    if (padding_ != "zeros") {
-      return {o.FloatToInt(o.Select(o.CompareF(Compare::kLt, place, last), place, last), i64), weight, Value()};
-    }
-    const Value inside =
-        o.And(o.CompareF(Compare::kGe, place, zero), o.CompareF(Compare::kLe, place, last));  // false for NaN
-    return {o.FloatToInt(o.Select(inside, place, zero), i64), weight, inside};
+    return {o.FloatToInt(Within(o, place, last), o.b.getI64Type()), weight,
+            o.And(o.CompareF(Compare::kGe, place, zero), o.CompareF(Compare::kLe, place, last))};  // false for NaN
   }
 
   bool is_nearest_;
@@ -149,7 +143,6 @@ class GridSample {
     }
     std::vector<Tap> pixels = Pixels(o, taps, extents, at[0].base);
     for (Tap& pixel : pixels) pixel.index = o.Mul(pixel.index, channels_);
-    if (!pixels[0].inside) return EmitChannels(k, at, pixels, lanes);
     // Most places have all of their pixels.
     std::vector<Tap> all = pixels;
     Value inside = pixels[0].inside;

@@ -862,6 +862,9 @@ def test_grid_sample(s):
     x, beside = s.data("f32", (1, 4, 4, 9)), np.full((1, 5, 2), -1.3, np.float32)
     x[0, 0, 0] = np.inf
     s.case("grid_sample", [x, beside], label="infinite pixels")
+    x[0, 3, 3] = np.inf
+    for padding in "border", "reflection":  # none is beside the last
+        s.case("grid_sample", [x, -beside], label=f"{padding} infinite pixels", padding=padding)
     s.check()
 
 
