@@ -151,7 +151,35 @@ Plan MakePlan(FunctionEmitter& f, const Node& n) {
   return plan;
 }
 
-// The last dimension is reduced: vectors along it, several accumulators, one result a row.
+// Each lane reduces a row of its own: of kept dimension `along`, of known extent, along which memory is contiguous.
+void ReduceAcross(FunctionEmitter& f, const Node& n, const Combiner& c, const Plan& plan, size_t along, int64_t lanes,
+                  int cost) {
+  const Shape kept = plan.Select(false), reduced = plan.Select(true);
+  const Extent count = Product(reduced);
+  const int64_t extent = kept[along].value();
+  Shape blocks = kept;
+  blocks[along] = CeilDiv(extent, lanes);
+  f.ParallelEach(Product(blocks), Cycles(count) * (cost + 2), [&](Kernel& k, Value item) {
+    Ops& o = k.o;
+    k.shapes = plan.shapes;
+    Indices row = Delinearise(o, item, blocks);
+    const Value first = o.Min(o.Mul(row[along].base, lanes), o.Int(extent - lanes));
+    row[along] = Index(first, 1);
+    const Values sum = LoopNest(o, reduced, {c.Identity(o, lanes)}, [&](const Indices& in, const Values& before) {
+      Eval e(k, lanes);
+      const Value element = o.Cast(n.in(0).dtype, c.dtype, e.At(n.in(0), plan.Interleave(row, in)));
+      return Values{c.Combine(o, before[0], element)};
+    });
+    const Value result = c.Finish(o, sum[0], count, n.out().dtype);
+    for (int64_t i = 0; i < lanes; ++i) {
+      row[along] = Index(o.Add(first, i));
+      k.StoreResult(n.out(), plan.OutIndices(o, row), o.Extract(result, i));
+    }
+  });
+}
+
+// The last dimension is reduced: vectors along it, several accumulators, one result a row. Where memory is contiguous
+// along another (a transposition): each lane a row.
 void ReduceRows(FunctionEmitter& f, const Node& n, const Combiner& c, const Plan& plan) {
   const Tensor& x = n.in(0);
   int cost = 0;
@@ -161,7 +189,7 @@ void ReduceRows(FunctionEmitter& f, const Node& n, const Combiner& c, const Plan
   Extent inner = reduced.back();
   Shape outer(reduced.begin(), reduced.end() - 1);
   Extent count = Product(reduced);
-  f.WithLanesOrScalar(inner, f.LanesFor(tensors, inner), cost, [&](int64_t lanes) {
+  const auto emit = [&](int64_t lanes) {
     // Several accumulators, so that no addition waits for the one before; what takes longer than that is computed side
     // by side (Ops), and where that could be irregular, one vector after the other.
     const bool many = !inner.is_static() || inner.value() >= 8 * lanes;
@@ -208,7 +236,17 @@ void ReduceRows(FunctionEmitter& f, const Node& n, const Combiner& c, const Plan
       sum = o.ReduceLanes(sum, [&](Value a, Value b) { return c.Combine(o, a, b); });
       k.StoreResult(n.out(), plan.OutIndices(o, row), c.Finish(o, sum, count, n.out().dtype));
     });
-  });
+  };
+  const int64_t lanes = f.LanesFor(tensors, inner);
+  std::vector<std::function<void()>> ways = {[&] { emit(lanes); }};
+  const bool may_go_across = inner.is_static() && lanes > 1;
+  for (size_t along = may_go_across ? kept.size() : 0; along-- > 0;) {
+    const int64_t across = f.LanesFor(tensors, kept[along]);
+    if (!kept[along].is_static() || across < lanes) continue;
+    ways.push_back([&, along, across] { ReduceAcross(f, n, c, plan, along, across, cost); });
+  }
+  ways.push_back([&] { f.WithLanesOrScalar(inner, lanes, cost, emit); });
+  ways.size() == 2 ? ways[1]() : f.FirstRegular(ways);
 }
 
 // The last dimension is kept: each lane reduces its own column.

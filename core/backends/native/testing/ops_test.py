@@ -824,6 +824,37 @@ def make(op, arrays, **attrs):
     return b.finish([b.op(op, *params, **attrs)])
 
 
+def test_reduce_transposed(s):
+    """Along an axis that is not the one along which memory is contiguous, with something behind it."""
+
+    def weighed(b, x, y, weights):
+        parts = [b.op("transpose", part, perm=[0, 3, 1, 2]) for part in (x, y)]
+        z = b.op("mul", b.op("concat", *parts, axis=3), weights)
+        return b.op("relu", b.op("reduce_sum", z, axes=[3]))
+
+    for channels in (3, 8, 13, 32):
+        shapes = (2, 6, 4, channels), (2, 6, 5, channels), (2, 1, 6, 9)
+        s.build(f"weighed{channels}", [s.data("f32", shape) for shape in shapes], weighed, (1e-5, 1e-5))
+
+    for op in "reduce_sum", "reduce_mean", "reduce_max", "reduce_min", "reduce_prod":
+        for dtype in "f32", "f16", "i32":
+            for shape, perm, axes in (
+                ((5, 12, 24), [0, 2, 1], [2]),
+                ((9, 17, 40), [2, 1, 0], [1, 2]),
+                ((9, 17, 40), [1, 2, 0], [0, 2]),
+                ((8, 33), [1, 0], [1]),
+            ):
+
+                def make(b, x, perm=perm, axes=axes, op=op):
+                    return b.op(op, b.op("transpose", x, perm=perm), axes=axes)
+
+                low, high = (0.9, 1.1) if op == "reduce_prod" and dtype[0] == "f" else (-2, 2)
+                tolerance = (2e-2, 2e-2) if dtype == "f16" else (1e-5, 1e-5)
+                label = f"{op}{dtype}{shape}{perm}"
+                s.build(label, [s.data(dtype, shape, low, high)], make, tolerance)
+    s.check()
+
+
 def sampled(s, x, grid, dtype="f32", low=-1.4, high=1.4, label="", special=(), **attrs):
     places = s.data(dtype, grid, low, high)
     for i, value in enumerate(special):
