@@ -44,6 +44,7 @@ def table() -> dict[Any, Callable]:
     }
     chosen.update(dict(torch.export.default_decompositions().items()))
     taken_apart = {op: f for op, f in chosen.items() if not kept(op) and str(op) not in _NEVER}
+    # Its converter takes all but cubic ones; tracing keeps what is NotImplemented.
     cubic = torch.ops.aten.grid_sampler_2d.default
     taken_apart[cubic] = lambda x, grid, mode, *rest: (
         chosen[cubic](x, grid, mode, *rest) if mode == 2 else NotImplemented
