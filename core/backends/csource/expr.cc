@@ -99,6 +99,10 @@ Expr Call(const std::string& function, const std::vector<Expr>& args) {
   return Make(absl::StrCat(function, "(", absl::StrJoin(args, ", ", text), ")"), kPrimary);
 }
 
+Expr CallMath(const std::string& function, ir::DType dtype, const std::vector<Expr>& args) {
+  return Call(dtype == ir::DType::kF32 ? function + "f" : function, args);
+}
+
 Expr At(const Expr& array, const Expr& index) {
   return Make(absl::StrCat(Inside(array, kPrimary), "[", index.text, "]"), kPrimary);
 }

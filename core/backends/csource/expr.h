@@ -44,6 +44,8 @@ Expr ShiftRight(const Expr& a, const Expr& b);     // of non-negative numbers
 Expr Negate(const Expr& a);
 Expr Complement(const Expr& a);
 Expr Call(const std::string& function, const std::vector<Expr>& args);
+// <function>f(args) or <function>(args) of <math.h>, by the type that is computed in.
+Expr CallMath(const std::string& function, ir::DType dtype, const std::vector<Expr>& args);
 Expr At(const Expr& array, const Expr& index);
 Expr Select(const Expr& condition, const Expr& a, const Expr& b);
 Expr CastTo(absl::string_view c_type, const Expr& a);

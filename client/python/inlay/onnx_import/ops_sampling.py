@@ -155,8 +155,8 @@ def deform_conv(ctx: NodeContext) -> Value:
     """Every tap of the kernel reads the image (bilinear, zeros outside) at its place plus an offset; then a matmul."""
     x, w, offset = ctx[0], ctx[1], ctx[2]
     n, channels, *extents = ctx.static_shape(x, "DeformConv")
-    filters, *_ = ctx.static_shape(w, "DeformConv")
-    kernel = ctx.static_shape(w, "DeformConv")[2:]
+    weights = ctx.static_shape(w, "DeformConv")
+    filters, kernel = weights[0], weights[2:]
     if len(kernel) != 2 or ctx.attr("kernel_shape", kernel) != kernel:
         raise Unsupported(f"a kernel of {kernel}")
     strides, dilations = ctx.attr("strides") or [1, 1], ctx.attr("dilations") or [1, 1]
@@ -179,10 +179,10 @@ def deform_conv(ctx: NodeContext) -> Value:
         columns = ctx.op("mul", columns, ctx.reshape(mask, [n * parts, *out, taps, 1]))
     columns = ctx.transpose(ctx.reshape(columns, [n, parts, pixels, taps, channels // parts]), [0, 2, 3, 1, 4])
     columns = ctx.transpose(ctx.reshape(columns, [n, pixels, taps, groups, channels // groups]), [0, 3, 1, 2, 4])
-    weights = ctx.transpose(ctx.reshape(w, [groups, filters // groups, channels // groups, taps]), [0, 3, 2, 1])
+    rows_of_w = ctx.transpose(ctx.reshape(w, [groups, filters // groups, channels // groups, taps]), [0, 3, 2, 1])
     depth = taps * (channels // groups)
     y = ctx.op("matmul", ctx.reshape(columns, [n, groups, pixels, depth]),
-               ctx.reshape(weights, [groups, depth, filters // groups]))  # fmt: skip
+               ctx.reshape(rows_of_w, [groups, depth, filters // groups]))  # fmt: skip
     if ctx.has(3):
         y = ctx.op("add", y, ctx.reshape(ctx[3], [groups, 1, filters // groups]))
     return ctx.reshape(ctx.transpose(y, [0, 1, 3, 2]), [n, filters, *out])

@@ -37,11 +37,8 @@ Function OfPrelude(const std::string& function) {
   return [function](const Node&, DType dtype, const Args& args) { return Call(Named(function, dtype), args); };
 }
 
-// <function>f(x) or <function>(x) of <math.h>
 Function OfMath(const std::string& function) {
-  return [function](const Node&, DType dtype, const Args& args) {
-    return Call(dtype == DType::kF32 ? function + "f" : function, args);
-  };
+  return [function](const Node&, DType dtype, const Args& args) { return CallMath(function, dtype, args); };
 }
 
 template <typename F>
@@ -113,7 +110,7 @@ void AddUnary(OpTable* ops) {
     return IsF(dtype) ? Negate(a[0]) : Difference(dtype, Integer(dtype, 0), a[0]);
   });
   Add(ops, "abs", kSimple, [](const Node&, DType dtype, const Args& a) {
-    if (IsF(dtype)) return Call(dtype == DType::kF32 ? "fabsf" : "fabs", a);
+    if (IsF(dtype)) return CallMath("fabs", dtype, a);
     return ir::IsSigned(dtype) ? Select(a[0] < Integer(dtype, 0), Difference(dtype, Integer(dtype, 0), a[0]), a[0])
                                : a[0];
   });

@@ -15,9 +15,6 @@ Expr Maximum(DType dtype, const Expr& a, const Expr& b) {
   return Call(absl::StrCat("inlay_maximum_", std::string(ir::Name(dtype))), {a, b});
 }
 Expr Exp(DType dtype, const Expr& x) { return Call(absl::StrCat("inlay_exp_", std::string(ir::Name(dtype))), {x}); }
-Expr Math(DType dtype, const std::string& function, const Expr& x) {
-  return Call(dtype == DType::kF32 ? function + "f" : function, {x});
-}
 Expr Sum(const Expr& a, const Expr& b) { return a + b; }
 
 void Assign(KernelEmitter& e, const Expr& to, const Expr& value) { e.c().Line(to.text, " = ", value.text, ";"); }
@@ -50,7 +47,7 @@ void SoftmaxRow(KernelEmitter& e, DType dtype, bool log, int64_t n, const Expr& 
     return power;
   });
   const Expr total = sum.Total();
-  const Expr last = e.Let(StorageType(dtype), log ? Math(dtype, "log", total) : Number(dtype, 1) / total);
+  const Expr last = e.Let(StorageType(dtype), log ? CallMath("log", dtype, {total}) : Number(dtype, 1) / total);
   e.For(0, n, [&](const Expr& j) { store(j, log ? At(row, j) - last : At(row, j) * last); }, 1, true);
 }
 
@@ -120,7 +117,7 @@ void LayerNorm(KernelEmitter& e, const Node& node) {
     });
     const Expr epsilon = Number(dtype, node.attrs().FloatOr("epsilon", 1e-5));
     const Expr variance = squares.Total() / count;
-    const Expr factor = e.Let(StorageType(dtype), Number(dtype, 1) / Math(dtype, "sqrt", variance + epsilon));
+    const Expr factor = e.Let(StorageType(dtype), Number(dtype, 1) / CallMath("sqrt", dtype, {variance + epsilon}));
     std::vector<DimGroup> all = inner;
     all.push_back(last);
     e.Nest(all, &at, true, [&] {

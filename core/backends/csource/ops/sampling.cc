@@ -1,6 +1,7 @@
 // grid_sample: pixels at places that data says. What a place reads does not depend on the channel, so compilers find it
 // once for all of its channels.
-#include <utility>
+#include <string>
+#include <vector>
 
 #include "core/backends/csource/kernel_emitter.h"
 #include "core/backends/csource/op.h"
@@ -53,8 +54,8 @@ class GridSample {
       at = Select(at < last, at, last);
     }
     at = Let(at);
-    if (is_nearest_) return {TapAt(Let(Call(Math("rint"), {at})), last, Expr())};
-    const Expr low = Let(Call(Math("floor"), {at})), part = Let(at - low);
+    if (is_nearest_) return {TapAt(Math("rint", at), last, Expr())};
+    const Expr low = Math("floor", at), part = Let(at - low);
     return {TapAt(low, last, Let(Of(1) - part)), TapAt(Let(low + Of(1)), last, part)};
   }
 
@@ -62,8 +63,8 @@ class GridSample {
     const bool in_the_middle = coordinate_ == "align_corners";
     if (in_the_middle && pixels == 1) return Of(0);
     const Expr low = Of(in_the_middle ? 0 : -0.5), span = Of(static_cast<double>(in_the_middle ? pixels - 1 : pixels));
-    const Expr distance = Let(Call(Math("fabs"), {at - low})), turns = Let(Call(Math("floor"), {distance / span}));
-    const Expr rest = Let(distance - turns * span), twice = Let(Call(Math("floor"), {turns * Of(0.5)}));
+    const Expr distance = Math("fabs", at - low), turns = Math("floor", distance / span);
+    const Expr rest = Let(distance - turns * span), twice = Math("floor", turns * Of(0.5));
     return Select(twice + twice == turns, rest, span - rest) + low;
   }
 
@@ -96,7 +97,7 @@ class GridSample {
 
   Expr Of(double value) const { return Number(dtype_, value); }
   Expr Let(const Expr& value) { return e_.Let(StorageType(dtype_), value); }
-  std::string Math(const std::string& function) const { return dtype_ == DType::kF32 ? function + "f" : function; }
+  Expr Math(const std::string& function, const Expr& x) { return Let(CallMath(function, dtype_, {x})); }
 
   KernelEmitter& e_;
   const Tensor &x_, &grid_;
